@@ -314,6 +314,17 @@ impl<'b> dyn Backend + 'b {
     }
 }
 
+/// Programs of zkDilithium that a device with a queue has in flight, at most.
+const MOST_IN_FLIGHT: usize = 4;
+
+impl<'b> dyn Backend + 'b {
+    /// Programs of any scheme in flight that keep a device busy, at most.
+    pub(crate) fn most_in_flight(&self, device: &Device) -> usize {
+        let of_zkdilithium = if self.zkdilithium().is_some() && device.queue > 1 { MOST_IN_FLIGHT } else { 1 };
+        (device.queue.max(1) as usize).max(of_zkdilithium)
+    }
+}
+
 fn supported<T>(capability: Option<T>, device: &Device, what: &str) -> Result<T, Error> {
     capability.ok_or_else(|| Error::Unsupported { device: device.id(), what: what.into() })
 }

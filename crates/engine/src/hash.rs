@@ -1,6 +1,8 @@
 //! SHA-256 of many messages (FIPS 180-4): what a backend may do besides plans.
 
-use crate::{Axis, Error, Timing};
+use crate::programs::{Group, GroupFacts};
+use crate::scheme::{Facts, FirstChunks, Habits, Kind, Prepared, ProgramFactory, Scheme, Site};
+use crate::{Axis, Choice, Error, Policy, THREADS, Timing};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -124,6 +126,66 @@ pub trait Hasher: Send {
     fn link(&mut self) -> Result<Option<f64>, Error>;
     /// How long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
     fn time_limit(&mut self, limit: Option<Duration>);
+}
+
+/// What a block is taken to cost before one was hashed, in compressions: so much that it is measured soon.
+const COMPRESSIONS: f64 = 1000.0;
+
+/// SHA-256 of messages.
+static SHA256: Scheme = Scheme { name: "SHA-256", factory: &Hashers };
+
+impl Kind {
+    /// SHA-256 of messages. Its unit of work is a block of 64 bytes.
+    pub fn sha256() -> Kind {
+        Kind { scheme: &SHA256, set: &(), op: 0, variant: 0 }
+    }
+}
+
+/// A program of SHA-256.
+pub struct HashProgram(pub Box<dyn Hasher>);
+
+impl Prepared for HashProgram {
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        self.0.time_limit(limit);
+    }
+    /// Digests are computed once.
+    fn elsewhere(&mut self, _: bool) {}
+}
+
+struct Hashers;
+
+impl ProgramFactory for Hashers {
+    fn habits(&self, _: Kind) -> Habits {
+        Habits {
+            is_chain: false,
+            shares_lanes: false,
+            first_chunks: FirstChunks::Full,
+            is_light_on_host: false,
+            comes_alone: false,
+            is_sized: false,
+            serves_all_ops: false,
+            verified_by: None,
+        }
+    }
+
+    fn facts(&self, site: &Site<'_>, group: Group) -> Result<Facts, Error> {
+        site.backend.sha256_on(site.device)?;
+        let default = site.policy.with(THREADS, group.threads as u32);
+        let (jobs, queue, space, compressions) = (usize::MAX, 1, Vec::new(), COMPRESSIONS);
+        Ok(Facts { jobs, queue, default, space, compressions, predicted: None, own: Box::new(()), program: None })
+    }
+
+    fn choose(&self, _: &Site<'_>, _: &GroupFacts, _: usize) -> Option<Choice> {
+        None
+    }
+
+    fn bytes(&self, _: &Site<'_>, _: &GroupFacts, _: usize, _: &Policy) -> u64 {
+        0
+    }
+
+    fn prepare(&self, site: &Site<'_>, _: &GroupFacts, _: usize, policy: &Policy) -> Result<Box<dyn Prepared>, Error> {
+        Ok(Box::new(HashProgram(site.backend.sha256_on(site.device)?.prepare(site.device, policy)?)))
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ pub mod planner;
 pub mod programs;
 mod reference;
 pub mod scheduler;
+pub mod scheme;
 pub mod self_test;
+mod slh_dsa;
 mod stack;
 mod zkdilithium;
 
@@ -25,8 +27,9 @@ pub use backend::{
 pub use checked::Checked;
 pub use choice::{Choice, Knowledge, PolicySource};
 pub use error::{Error, ErrorKind, Size};
-pub use hash::{Hasher, Messages};
+pub use hash::{HashProgram, Hasher, Messages};
 pub use reference::Reference;
 pub use self_test::{SelfTest, SelfTested};
+pub use slh_dsa::SlhDsaProgram;
 pub use stack::wiped;
-pub use zkdilithium::{ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
+pub use zkdilithium::{ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};

@@ -1,15 +1,18 @@
-//! What is known of plans on one device, and their prepared programs between two runs: a second call prepares nothing.
+//! What is known of kinds of work on one device, and their prepared programs between two runs: a second call prepares nothing.
 
 use crate::backend::THREADS;
 use crate::choice::Chosen;
 use crate::planner::bucket;
-use crate::{Axis, Backend, Choice, Device, Error, Hasher, Knowledge, Policy, PolicySource, Program, ZkDilithium};
-use hypergrove_fips205::Params;
-use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes, most_cached_layers};
-use hypergrove_zkdilithium::Op as ZkOp;
+use crate::scheme::{Facts, Habits, Kind, Prepared, Site};
+use crate::{Axis, Backend, Choice, Device, Error, Knowledge, Policy, PolicySource, Timing};
+use std::any::Any;
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// What uses a program, given with its policy: the time that it took, or `None` if it left the program unchanged.
+pub type Work<'w> = &'w mut dyn FnMut(&mut dyn Prepared, &Policy) -> Result<Option<Timing>, Error>;
 
 /// Idle programs that are kept; the memory budget usually holds fewer.
 const MOST_IDLE: usize = 16;
@@ -17,55 +20,6 @@ const MOST_IDLE: usize = 16;
 /// Runs with less than a full program's jobs, for want of memory, after which more are tried: whoever held the memory may
 /// have given it back, and one refusal costs little compared with so many.
 const RUNS_OF_LESS: usize = 32;
-
-/// A chunk of zkDilithium on the host has at most so many times the jobs that fill the host: the end of a chunk, where threads
-/// wait for the last one, then costs little.
-const CHUNK_OF_HOST: usize = 4;
-
-/// Programs of zkDilithium that a device with a queue has in flight, at most.
-const MOST_IN_FLIGHT: usize = 4;
-
-/// What a job without a plan is taken to cost before one ran: about what signing with zkDilithium costs.
-const COMPRESSIONS_WITHOUT_PLAN: f64 = 1000.0;
-
-/// A kind of work: what a program is prepared for.
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// A plan of SLH-DSA.
-    SlhDsa {
-        /// The set.
-        params: &'static Params,
-        /// The op.
-        op: Op,
-        /// Top layers whose nodes come with the keys, or are to be cached.
-        cached_layers: usize,
-    },
-    /// An op of zkDilithium.
-    ZkDilithium(ZkOp),
-    /// SHA-256 of messages. Its unit of work is a block of 64 bytes.
-    Sha256,
-}
-
-impl PartialEq for Kind {
-    fn eq(&self, other: &Kind) -> bool {
-        match (self, other) {
-            (
-                Kind::SlhDsa { params, op, cached_layers },
-                Kind::SlhDsa { params: p, op: other_op, cached_layers: other_layers },
-            ) => std::ptr::eq(*params, *p) && (op, cached_layers) == (other_op, other_layers),
-            (Kind::ZkDilithium(op), Kind::ZkDilithium(other)) => op == other,
-            (Kind::Sha256, Kind::Sha256) => true,
-            _ => false,
-        }
-    }
-}
-
-impl Kind {
-    /// Whether a program for the one serves the other: zkDilithium's serve all ops.
-    fn shares_programs(&self, other: &Kind) -> bool {
-        self == other || matches!((self, other), (Kind::ZkDilithium(_), Kind::ZkDilithium(_)))
-    }
-}
 
 /// Jobs that can run in one program.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -76,56 +30,12 @@ pub struct Group {
     pub threads: usize,
 }
 
-impl Group {
-    /// Jobs of SLH-DSA.
-    pub fn slh_dsa(params: &'static Params, op: Op, cached_layers: usize, threads: usize) -> Group {
-        Group { kind: Kind::SlhDsa { params, op, cached_layers }, threads }
-    }
-
-    /// A number of jobs that a program for `jobs` is prepared for: programs other than plans take any number.
-    fn bucket(&self, jobs: usize) -> usize {
-        if matches!(self.kind, Kind::SlhDsa { .. }) { bucket(jobs) } else { 1 }
-    }
-}
-
-/// A prepared program of any kind.
-pub enum AnyProgram {
-    /// A plan's.
-    SlhDsa(Box<dyn Program>),
-    /// zkDilithium's.
-    ZkDilithium(Box<dyn ZkDilithium>),
-    /// Of SHA-256.
-    Sha256(Box<dyn Hasher>),
-}
-
-impl AnyProgram {
-    /// How long a wait for the device may take from now on: see [`Program::time_limit`].
-    pub fn time_limit(&mut self, limit: Option<Duration>) {
-        match self {
-            AnyProgram::SlhDsa(program) => program.time_limit(limit),
-            AnyProgram::ZkDilithium(program) => program.time_limit(limit),
-            AnyProgram::Sha256(hasher) => hasher.time_limit(limit),
-        }
-    }
-
-    /// Whether the next runs put every job in another place: see [`Program::elsewhere`].
-    pub fn elsewhere(&mut self, elsewhere: bool) {
-        match self {
-            AnyProgram::SlhDsa(program) => program.elsewhere(elsewhere),
-            AnyProgram::ZkDilithium(program) => program.elsewhere(elsewhere),
-            // Digests are computed once.
-            AnyProgram::Sha256(_) => {}
-        }
-    }
-}
-
 /// What is known of a group on this device.
-#[derive(Debug)]
 pub struct GroupFacts {
     /// The group.
     pub group: Group,
-    /// Its plan, if it is one of SLH-DSA.
-    plan: Option<Plan>,
+    /// What the scheduler goes by for its kind.
+    pub habits: Habits,
     /// Programs in flight that keep the device busy.
     pub queue: usize,
     /// The policy of its programs where nothing is known: the number of threads, if that is a choice.
@@ -139,16 +49,20 @@ pub struct GroupFacts {
     most: AtomicUsize,
     /// Runs of that many since then.
     runs: AtomicUsize,
-    /// Compressions a second, by guess.
+    /// Seconds a job, by guess.
     guess: f64,
-    /// Where there is no plan: bytes of a program, and whether it uses expanded keys.
-    fixed_bytes: u64,
-    uses_expanded_keys: bool,
+    /// What the scheme keeps.
+    own: Box<dyn Any + Send + Sync>,
     /// Seconds a job of a full program, by what is known before anything ran.
     predicted: Option<f64>,
-    work: OnceLock<Work>,
     /// Seconds a job, by the logarithm of the bucket; 0 where none ran yet.
     measured: Mutex<[f64; usize::BITS as usize]>,
+}
+
+impl fmt::Debug for GroupFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupFacts").field("group", &self.group).finish_non_exhaustive()
+    }
 }
 
 impl PartialEq for GroupFacts {
@@ -158,24 +72,14 @@ impl PartialEq for GroupFacts {
 }
 
 impl GroupFacts {
-    /// The plan. Only SLH-DSA has plans.
-    pub fn plan(&self) -> &Plan {
-        self.plan.as_ref().expect("a group of SLH-DSA")
+    /// A number of jobs that a program for `jobs` is prepared for.
+    fn bucket(&self, jobs: usize) -> usize {
+        if self.habits.is_sized { bucket(jobs) } else { 1 }
     }
 
-    /// Compressions of one job; none where there is no plan.
-    pub fn work(&self) -> &Work {
-        self.work.get_or_init(|| self.plan.as_ref().map(Plan::work).unwrap_or_default())
-    }
-
-    /// Whether a program of zkDilithium uses expanded keys.
-    pub fn uses_expanded_keys(&self) -> bool {
-        self.uses_expanded_keys
-    }
-
-    /// Bytes of memory of the host that a program holds whatever its number of jobs.
-    pub fn fixed_bytes(&self) -> u64 {
-        self.fixed_bytes
+    /// What the scheme keeps of the group.
+    pub(crate) fn own<T: 'static>(&self) -> &T {
+        self.own.downcast_ref().expect("the facts are this scheme's")
     }
 
     /// Takes note of a run. After some that went well with what memory allowed, twice as much is tried again.
@@ -216,9 +120,7 @@ impl GroupFacts {
 
     /// Seconds a job of a large batch: measured, predicted, or a guess.
     pub fn seconds(&self) -> f64 {
-        self.measured(1 << (usize::BITS - 1)).or(self.predicted).unwrap_or_else(|| {
-            (if self.plan.is_some() { self.work().compressions() } else { COMPRESSIONS_WITHOUT_PLAN }) / self.guess
-        })
+        self.measured(1 << (usize::BITS - 1)).or(self.predicted).unwrap_or(self.guess)
     }
 
     /// A policy with one thread at least, and no more than the engine has.
@@ -241,10 +143,10 @@ impl GroupFacts {
 }
 
 /// A program and what it was prepared for.
-struct Prepared {
+struct IdleProgram {
     group: Group,
     policy: Policy,
-    program: AnyProgram,
+    program: Box<dyn Prepared>,
     bucket: usize,
     bytes: u64,
 }
@@ -253,7 +155,7 @@ struct Prepared {
 #[derive(Default)]
 struct ProgramPool {
     /// The one that ran last is last.
-    idle: Vec<Prepared>,
+    idle: Vec<IdleProgram>,
     running: Vec<Running>,
     /// Programs that someone uses.
     active: usize,
@@ -299,8 +201,8 @@ impl Drop for InUse<'_> {
 pub struct Programs {
     backend: Arc<dyn Backend>,
     device: Device,
-    /// Choices for programs that have no plan.
-    without_plan: Policy,
+    /// The policy where nothing else is known.
+    policy: Policy,
     /// Bytes that programs may hold between two calls.
     budget: u64,
     knowledge: Arc<dyn Knowledge>,
@@ -319,17 +221,20 @@ impl Programs {
         device: Device,
         budget: u64,
         knowledge: Arc<dyn Knowledge>,
-        without_plan: Policy,
+        policy: Policy,
     ) -> Programs {
         let (known, pool, changed, ended) = Default::default();
-        Programs { backend, device, without_plan, budget, knowledge, known, pool, changed, ended }
+        Programs { backend, device, policy, budget, knowledge, known, pool, changed, ended }
     }
 
     /// Programs of any kind in flight that keep the device busy, at most.
     pub(crate) fn slots(&self) -> usize {
-        let of_zkdilithium =
-            if self.backend.zkdilithium().is_some() && self.device.queue > 1 { MOST_IN_FLIGHT } else { 1 };
-        (self.device.queue.max(1) as usize).max(of_zkdilithium)
+        self.backend.most_in_flight(&self.device)
+    }
+
+    fn site(&self) -> Site<'_> {
+        let Programs { backend, device, knowledge, policy, .. } = self;
+        Site { backend: &**backend, device, knowledge: &**knowledge, policy }
     }
 
     /// What is known of the device before anything runs.
@@ -353,14 +258,28 @@ impl Programs {
             return Ok(facts.clone());
         }
         // Not under the lock: a program may have to be prepared. Whoever else asks meanwhile learns the same.
-        let facts = Arc::new(match group.kind {
-            Kind::SlhDsa { .. } => self.facts_of_plan(group)?,
-            Kind::ZkDilithium(op) => self.facts_of_zkdilithium(group, op)?,
-            Kind::Sha256 => {
-                self.backend.sha256_on(&self.device)?;
-                self.facts_without_plan(group, usize::MAX, 1, 0)
-            }
+        let Facts { jobs, queue, default, space, compressions, predicted, own, program } =
+            group.kind.scheme.factory.facts(&self.site(), group)?;
+        let facts = Arc::new(GroupFacts {
+            group,
+            habits: group.kind.habits(),
+            queue,
+            default,
+            space,
+            chosen: Mutex::new([const { None }; usize::BITS as usize]),
+            full: jobs,
+            most: AtomicUsize::new(jobs),
+            runs: AtomicUsize::new(0),
+            guess: compressions / self.device.guessed_rate(group.threads),
+            own,
+            predicted,
+            measured: Mutex::new([0.0; usize::BITS as usize]),
         });
+        if let Some(program) = program {
+            let (bucket, policy) = (facts.bucket(jobs), facts.default.clone());
+            let bytes = self.bytes_by(&facts, bucket, &policy);
+            lock(&self.pool).idle.push(IdleProgram { group, policy, program, bucket, bytes });
+        }
         let mut known = lock(&self.known);
         if let Some(facts) = known.iter().find(|facts| facts.group == group) {
             return Ok(facts.clone());
@@ -369,87 +288,18 @@ impl Programs {
         Ok(facts)
     }
 
-    fn facts_of_plan(&self, group: Group) -> Result<GroupFacts, Error> {
-        let plan = plan(group)?;
-        let programs = self.backend.slh_dsa_on(&self.device)?;
-        let space = programs.space(&self.device, &plan)?;
-        let threads = space.iter().any(|axis| axis.name == THREADS).then_some((THREADS, group.threads as u32));
-        let default = Policy(threads.into_iter().collect());
-        let full = programs.jobs(&self.device, &plan, &default).max(1);
-        let queue = programs.queue(&self.device, &plan).clamp(1, self.device.queue.max(1)) as usize;
-        let known_already = self.knowledge.choose(&*self.backend, &self.device, &plan, full);
-        let measured_once = known_already.filter(|choice| choice.source != PolicySource::Default);
-        let predicted = measured_once.and_then(|choice| choice.seconds).map(|(seconds, _)| seconds);
-        let facts = self.facts_without_plan(group, full, queue, 0);
-        Ok(GroupFacts { plan: Some(plan), default, space, predicted, ..facts })
-    }
-
-    /// Only a program knows, so one is prepared; the first jobs use it.
-    fn facts_of_zkdilithium(&self, group: Group, op: ZkOp) -> Result<GroupFacts, Error> {
-        let policy = self.policy_without_plan(group);
-        let program = self.backend.zkdilithium_on(&self.device)?.prepare(&self.device, &policy)?;
-        // Results of the host come out by the time that they take, not by their number.
-        let times = if self.device.memory == 0 { CHUNK_OF_HOST } else { 1 };
-        let (jobs, queue, bytes) =
-            (times * program.jobs(op).max(1), program.queue(op).max(1) as usize, program.bytes());
-        let uses_expanded_keys = program.uses_expanded_keys();
-        let facts = GroupFacts { uses_expanded_keys, ..self.facts_without_plan(group, jobs, queue, bytes) };
-        let program = AnyProgram::ZkDilithium(program);
-        lock(&self.pool).idle.push(Prepared { group, policy, program, bucket: group.bucket(jobs), bytes });
-        Ok(facts)
-    }
-
-    /// What a program of zkDilithium answers: an idle one, or one that is prepared.
-    pub fn ask_zkdilithium<T>(&self, group: Group, ask: impl FnOnce(&dyn ZkDilithium) -> T) -> Result<T, Error> {
+    /// What a program of a group answers that takes any number of jobs: an idle one, or one that is prepared. The time that this takes says
+    /// nothing of the device.
+    pub fn ask<P: Prepared, T>(&self, group: Group, ask: impl FnOnce(&P) -> T) -> Result<T, Error> {
         let facts = self.facts(group)?;
-        self.with_untimed(&facts, |program| match program {
-            AnyProgram::ZkDilithium(program) => ask(&**program),
-            _ => unreachable!("a program of zkDilithium"),
-        })
-    }
-
-    /// Bytes that a message may have which the device hashes.
-    pub fn longest_message(&self, group: Group) -> Result<usize, Error> {
-        let facts = self.facts(group)?;
-        self.with_untimed(&facts, |program| match program {
-            AnyProgram::Sha256(hasher) => hasher.longest(),
-            _ => unreachable!("a program of SHA-256"),
-        })
-    }
-
-    /// Runs `work` with a program of a group that has no plan; the time that it takes says nothing of the device.
-    fn with_untimed<T>(&self, facts: &GroupFacts, work: impl FnOnce(&mut AnyProgram) -> T) -> Result<T, Error> {
-        let (group, bucket, bytes) = (facts.group, facts.group.bucket(1), facts.fixed_bytes);
-        let policy = self.policy_without_plan(group);
+        let bucket = facts.bucket(1);
+        let policy = facts.default.clone();
+        let bytes = self.bytes_by(&facts, bucket, &policy);
         let mut run = InUse { programs: self, number: lock(&self.pool).begin(group, bucket, bytes), is_active: false };
-        let mut program = self.ready(facts, bucket, &policy, u64::MAX, &mut run)?;
-        let done = work(&mut program);
-        lock(&self.pool).idle.push(Prepared { group, policy, program, bucket, bytes });
-        Ok(done)
-    }
-
-    fn policy_without_plan(&self, group: Group) -> Policy {
-        self.without_plan.with(THREADS, group.threads as u32)
-    }
-
-    fn facts_without_plan(&self, group: Group, full: usize, queue: usize, fixed_bytes: u64) -> GroupFacts {
-        GroupFacts {
-            group,
-            plan: None,
-            queue,
-            default: self.policy_without_plan(group),
-            space: Vec::new(),
-            chosen: Mutex::new([const { None }; usize::BITS as usize]),
-            full,
-            most: AtomicUsize::new(full),
-            runs: AtomicUsize::new(0),
-            guess: self.device.guessed_rate(group.threads),
-            fixed_bytes,
-            uses_expanded_keys: false,
-            predicted: None,
-            work: OnceLock::new(),
-            measured: Mutex::new([0.0; usize::BITS as usize]),
-        }
+        let mut program = self.ready(&facts, bucket, &policy, u64::MAX, &mut run)?;
+        let answer = ask(typed(&mut *program));
+        lock(&self.pool).idle.push(IdleProgram { group, policy, program, bucket, bytes });
+        Ok(answer)
     }
 
     /// All groups that were planned so far.
@@ -463,11 +313,10 @@ impl Programs {
     }
 
     fn with_chosen<T>(&self, facts: &GroupFacts, jobs: usize, look: impl FnOnce(&mut Chosen) -> T) -> T {
-        let bucket = facts.group.bucket(jobs);
+        let bucket = facts.bucket(jobs);
         let mut all = lock(&facts.chosen);
         look(all[bucket.ilog2() as usize].get_or_insert_with(|| {
-            let choose = |plan| self.knowledge.choose(&*self.backend, &self.device, plan, bucket);
-            let found = facts.plan.as_ref().and_then(choose);
+            let found = facts.group.kind.scheme.factory.choose(&self.site(), facts, bucket);
             let bytes = |policy: &Policy| self.bytes_by(facts, bucket, policy);
             let choice = match found {
                 Some(choice) => Choice { policy: facts.within_threads(choice.policy), ..choice },
@@ -489,29 +338,25 @@ impl Programs {
     /// The same by the policy that was chosen. The bytes are computed once for each policy, since that takes as long as a launch.
     fn bytes_of(&self, facts: &GroupFacts, jobs: usize, chosen: &mut Chosen) -> u64 {
         let policy = &chosen.choice.policy;
-        *chosen.bytes.get_or_insert_with(|| self.bytes_by(facts, facts.group.bucket(jobs), policy))
+        *chosen.bytes.get_or_insert_with(|| self.bytes_by(facts, facts.bucket(jobs), policy))
     }
 
     fn bytes_by(&self, facts: &GroupFacts, bucket: usize, policy: &Policy) -> u64 {
-        match (&facts.plan, self.backend.slh_dsa()) {
-            (Some(plan), Some(programs)) => programs.bytes(&self.device, plan, bucket, policy),
-            _ => facts.fixed_bytes,
-        }
+        facts.group.kind.scheme.factory.bytes(&self.site(), facts, bucket, policy)
     }
 
     /// Runs `work` with exclusive use of a program for `jobs` jobs: an idle program, or a new one of at most `room` bytes. `work` computes the
-    /// jobs `times` times.
-    /// The program's policy is passed along. Idle programs make way until all of the device together take at most `all` bytes.
-    /// A program that failed is not used again.
-    pub fn with<T>(
+    /// jobs `times` times. The program's policy is passed along. Idle programs make way until all of the device together take at most `all`
+    /// bytes. A program that failed is not used again. Gives the time that `work` reports; `None` if it left the program unchanged.
+    pub fn with(
         &self,
         facts: &Arc<GroupFacts>,
         (jobs, times): (usize, u32),
         (room, all): (u64, u64),
-        work: impl FnOnce(&mut AnyProgram, &Policy) -> Result<Option<T>, Error>,
-    ) -> Result<Option<T>, Error> {
+        work: Work<'_>,
+    ) -> Result<Option<Timing>, Error> {
         let group = facts.group;
-        let bucket = group.bucket(jobs);
+        let bucket = facts.bucket(jobs);
         let (policy, bytes) = self.with_chosen(facts, jobs, |chosen| {
             let bytes = self.bytes_of(facts, jobs, chosen);
             (chosen.choice.policy.clone(), bytes)
@@ -522,11 +367,11 @@ impl Programs {
         let mut run = InUse { programs: self, number: lock(&self.pool).begin(group, bucket, bytes), is_active: false };
         let mut program = self.ready(facts, bucket, &policy, all, &mut run)?;
         let start = Instant::now();
-        let done = work(&mut program, &policy)?;
+        let done = work(&mut *program, &policy)?;
         let took = self.took(start) / times;
         let beside = run.is_beside_others();
         let mut pool = lock(&self.pool);
-        pool.idle.push(Prepared { group, policy: policy.clone(), program, bucket, bytes });
+        pool.idle.push(IdleProgram { group, policy: policy.clone(), program, bucket, bytes });
         drop(pool);
         drop(run);
         let dropped = lock(&self.pool).shrink(self.budget);
@@ -545,7 +390,7 @@ impl Programs {
     }
 
     /// A program that nobody uses, or a new one. Where the device's memory does not suffice, idle programs make way first.
-    /// Batches of plans can be made smaller after that; of others, whoever needs a program waits until those that run are done.
+    /// After that whoever needs a sized program makes it smaller; for others one waits until those that run are done.
     fn ready(
         &self,
         facts: &GroupFacts,
@@ -553,9 +398,9 @@ impl Programs {
         policy: &Policy,
         all: u64,
         run: &mut InUse<'_>,
-    ) -> Result<AnyProgram, Error> {
+    ) -> Result<Box<dyn Prepared>, Error> {
         let group = facts.group;
-        let fits = |old: &Prepared| {
+        let fits = |old: &IdleProgram| {
             old.bucket == bucket
                 && old.group.kind.shares_programs(&group.kind)
                 && old.group.threads == group.threads
@@ -592,11 +437,11 @@ impl Programs {
             pool.active -= 1;
             run.is_active = false;
             match why {
-                Error::OutOfMemory { .. } if facts.plan.is_none() && pool.active > 0 => {
+                Error::OutOfMemory { .. } if !facts.habits.is_sized && pool.active > 0 => {
                     drop(self.changed.wait(pool));
                 }
                 // One became idle since.
-                Error::OutOfMemory { .. } if facts.plan.is_none() && !pool.idle.is_empty() => {}
+                Error::OutOfMemory { .. } if !facts.habits.is_sized && !pool.idle.is_empty() => {}
                 why => {
                     self.changed.notify_all();
                     return Err(why);
@@ -605,15 +450,8 @@ impl Programs {
         }
     }
 
-    fn prepare(&self, facts: &GroupFacts, bucket: usize, policy: &Policy) -> Result<AnyProgram, Error> {
-        let (backend, device) = (&self.backend, &self.device);
-        Ok(match facts.group.kind {
-            Kind::SlhDsa { .. } => {
-                AnyProgram::SlhDsa(backend.slh_dsa_on(device)?.prepare(device, facts.plan(), bucket, policy)?)
-            }
-            Kind::ZkDilithium(_) => AnyProgram::ZkDilithium(backend.zkdilithium_on(device)?.prepare(device, policy)?),
-            Kind::Sha256 => AnyProgram::Sha256(backend.sha256_on(device)?.prepare(device, policy)?),
-        })
+    fn prepare(&self, facts: &GroupFacts, bucket: usize, policy: &Policy) -> Result<Box<dyn Prepared>, Error> {
+        facts.group.kind.scheme.factory.prepare(&self.site(), facts, bucket, policy)
     }
 
     /// The device's time for a run that ends now: of runs that overlap, the later one's begins where the other ended.
@@ -638,7 +476,7 @@ impl ProgramPool {
     }
 
     /// The programs that ran longest ago are taken out until all hold at most `bytes`.
-    fn shrink(&mut self, bytes: u64) -> Vec<Prepared> {
+    fn shrink(&mut self, bytes: u64) -> Vec<IdleProgram> {
         let (mut held, mut kept) = (self.running.iter().map(|running| running.bytes).sum::<u64>(), 0);
         for program in self.idle.iter().rev().take(MOST_IDLE) {
             held += program.bytes;
@@ -657,22 +495,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn plan(group: Group) -> Result<Plan, Error> {
-    let Kind::SlhDsa { params: p, op, cached_layers: layers } = group.kind else { unreachable!("a group of SLH-DSA") };
-    let most = most_cached_layers(p);
-    let possible = match op {
-        Op::Sign => layers == 0 || layers <= p.d && cache_bytes(p, layers).is_some(),
-        Op::Cache => (1..=most).contains(&layers),
-        Op::Keygen | Op::Verify => layers == 0,
-    };
-    if !possible {
-        let what =
-            format!("{layers} cached layers of {p}, of which at most {most} can be cached; ask for so many or fewer");
-        return Err(Error::Value { what });
-    }
-    Ok(match op {
-        Op::Cache => Plan::cache(p, layers),
-        Op::Sign => Plan::new(p, op).with_cached_layers(layers),
-        Op::Keygen | Op::Verify => Plan::new(p, op),
-    })
+/// A program as its scheme has it.
+pub fn typed<P: Prepared>(program: &mut dyn Prepared) -> &mut P {
+    let program: &mut dyn Any = program;
+    program.downcast_mut().expect("the program is its group's")
 }

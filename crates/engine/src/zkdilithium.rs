@@ -1,6 +1,8 @@
 //! zkDilithium by the batch: what a backend may do besides plans of SLH-DSA.
 
-use crate::{Axis, Error, Timing};
+use crate::programs::{Group, GroupFacts};
+use crate::scheme::{Facts, FirstChunks, Habits, Kind, Prepared, ProgramFactory, Scheme, Site};
+use crate::{Axis, Choice, Error, Policy, THREADS, Timing};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{
     ExpandedSigningKey, ExpandedVerifyingKey, Message, Op, Signature, SignatureBytes, SigningKey, SigningKeyBytes,
@@ -92,4 +94,97 @@ pub fn sign_to_vec(program: &mut dyn ZkDilithium, jobs: &[ZkSign<'_>]) -> Result
     let mut signatures: Vec<Signature> = jobs.iter().map(|_| Signature::zeros()).collect();
     program.sign(jobs, &mut signatures.iter_mut().map(Signature::bytes_mut).collect::<Vec<_>>())?;
     Ok(signatures)
+}
+
+/// A chunk on the host has at most so many times the jobs that fill the host: the end of a chunk, where threads wait for the last one, then
+/// costs little.
+const CHUNK_OF_HOST: usize = 4;
+
+/// What a job is taken to cost before one ran, in compressions: about what signing costs.
+const COMPRESSIONS: f64 = 1000.0;
+
+/// The scheme.
+static ZKDILITHIUM: Scheme = Scheme { name: "zkDilithium", factory: &Factory };
+
+const OPS: [Op; 3] = [Op::Keygen, Op::Sign, Op::Verify];
+
+impl Kind {
+    /// An operation of zkDilithium.
+    pub fn zkdilithium(op: Op) -> Kind {
+        Kind { scheme: &ZKDILITHIUM, set: &(), op: op as u8, variant: 0 }
+    }
+}
+
+/// What a program says of itself.
+struct OwnFacts {
+    uses_expanded_keys: bool,
+    bytes: u64,
+}
+
+impl GroupFacts {
+    /// Whether a program of zkDilithium uses expanded keys.
+    pub fn uses_expanded_keys(&self) -> bool {
+        self.own::<OwnFacts>().uses_expanded_keys
+    }
+
+    /// Bytes of the host's memory that a program of zkDilithium holds, whatever its number of jobs.
+    pub fn fixed_bytes(&self) -> u64 {
+        self.own::<OwnFacts>().bytes
+    }
+}
+
+/// A program of zkDilithium.
+pub struct ZkDilithiumProgram(pub Box<dyn ZkDilithium>);
+
+impl Prepared for ZkDilithiumProgram {
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        self.0.time_limit(limit);
+    }
+    fn elsewhere(&mut self, elsewhere: bool) {
+        self.0.elsewhere(elsewhere);
+    }
+}
+
+struct Factory;
+
+impl ProgramFactory for Factory {
+    fn habits(&self, _: Kind) -> Habits {
+        Habits {
+            is_chain: false,
+            shares_lanes: true,
+            first_chunks: FirstChunks::Staggered,
+            is_light_on_host: false,
+            comes_alone: true,
+            is_sized: false,
+            serves_all_ops: true,
+            verified_by: None,
+        }
+    }
+
+    /// Only a program knows, so one is prepared.
+    fn facts(&self, site: &Site<'_>, group: Group) -> Result<Facts, Error> {
+        let op = OPS.into_iter().find(|op| *op as u8 == group.kind.op).expect("an operation of zkDilithium");
+        let default = site.policy.with(THREADS, group.threads as u32);
+        let program = site.backend.zkdilithium_on(site.device)?.prepare(site.device, &default)?;
+        // Results of the host come out by the time that they take, not by their number.
+        let times = if site.device.memory == 0 { CHUNK_OF_HOST } else { 1 };
+        let (jobs, queue) = (times * program.jobs(op).max(1), program.queue(op).max(1) as usize);
+        let own = Box::new(OwnFacts { uses_expanded_keys: program.uses_expanded_keys(), bytes: program.bytes() });
+        let (space, compressions, predicted) = (Vec::new(), COMPRESSIONS, None);
+        let program: Option<Box<dyn Prepared>> = Some(Box::new(ZkDilithiumProgram(program)));
+        Ok(Facts { jobs, queue, default, space, compressions, predicted, own, program })
+    }
+
+    fn choose(&self, _: &Site<'_>, _: &GroupFacts, _: usize) -> Option<Choice> {
+        None
+    }
+
+    fn bytes(&self, _: &Site<'_>, facts: &GroupFacts, _: usize, _: &Policy) -> u64 {
+        facts.fixed_bytes()
+    }
+
+    fn prepare(&self, site: &Site<'_>, _: &GroupFacts, _: usize, policy: &Policy) -> Result<Box<dyn Prepared>, Error> {
+        let program = site.backend.zkdilithium_on(site.device)?.prepare(site.device, policy)?;
+        Ok(Box::new(ZkDilithiumProgram(program)))
+    }
 }

@@ -1,11 +1,12 @@
 //! The oracle as a backend against the oracle itself, and the check of one backend by another.
 
 use hypergrove_engine::nodes::CachedNodes;
-use hypergrove_engine::programs::{AnyProgram, Group, Programs};
+use hypergrove_engine::programs::{Group, Programs, typed};
+use hypergrove_engine::scheme::{Kind, Prepared};
 use hypergrove_engine::{
     Axis, Backend, Batch, Checked, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Policy, PolicySource,
-    Program, Reference, SelfTest, Sha256Programs, SlhDsaPrograms, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign,
-    ZkVerify, capabilities, forward,
+    Program, Reference, SelfTest, Sha256Programs, SlhDsaProgram, SlhDsaPrograms, Timing, ZkDilithium,
+    ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward,
 };
 use hypergrove_fips205::plan::{Op, Plan, Rates, Slot, cache_bytes};
 use hypergrove_fips205::reference::{implied_by, pk_root, sign_at, xmss_node};
@@ -443,22 +444,25 @@ fn what_other_programs_take_of_a_device_is_not_blamed_on_a_policy() {
     let p = &TOY_SHA2_16;
     let device = Reference.devices().unwrap().remove(0);
     let programs = Programs::new(Arc::new(Reference), device, 0, Arc::new(Hopeful), Policy::default());
-    let facts = |op| programs.facts(Group::slh_dsa(p, op, 0, 1)).unwrap();
+    let facts = |op| programs.facts(Group { kind: Kind::slh_dsa(p, op, 0), threads: 1 }).unwrap();
     let (keygen, sign) = (facts(Op::Keygen), facts(Op::Sign));
     let keys = [key(p)];
     let batch = Batch { keys: &keys, key_of: &[0], positions: &[], signatures: &[] };
     let run = |meanwhile: &dyn Fn()| {
         let mut out = vec![0; p.n];
-        let work = |program: &mut AnyProgram, _: &Policy| {
+        let mut work = |program: &mut dyn Prepared, _: &Policy| {
             meanwhile();
-            let AnyProgram::SlhDsa(program) = program else { panic!("a plan's program") };
-            program.run(&batch, &mut out).map(|_| Some(()))
+            let SlhDsaProgram(program) = typed(program);
+            program.run(&batch, &mut out).map(Some)
         };
-        programs.with(&keygen, (1, 1), (u64::MAX, u64::MAX), work).unwrap();
+        programs.with(&keygen, (1, 1), (u64::MAX, u64::MAX), &mut work).unwrap();
         let Choice { source, why, .. } = programs.choice(&keygen, 1);
         (source, why)
     };
-    let signing = || programs.with(&sign, (1, 1), (u64::MAX, u64::MAX), |_, _| Ok(Some(()))).map(drop).unwrap();
+    let signing = || {
+        let mut work = |_: &mut dyn Prepared, _: &Policy| Ok(Some(Timing::default()));
+        programs.with(&sign, (1, 1), (u64::MAX, u64::MAX), &mut work).map(drop).unwrap();
+    };
     for runs in 1..=5 {
         let why = format!("a row; runs that overlapped with other programs, not judged: {runs}");
         assert_eq!(run(&signing), (PolicySource::Table, why));

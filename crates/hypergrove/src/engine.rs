@@ -10,10 +10,11 @@ use crate::run::Slh;
 #[cfg(feature = "tables")]
 use hypergrove_engine::Knowledge;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
-use hypergrove_engine::programs::{Group, Kind};
+use hypergrove_engine::programs::Group;
 use hypergrove_engine::scheduler::{
-    Fault, KnowledgeSource, Options, Queue, QueuedJob, Scale, Scheduler, Stats, Wake, Worker, slots,
+    Fault, KnowledgeSource, Options, Queue, QueuedBlock, Scale, Scheduler, Stats, Wake, Worker, slots,
 };
+use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, Policy, PolicySource, Timing};
 use hypergrove_fips205::plan::{Op, Rates, cache_bytes, most_cached_layers};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
@@ -483,14 +484,14 @@ impl Engine {
 
     /// The number of jobs that keeps all devices busy: twice as many as they have in flight.
     pub fn jobs_to_fill(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
-        let group = Group::slh_dsa(params, op, cached_layers, self.threads());
+        let group = Group { kind: Kind::slh_dsa(params, op, cached_layers), threads: self.threads() };
         let programs = |worker: &Worker| Ok(worker.programs.facts(group)?.most() * worker.queue_of(Some(group)));
         Ok(2 * self.0.scheduler.live().map(programs).sum::<Result<usize, Error>>()?)
     }
 
     /// The largest number of jobs that the first device computes together.
     pub fn jobs_per_program(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
-        let group = Group::slh_dsa(params, op, cached_layers, self.threads());
+        let group = Group { kind: Kind::slh_dsa(params, op, cached_layers), threads: self.threads() };
         Ok(self.0.scheduler.first().programs.facts(group)?.most())
     }
 
@@ -505,7 +506,7 @@ impl Engine {
         let cheapest = [params].into_iter().chain(alike).min_by_key(|p| p.hp).unwrap_or(params);
         let scheduler = &self.0.scheduler;
         for worker in scheduler.live() {
-            let group = Group::slh_dsa(cheapest, Op::Keygen, 0, self.threads());
+            let group = Group { kind: Kind::slh_dsa(cheapest, Op::Keygen, 0), threads: self.threads() };
             let count = match worker.programs.facts(group) {
                 Ok(facts) if worker.has_memory() => facts.most(),
                 _ => 16 * self.threads(),
@@ -618,7 +619,7 @@ impl Inner {
     fn explain(&self, params: &'static Params, op: Op, batch: usize) -> Result<Explanation, Error> {
         let cached_layers = usize::from(op == Op::Cache);
         let scheduler = &self.scheduler;
-        let kind = Kind::SlhDsa { params, op, cached_layers };
+        let kind = Kind::slh_dsa(params, op, cached_layers);
         let of = |worker: &Worker| Group { kind, threads: scheduler.threads_for(worker, kind, batch) };
         let wide = Group { kind, threads: scheduler.options.threads };
         let suited = scheduler.suited((batch > 1).then_some(wide), Some(batch));
@@ -633,8 +634,7 @@ impl Inner {
         let scale = Scale { scheduler, worker };
         let memory = scheduler.memory_budget() / slots(live.iter().map(|worker| worker.queue() as u64));
         let held = (scheduler.copies() * facts.plan().out_bytes()) as u64;
-        let mut jobs =
-            SubBatches::new((0..batch).map(|_| QueuedJob { job: (), group: Ok(group), held, count: 1, block: (1, 0) }));
+        let mut jobs = SubBatches::new((0..batch).map(|_| QueuedBlock { group: Ok(group), held, owned: 0, count: 1 }));
         let others = live.iter().filter(|other| !std::ptr::eq(**other, worker)).copied();
         let bounds = scale.bounds(memory, Some(group), others);
         let sub_batch = match jobs.cut(&scale, bounds) {
@@ -691,10 +691,8 @@ impl Inner {
         }
         let (known, work) = (worker.programs.known(), facts.work());
         let alike = known.iter().filter(|other| {
-            let (Kind::SlhDsa { params: a, .. }, Kind::SlhDsa { params: b, .. }) = (other.group.kind, group.kind)
-            else {
-                return false;
-            };
+            let sets = (other.group.kind.as_slh_dsa(), group.kind.as_slh_dsa());
+            let (Some((a, _)), Some((b, _))) = sets else { return false };
             (a.family, a.n, other.group.threads) == (b.family, b.n, group.threads)
         });
         let each = alike.filter_map(|other| Some(other.measured(sub_batch)? / other.work().compressions()));

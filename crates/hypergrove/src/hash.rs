@@ -5,9 +5,10 @@ use crate::jobs::check_length;
 use crate::rows::{Column, Results, RowStatus};
 use crate::run::host_isa;
 use hypergrove_cpu::{Cpu, Isa, MessagePart, SHA256_START, Sha256, sha256};
-use hypergrove_engine::programs::{AnyProgram, Group, GroupFacts, Kind};
-use hypergrove_engine::scheduler::{self, Place, QueuedJob, Worker};
-use hypergrove_engine::{Backend, Error, Messages, Policy, SelfTested, Sha256Programs, THREADS};
+use hypergrove_engine::programs::{Group, GroupFacts};
+use hypergrove_engine::scheduler::{self, Block, Place, Worker};
+use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::{Backend, Error, HashProgram, Messages, Policy, SelfTested, Sha256Programs, THREADS};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -57,7 +58,7 @@ impl scheduler::Job for HashJob<'_> {
     type Out = ();
 
     fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::Sha256)
+        Ok(Kind::sha256())
     }
 
     fn count(&self) -> usize {
@@ -72,23 +73,19 @@ impl scheduler::Job for HashJob<'_> {
         0
     }
 
-    fn run(
-        place: &Place<'_>,
-        jobs: &mut [(usize, QueuedJob<Self>)],
-        _: &mut Vec<u8>,
-    ) -> Result<Vec<Result<(), Error>>, Error> {
-        let run = |(_, asked): &mut (usize, QueuedJob<Self>)| {
-            let blocks = asked.count;
-            let HashJob { engine, messages, digests } = &mut asked.job;
-            let facts = place.worker.programs.facts(place.group(Kind::Sha256))?;
+    fn run(place: &Place<'_>, jobs: &mut [Block<Self>], _: &mut Vec<u8>) -> Result<Vec<Result<(), Error>>, Error> {
+        let run = |block: &mut Block<Self>| {
+            let blocks = block.count;
+            let HashJob { engine, messages, digests } = &mut block.job;
+            let facts = place.worker.programs.facts(place.group(Kind::sha256()))?;
             let hash = |blocks, messages: Messages<'_>, digests: &mut [[u8; 32]]| {
-                place.program(&facts, blocks, |program| {
-                    let AnyProgram::Sha256(hasher) = program else { unreachable!("a program of SHA-256") };
+                place.program(&facts, blocks, |HashProgram(hasher)| {
                     hasher.run(messages, digests).map(|timing| ((), timing))
                 })
             };
             let longest = messages.each().or_else(|| (0..messages.len()).map(|i| messages.get(i).len()).max());
-            if longest.unwrap_or(0) > place.worker.programs.longest_message(facts.group)? {
+            let most = place.worker.programs.ask(facts.group, |HashProgram(hasher)| hasher.longest())?;
+            if longest.unwrap_or(0) > most {
                 // The host hashes what no device takes.
                 return engine.hash_on_host(place, *messages, digests);
             }
@@ -137,16 +134,13 @@ impl Inner {
         let threads = place.pool.map_or(1, |pool| pool.current_num_threads());
         let policy = Policy(vec![(THREADS, threads as u32)]);
         let mut hasher = Sha256Programs::prepare(&cpu, &cpu.devices()?[0], &policy)?;
-        match place.pool {
-            Some(pool) => pool.install(|| hasher.run(messages, digests).map(drop)),
-            None => hasher.run(messages, digests).map(drop),
-        }
+        place.install(&mut || hasher.run(messages, digests).map(drop))
     }
 
     /// The device that should hash so many bytes: the one that is expected to be done first. A device that is not known yet
     /// is tried.
     fn choose(&self, bytes: usize) -> &Worker {
-        let group = Group { kind: Kind::Sha256, threads: self.scheduler.options.threads };
+        let group = Group { kind: Kind::sha256(), threads: self.scheduler.options.threads };
         let seconds = |worker: &Worker| worker.seconds(group, bytes.div_ceil(BLOCK).max(1)).unwrap_or(0.0);
         let takes = |worker: &&Worker| worker.takes(group);
         let suited = self.scheduler.live().filter(takes).min_by(|a, b| seconds(a).total_cmp(&seconds(b)));

@@ -2,14 +2,14 @@
 
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::run::{Failed, Run, room};
-use hypergrove_engine::programs::{AnyProgram, Group};
+use hypergrove_engine::programs::Group;
 use hypergrove_engine::scheduler::Place;
-use hypergrove_engine::{Batch, Digests, Error, Key, wiped};
+use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::{Batch, Digests, Error, Key, SlhDsaProgram, wiped};
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{ForsLeaves, KeyError, MPrime, Mode, Params, Position, SigningKey as RawSigningKey};
 use hypergrove_taint::{classify, declassified, declassify};
-use rayon::prelude::*;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -224,7 +224,7 @@ pub(crate) fn random_by_threads(place: &Place<'_>, bytes: &mut [u8]) -> Result<(
     if bytes.len() <= FEW_BYTES {
         return random(bytes);
     }
-    place.each_of(bytes.chunks_mut(RANDOM_BYTES).collect(), random)
+    place.each_of(bytes.chunks_mut(RANDOM_BYTES).collect(), &random)
 }
 
 /// A message to be signed, of a job or of a row.
@@ -339,7 +339,7 @@ impl<'a, F: Fn(usize) -> ToVerify<'a> + Send + Sync> Digests for VerifyDigests<'
     /// FIPS 205, Algorithm 20: lines 4–11.
     fn positions(&mut self) -> Vec<Position> {
         let p = self.run.plan().params;
-        self.run.place.map(self.jobs, |i| {
+        self.run.place.map(self.jobs, 1, &|i| {
             let ToVerify { pk_seed, pk_root, mode, message, signature } = (self.of)(i);
             Position::of(p, &signature[p.r_range()], pk_seed, pk_root, &m_prime(mode, message))
         })
@@ -378,7 +378,7 @@ fn randomize<'a>(
     r: Range<usize>,
 ) -> Vec<Position> {
     let none = Position { fors: ForsLeaves::from_iter([]), idx_tree: 0, idx_leaf: 0 };
-    run.place.each(out, (size, MESSAGES_OF_A_WIPE), none, |first, out, positions| {
+    run.place.each(out, (size, MESSAGES_OF_A_WIPE), none, &|first, out, positions| {
         wiped(|| {
             for (nth, (out, position)) in out.chunks_exact_mut(size).zip(positions).enumerate() {
                 *position = of(first + nth).randomized(first + nth, fresh, &mut out[r.clone()]);
@@ -437,8 +437,7 @@ pub(crate) fn sign_held<'a>(
         Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() })
     };
     let times = if options.redundant { 2 } else { 1 };
-    let done = run.place.program_if(run.facts, (key_of.len(), times), |program| {
-        let AnyProgram::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
+    let done = run.place.program_if(run.facts, (key_of.len(), times), |SlhDsaProgram(program)| {
         program
             .run_held(&batch, &mut digests, rows, &mut accept, options.redundant)
             .transpose()
@@ -471,13 +470,9 @@ pub(crate) fn sign_held<'a>(
             declassify(&*row);
             row[p.r_range()].copy_from_slice(r);
         }
+        Ok(())
     };
-    let parts: Vec<_> = parts.collect();
-    match run.place.pool {
-        Some(pool) if parts.len() > 1 => pool.install(|| parts.into_par_iter().for_each(put)),
-        _ => parts.into_iter().for_each(put),
-    }
-    Some(Ok(()))
+    Some(run.place.each_of(parts.collect(), &put))
 }
 
 /// Signs messages whose modes were checked. `key_of` says which of `keys` signs each; `of` gives each message.
@@ -506,7 +501,7 @@ pub(crate) fn sign<'a>(
         failed.extend(run.compare_roots(top, of_key(), "the top tree's root")?);
     }
     if checks && run.place.scheduler.options.verify_signatures {
-        let group = Group::slh_dsa(p, Op::Verify, 0, run.facts.group.threads);
+        let group = Group { kind: Kind::slh_dsa(p, Op::Verify, 0), ..run.facts.group };
         let facts = run.place.worker.programs.facts(group)?;
         let pk_seeds: Vec<&[u8]> = keys.iter().map(|key| key.as_ref().pk_seed()).collect();
         let (mut roots, signatures) = (vec![0; key_of.len() * p.n], &*out);
@@ -536,8 +531,7 @@ pub(crate) fn verify<'a>(
         pk_seeds.iter().map(|pk_seed| Key { pk_seed, sk_seed: &[], cached_nodes: &[], cached_id: 0 }).collect();
     let signatures: Vec<&[u8]> = (0..key_of.len()).map(|i| of(i).signature).collect();
     let batch = Batch { keys: &keys, key_of, positions: &[], signatures: &signatures };
-    run.place.program(run.facts, key_of.len(), |program| {
-        let AnyProgram::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
+    run.place.program(run.facts, key_of.len(), |SlhDsaProgram(program)| {
         let done = match program.run_fetched(&batch, &mut digests, roots) {
             Some(done) => done,
             None => program.run(&Batch { positions: &digests.positions(), ..batch }, roots),

@@ -6,13 +6,13 @@ use crate::jobs::{Job, random_by_threads};
 use crate::keys::SigningKey;
 use hypergrove_cpu::{Cpu, Isa};
 use hypergrove_engine::planner::bucket;
-use hypergrove_engine::programs::{AnyProgram, Group, GroupFacts, Kind};
-use hypergrove_engine::scheduler::{self, Place, QueuedJob, Scheduler};
-use hypergrove_engine::{Backend, Batch, Error, Key, Policy, SlhDsaPrograms, THREADS};
+use hypergrove_engine::programs::{Group, GroupFacts};
+use hypergrove_engine::scheduler::{self, Place, Scheduler};
+use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::{Backend, Batch, Error, Key, Policy, SlhDsaProgram, SlhDsaPrograms, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_taint::declassify;
 use rayon::ThreadPool;
-use rayon::prelude::*;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -84,7 +84,7 @@ impl<J: Job> scheduler::Job for Slh<J> {
 
     fn ask(&self) -> Result<Kind, Error> {
         // A block's jobs are alike.
-        self.jobs()[0].ask().map(|(params, cached_layers)| Kind::SlhDsa { params, op: J::OP, cached_layers })
+        self.jobs()[0].ask().map(|(params, cached_layers)| Kind::slh_dsa(params, J::OP, cached_layers))
     }
 
     fn count(&self) -> usize {
@@ -106,12 +106,12 @@ impl<J: Job> scheduler::Job for Slh<J> {
 
     fn run(
         place: &Place<'_>,
-        blocks: &mut [(usize, QueuedJob<Self>)],
+        blocks: &mut [scheduler::Block<Self>],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<Self::Out, Error>>, Error> {
         let shares = outputs(place, blocks, memory)?;
-        if let ([(_, asked)], [Ok(share)]) = (&*blocks, &shares[..])
-            && let ([job], true) = (asked.job.jobs(), share.failed.is_empty())
+        if let ([block], [Ok(share)]) = (&*blocks, &shares[..])
+            && let ([job], true) = (block.job.jobs(), share.failed.is_empty())
         {
             // A result alone keeps the memory.
             memory.truncate(share.size);
@@ -121,25 +121,13 @@ impl<J: Job> scheduler::Job for Slh<J> {
             Some(why) => Err(why.clone()),
             None => Ok(job.finish(Cow::Borrowed(&memory[share.start + nth * share.size..][..share.size]))),
         };
-        let jobs = blocks.iter().map(|(_, asked)| asked.job.jobs());
-        Ok(match place.pool {
-            Some(pool) if blocks.iter().map(|(_, asked)| asked.count).sum::<usize>() > SHARE => {
-                let of_block = |(jobs, share): (&[J], Result<Share, Error>)| {
-                    let share = share?;
-                    let jobs = jobs.par_iter().enumerate().with_min_len(SHARE);
-                    Ok(jobs.map(|(nth, job)| finish(&share, nth, job)).collect())
-                };
-                let pairs: Vec<_> = jobs.zip(shares).collect();
-                pool.install(|| pairs.into_par_iter().map(of_block).collect())
-            }
-            _ => {
-                let of_block = |(jobs, share): (&[J], Result<Share, Error>)| {
-                    let share = share?;
-                    Ok(jobs.iter().enumerate().map(|(nth, job)| finish(&share, nth, job)).collect())
-                };
-                jobs.zip(shares).map(of_block).collect()
-            }
-        })
+        let of_block = |(block, share): (&scheduler::Block<Self>, &Result<Share, Error>)| {
+            let share = share.as_ref().map_err(Clone::clone)?;
+            Ok(block.job.jobs().iter().enumerate().map(|(nth, job)| finish(share, nth, job)).collect())
+        };
+        // The jobs of a list are in blocks of a share, about.
+        let least = (SHARE * blocks.len()).div_ceil(blocks.iter().map(|block| block.count).sum::<usize>().max(1));
+        Ok(place.map(blocks.len(), least, &|nth| of_block((&blocks[nth], &shares[nth]))))
     }
 
     fn discard(results: Self::Out) {
@@ -150,13 +138,13 @@ impl<J: Job> scheduler::Job for Slh<J> {
 /// The blocks' output, group by group, and each block's share of it. After an error, none is left.
 fn outputs<J: Job>(
     place: &Place<'_>,
-    blocks: &[(usize, QueuedJob<Slh<J>>)],
+    blocks: &[scheduler::Block<Slh<J>>],
     out: &mut Vec<u8>,
 ) -> Result<Vec<Result<Share, Error>>, Error> {
     let mut parts: Vec<(Group, Arc<GroupFacts>, Vec<&J>)> = Vec::new();
     let mut places = Vec::with_capacity(blocks.len());
-    for (_, asked) in blocks {
-        places.push(match &asked.group {
+    for block in blocks {
+        places.push(match &block.group {
             Err(why) => Err(why.clone()),
             Ok(group) => {
                 let part = match parts.iter().position(|(other, ..)| other == group) {
@@ -167,8 +155,8 @@ fn outputs<J: Job>(
                     }
                 };
                 let members = &mut parts[part].2;
-                members.extend(asked.job.jobs());
-                Ok((part, members.len() - asked.count..members.len()))
+                members.extend(block.job.jobs());
+                Ok((part, members.len() - block.count..members.len()))
             }
         });
     }
@@ -293,15 +281,10 @@ impl Run<'_> {
     /// An error if the jobs that did not fail gave other bytes when they were computed again.
     fn compare(&self, first: &[u8], second: &[u8], failed: &Failed) -> Result<(), Error> {
         let (plan, size) = (self.plan(), self.plan().out_bytes());
-        let differs = |(job, (a, b)): &(usize, (&[u8], &[u8]))| a != b && !failed.contains_key(job);
-        let found = match self.place.pool {
-            Some(pool) if first.len() > size => pool.install(|| {
-                let pairs = first.par_chunks_exact(size).zip(second.par_chunks_exact(size)).enumerate();
-                pairs.with_min_len(SHARE).find_first(differs)
-            }),
-            _ => first.chunks_exact(size).zip(second.chunks_exact(size)).enumerate().find(differs),
-        };
-        let Some((job, (first, second))) = found else { return Ok(()) };
+        let of = |job: usize| job * size..(job + 1) * size;
+        let differs = |job: usize| first[of(job)] != second[of(job)] && !failed.contains_key(&job);
+        let Some(job) = self.place.find(first.len() / size, SHARE, &differs) else { return Ok(()) };
+        let (first, second) = (&first[of(job)], &second[of(job)]);
         let r = plan.params.r_range();
         Err(match plan.op {
             Op::Sign if first[r.clone()] != second[r] => Error::differs("host".into(), "R", job),
@@ -311,8 +294,7 @@ impl Run<'_> {
 
     /// Runs the group's program. With `roots`, gives the roots of the trees that it grew, if the program keeps them.
     pub(crate) fn program(&self, batch: &Batch<'_>, out: &mut [u8], roots: bool) -> Result<Option<Vec<u8>>, Error> {
-        self.place.program(self.facts, batch.len(), |program| {
-            let AnyProgram::SlhDsa(program) = program else { unreachable!("a program of SLH-DSA") };
+        self.place.program(self.facts, batch.len(), |SlhDsaProgram(program)| {
             let timing = program.run(batch, out)?;
             // Signatures, nodes and roots are public; those that fail a check are wiped before anyone sees them.
             declassify(out);
@@ -362,11 +344,7 @@ impl Run<'_> {
         let key = Key { pk_seed: key.pk_seed(), sk_seed: key.sk_seed(), cached_nodes: &[], cached_id: 0 };
         let batch = Batch { keys: &[key], key_of: &[0], positions: &[], signatures: &[] };
         let mut root = vec![0; plan.out_bytes()];
-        let mut run = || program.run(&batch, &mut root);
-        match pool {
-            Some(pool) => pool.install(run)?,
-            None => run()?,
-        };
+        self.place.install(&mut || program.run(&batch, &mut root).map(drop))?;
         Ok(root)
     }
 }

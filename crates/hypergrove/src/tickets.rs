@@ -6,8 +6,8 @@ use crate::jobs::{Job, JobKey, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob}
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::run::Slh;
 use hypergrove_engine::Error;
-use hypergrove_engine::programs::Kind;
 use hypergrove_engine::scheduler::{self, Queued, Room, Scheduler, Size, Ticket};
+use hypergrove_engine::scheme::Kind;
 use hypergrove_fips205::{Mode, Params};
 use std::borrow::Cow;
 use std::fmt;

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from measure import cpu
+from measure import commit, cpu
 
 SETS = ["SLH-DSA-SHA2-128s", "SLH-DSA-SHA2-128f"]
 CALLERS = [1, 16, 256, 3000]
@@ -87,6 +87,7 @@ def measure(tool: str) -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         "cpu": cpu(),
         "python": platform.python_version(),
+        "commit": commit(),
         "threads": engine.threads,
         "rows": [
             {"set": set, "callers": callers, **{name: statistics.median(all_) for name, all_ in of.items()}}

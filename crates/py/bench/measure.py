@@ -31,6 +31,12 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def commit() -> str:
+    """The commit that is measured, as long as the package was built of it."""
+    command = ["git", "rev-parse", "--short=7", "HEAD"]
+    return subprocess.run(command, cwd=Path(__file__).parent, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def rust_rate(tool: str) -> float:
     command = [tool, "bench", "--set", SET, "--op", "verify", "--rows", "host", "--batch", str(ROWS), "--device", "cpu"]
     ran = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True)
@@ -89,6 +95,7 @@ def measure(tool: str) -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         "cpu": cpu(),
         "python": platform.python_version(),
+        "commit": commit(),
         "threads": engine.threads,
         "set": SET,
         "rows": ROWS,

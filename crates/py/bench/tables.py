@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from measure import cpu, seconds
+from measure import commit, cpu, seconds
 
 SETS = {"128f": "SLH-DSA-SHA2-128f", "128s": "SLH-DSA-SHA2-128s"}
 SIGNERS = [1, 1_000, 100_000]
@@ -257,6 +257,7 @@ PARTS: dict[str, list[tuple[Callable[..., dict[str, Any]], list[int]]]] = {
 def measure(folder: Path, only: str | None) -> None:
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     record |= {"date": time.strftime("%Y-%m-%d"), "cpu": cpu(), "cores": os.cpu_count(), "python": platform.python_version()}
+    record |= {"commit": commit()}
     for name in [only] if only else PARTS:
         results = []
         for function, arguments in PARTS[name]:

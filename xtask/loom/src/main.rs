@@ -78,7 +78,7 @@ trait Job {}
 impl Job for usize {}
 
 use cell::{Cell, Then, Wake};
-use feed::{Feed, FeedJobs};
+use feed::{Feed, FeedJobs, Supplies};
 use loom::sync::atomic::AtomicUsize;
 use loom::thread::{self, JoinHandle};
 use permits::{Permit, Permits, Request, Signal, lock};

@@ -1,13 +1,14 @@
 //! A call's way through the devices: its jobs are cut into chunks, the chunks take permits on devices, results are put in order.
 
-use super::feed::{Feed, Supply, patience};
+use super::blocks::{Client, Numbered, QueuedBlock, counted};
+use super::feed::{Supplies, Supply, patience};
 use super::permits::{Permit, Request, Signal, lock};
-use super::worker::{QueuedJob, Scale, Worker, is_fault};
-use super::{Job, Place, Scheduler};
+use super::worker::{Scale, Worker, is_fault};
+use super::{Place, Scheduler};
 use crate::Error;
 use crate::planner::{SubBatch, SubBatches};
-use crate::programs::{Group, Kind};
-use hypergrove_fips205::plan::Op;
+use crate::programs::Group;
+use crate::scheme::FirstChunks;
 use rayon::Scope;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,8 +18,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use zeroize::Zeroize;
 
-/// In a long call, a GPU's first chunk of rows that are verified has a full program's jobs divided by this, and each later chunk is twice the one
-/// before. (On an H200, calls of 262,144 rows of 128f: 1.94 M/s; 1.76 M/s if all chunks are full.)
+/// In a long call, a GPU's first chunk has a full program's jobs divided by this where chunks begin small, and each later chunk is twice the
+/// one before. (On an H200, calls of 262,144 rows of 128f: 1.94 M/s; 1.76 M/s if all chunks are full.)
 const FIRST_CHUNK: usize = 8;
 
 /// Jobs of a call of one chunk, at most, for which the thread that calls does the host's share for a GPU alone. (On an H200, calls of
@@ -26,58 +27,45 @@ const FIRST_CHUNK: usize = 8;
 /// signature 1 µs.)
 const FEW_JOBS: usize = 128;
 
-/// The same of signatures, whose messages the device hashes: that thread reads rows and hands statuses over. (Calls of 1,024
-/// rows: 122,900/s, and 119,900/s in other threads. Verifying 1,024 is slower so.)
-const FEW_SIGNATURES: usize = 1024;
+/// The same where the device does nearly all, as for signatures, whose messages it hashes: that thread reads rows and hands statuses over.
+/// (Calls of 1,024 rows: 122,900/s, and 119,900/s in other threads. Verifying 1,024 is slower so.)
+const FEW_LIGHT_JOBS: usize = 1024;
 
 /// Results that are handed out before the devices are looked after again.
 const AT_A_TIME: usize = 256;
 
-/// Results of jobs.
-type Results<J> = Vec<Result<<J as Job>::Out, Error>>;
-
-/// Jobs with their indices.
-pub(super) type Jobs<J> = Vec<(usize, QueuedJob<J>)>;
-
 /// What takes the results, each with the number of jobs that it stands for; it may end the call.
 pub type Sink<'s, T> = dyn FnMut(usize, Result<T, Error>) -> ControlFlow<()> + 's;
 
+/// The same for blocks by their numbers: the block's result is there, or the block was refused.
+pub(super) type BlockSink<'s> = dyn FnMut(usize, usize, Option<Error>) -> ControlFlow<()> + 's;
+
 /// What became of a chunk.
-enum ChunkOutcome<J: Job> {
-    Results(Results<J>, Jobs<J>),
-    Failed(Error, Jobs<J>),
+enum ChunkOutcome {
+    Done(Numbered),
+    Failed(Error, Numbered),
     Panicked(Box<dyn Any + Send>),
 }
 
 /// A chunk that is completed.
-struct Completed<J: Job> {
+struct Completed {
     device: usize,
     first: usize,
     jobs: usize,
     /// Memory for the next one.
     spare: Vec<u8>,
-    done: ChunkOutcome<J>,
+    done: ChunkOutcome,
 }
 
-/// Results that wait for those of earlier jobs, or are being handed out.
-struct WaitingResults<J: Job> {
-    results: <Results<J> as IntoIterator>::IntoIter,
-    /// The device that they come from, and their jobs: should it turn out to compute wrongly, they are done again. `None`
-    /// for errors that no device made.
-    from: Option<(usize, Jobs<J>)>,
-    /// Jobs that such an error is of.
-    refused: usize,
-}
-
-impl<J: Job> WaitingResults<J> {
-    /// The next result, and the jobs that it is of.
-    fn next(&mut self) -> Option<(usize, Result<J::Out, Error>)> {
-        let count = match &self.from {
-            Some((_, jobs)) => jobs.get(jobs.len() - self.results.len()).map_or(0, |(_, asked)| asked.count),
-            None => self.refused,
-        };
-        Some((count, self.results.next()?))
-    }
+/// Blocks whose results wait for those of earlier ones, or are being handed out.
+struct WaitingResults {
+    blocks: Numbered,
+    /// The next of them.
+    next: usize,
+    /// The device that the results come from: should it turn out to compute wrongly, the blocks are done again.
+    from: Option<usize>,
+    /// Why there are none, an error that no device made.
+    refused: Option<Error>,
 }
 
 /// A device, and what it is busy with for this call.
@@ -144,10 +132,10 @@ impl<'a> CallDevice<'a> {
 }
 
 /// A chunk that is about to start.
-struct Chunk<'a, J> {
+struct Chunk<'a> {
     device: usize,
     permit: Permit<'a>,
-    jobs: Jobs<J>,
+    jobs: Numbered,
     /// Bytes for its program, and for all programs of its device.
     room: (u64, u64),
 }
@@ -166,21 +154,22 @@ enum Pause<'a> {
 pub(super) type Scopes<'x, 'a> = [Vec<&'x Scope<'a>>];
 
 /// A call whose chunks are in flight.
-pub(super) struct Call<'a, J: Job, I: Iterator<Item = QueuedJob<J>>> {
+pub(super) struct Call<'a> {
     scheduler: &'a Scheduler,
+    client: &'a dyn Client,
     signal: Arc<Signal>,
-    completed: Arc<Mutex<Vec<Completed<J>>>>,
+    completed: Arc<Mutex<Vec<Completed>>>,
     devices: Vec<CallDevice<'a>>,
     /// Other devices may take over.
     may_switch: bool,
-    jobs: SubBatches<I>,
-    /// What a job of the source counts for, on average.
+    jobs: SubBatches<&'a mut BlockSource<'a>>,
+    /// What a block of the source counts for, on average.
     each: usize,
-    feed: Option<&'a Feed<J>>,
+    feed: Option<&'a dyn Supplies>,
     /// The first job that was never part of a chunk.
     fresh: usize,
     /// A chunk that waits for scopes.
-    chunk: Option<Chunk<'a, J>>,
+    chunk: Option<Chunk<'a>>,
     /// The group of all jobs, if they are known to be of one.
     group: Option<Group>,
     /// Chunks that there may be between the source and the sink, and bytes that each may take.
@@ -191,9 +180,9 @@ pub(super) struct Call<'a, J: Job, I: Iterator<Item = QueuedJob<J>>> {
     /// One of them takes the whole budget.
     whole: bool,
     /// Results that wait for those of earlier jobs, by their first job.
-    ready: BTreeMap<usize, WaitingResults<J>>,
+    ready: BTreeMap<usize, WaitingResults>,
     /// Results that are being handed out, and the first of them.
-    current: Option<(usize, WaitingResults<J>)>,
+    current: Option<(usize, WaitingResults)>,
     /// The next job whose result is handed out.
     next: usize,
     /// The first failure of a device.
@@ -202,19 +191,23 @@ pub(super) struct Call<'a, J: Job, I: Iterator<Item = QueuedJob<J>>> {
     end: Option<(usize, Result<(), Error>)>,
 }
 
-impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
-    /// A call for these jobs, each of which counts for `each` on average; `feed` is where they come from, if from one.
+/// Where blocks come from. It says how many blocks there are at most, or how many jobs.
+pub(super) type BlockSource<'a> = dyn Iterator<Item = QueuedBlock> + 'a;
+
+impl<'a> Call<'a> {
+    /// A call for the client's blocks, each of which counts for `each` jobs on average; `feed` is where they come from, if from one.
     pub(super) fn new(
         scheduler: &'a Scheduler,
-        devices: Vec<&'a Worker>,
-        may_switch: bool,
+        (devices, may_switch): (Vec<&'a Worker>, bool),
         each: usize,
-        jobs: I,
-        feed: Option<&'a Feed<J>>,
-    ) -> Self {
+        client: &'a dyn Client,
+        jobs: &'a mut BlockSource<'a>,
+        feed: Option<&'a dyn Supplies>,
+    ) -> Call<'a> {
         let mut call = Call {
             scheduler,
-            signal: feed.map_or_else(Arc::default, Feed::signal),
+            client,
+            signal: feed.map_or_else(Arc::default, Supplies::signal),
             completed: Arc::default(),
             devices: devices.into_iter().map(CallDevice::new).collect(),
             may_switch,
@@ -241,19 +234,19 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     /// Shares the memory budget out among chunks: those in flight, where there are several those that wait to be handed out,
     /// and those that are taken ahead.
     fn share_memory(&mut self) {
-        // All jobs of a call of zkDilithium are of one group. A source that may block is not asked.
+        // A source that may block is not asked.
         let group = match self.feed {
             None => self.jobs.peek().and_then(|(_, asked)| asked.group.as_ref().ok().copied()),
             Some(_) => None,
         };
-        self.group = group.filter(|group| matches!(group.kind, Kind::ZkDilithium(_)));
+        self.group = group.filter(|group| group.kind.habits().comes_alone);
         let slots = super::slots(self.devices.iter().map(|device| device.worker.queue_of(self.group) as u64));
         let all = slots + u64::from(self.feed.is_some());
         (self.slots, self.slot) = (slots as usize, self.scheduler.memory_budget() / all);
     }
 
     /// Runs all jobs.
-    pub(super) fn run(mut self, sink: &mut Sink<'_, J::Out>) -> Result<(), Error> {
+    pub(super) fn run(mut self, sink: &mut BlockSink<'_>) -> Result<(), Error> {
         let mut has_scopes = false;
         loop {
             let workers: Vec<&'a Worker> = self.devices.iter().map(|device| device.worker).collect();
@@ -279,7 +272,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     }
 
     /// Starts chunks, takes those that are completed, and hands results out, until there is nothing left to do.
-    fn drive(&mut self, scopes: Option<&Scopes<'_, 'a>>, sink: &mut Sink<'_, J::Out>) -> Pause<'a> {
+    fn drive(&mut self, scopes: Option<&Scopes<'_, 'a>>, sink: &mut BlockSink<'_>) -> Pause<'a> {
         loop {
             let seen = self.signal.events();
             self.withdraw_wrong();
@@ -444,7 +437,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     }
 
     /// Takes a permit on a device and cuts a chunk for it.
-    fn cut(&mut self, device: usize, index: usize, group: Option<Group>, most: usize) -> Cut<'a, J> {
+    fn cut(&mut self, device: usize, index: usize, group: Option<Group>, most: usize) -> Cut<'a> {
         let (scheduler, worker) = (self.scheduler, self.devices[device].worker);
         let scale = Scale { scheduler, worker };
         let others = self.devices.iter().map(|device| device.worker);
@@ -458,16 +451,14 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
         let it = &self.devices[device];
         let queue = worker.queue_of(group);
         let is_long = wanted.min(self.left().unwrap_or(usize::MAX)) > worker.most(group);
-        match group.map(|group| group.kind) {
-            // The device computes once it has the signatures of a small chunk, and fetches those of larger chunks meanwhile.
-            Some(Kind::SlhDsa { op: Op::Verify, .. }) if worker.has_memory() && self.feed.is_none() => {
+        match group.map(|group| group.kind.habits().first_chunks) {
+            Some(FirstChunks::Doubling) if worker.has_memory() && self.feed.is_none() => {
                 let share = FIRST_CHUNK >> it.begun.min(FIRST_CHUNK.ilog2() as usize);
                 if share > 1 && (is_long || it.begun > 0) {
                     bounds.jobs = bounds.jobs.min(worker.most(group).div_ceil(share));
                 }
             }
-            // Chunks that begin together with as much to do would also fetch together, and the device would wait.
-            Some(Kind::ZkDilithium(_)) if is_long && it.begun < queue => {
+            Some(FirstChunks::Staggered) if is_long && it.begun < queue => {
                 bounds.jobs = (bounds.jobs * (it.begun + 1)).div_ceil(queue);
             }
             _ => {}
@@ -475,7 +466,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
         let Some(permit) = self.devices[device].permit(&self.signal, device) else { return Cut::No };
         let mut cut = self.jobs.cut(&scale, bounds);
         if let Some(SubBatch::TooLarge(first, asked, needs)) = cut {
-            let memory = scheduler.memory_alone(asked.job.owned());
+            let memory = scheduler.memory_alone(asked.owned);
             if asked.group.is_err() || needs > memory {
                 let why = asked.group.err().unwrap_or_else(|| scheduler.out_of_memory(worker, needs));
                 self.fresh = self.fresh.max(first + 1);
@@ -504,7 +495,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     }
 
     /// Starts a chunk: in the threads of its slot, or if it is the only one on the calling thread.
-    fn launch(&mut self, chunk: Chunk<'a, J>, scopes: Option<&Scopes<'_, 'a>>) -> Started<'a> {
+    fn launch(&mut self, chunk: Chunk<'a>, scopes: Option<&Scopes<'_, 'a>>) -> Started<'a> {
         let (scheduler, worker) = (self.scheduler, self.devices[chunk.device].worker);
         let is_only = self.is_idle() && self.jobs.left() == Some(0);
         // A thread of the caller's pool could begin with another call while it waits for ours, and wait for its own permit.
@@ -514,25 +505,25 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
             self.chunk = Some(chunk);
             return Started::Pause(Pause::Scopes);
         }
-        let Chunk { device, permit, mut jobs, room } = chunk;
+        let Chunk { device, permit, jobs, room } = chunk;
         let slot = permit.slot.expect("a chunk's permit has a slot");
         let (first, count) = (jobs[0].0, counted(&jobs));
-        let signs = matches!(jobs[0].1.group, Ok(Group { kind: Kind::SlhDsa { op: Op::Sign, .. }, .. }));
+        let is_light = jobs[0].1.group.as_ref().is_ok_and(|group| group.kind.habits().is_light_on_host);
         let it = &mut self.devices[device];
         (it.chunks, it.jobs, it.begun) = (it.chunks + 1, it.jobs + count, it.begun + 1);
         let mut spare = it.spare.pop().unwrap_or_default();
-        let (completed, signal) = (self.completed.clone(), self.signal.clone());
+        let (client, completed, signal) = (self.client, self.completed.clone(), self.signal.clone());
         let run = move || {
             let began = Instant::now();
             let done = catch_unwind(AssertUnwindSafe(|| {
                 let threads = scheduler.options.threads;
                 let mut work = |pool: Option<&rayon::ThreadPool>| {
-                    J::run(&Place { scheduler, worker, room, pool, threads, elsewhere: false }, &mut jobs, &mut spare)
+                    client.run(&Place { scheduler, worker, room, pool, threads, elsewhere: false }, &jobs, &mut spare)
                 };
                 match (is_here && worker.has_memory(), count) {
                     // Waking the slot's threads takes longer than what they would share.
                     (true, ..=FEW_JOBS) => scheduler.same_process().and_then(|()| work(None)),
-                    (true, ..=FEW_SIGNATURES) if signs => scheduler.with_pool(worker, slot, work),
+                    (true, ..=FEW_LIGHT_JOBS) if is_light => scheduler.with_pool(worker, slot, work),
                     // They are woken once, not for each step that they share.
                     (true, _) => scheduler.with_pool(worker, slot, |pool| match pool {
                         Some(pool) => pool.install(|| work(Some(pool))),
@@ -542,12 +533,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
                 }
             }));
             let done = match done {
-                Ok(Ok(results)) if results.len() != jobs.len() => {
-                    let what = format!("it gave {} results for {} jobs", results.len(), jobs.len());
-                    results.into_iter().flatten().for_each(J::discard);
-                    ChunkOutcome::Failed(Error::Inconsistent { device: worker.device().id(), what }, jobs)
-                }
-                Ok(Ok(results)) => ChunkOutcome::Results(results, jobs),
+                Ok(Ok(())) => ChunkOutcome::Done(jobs),
                 Ok(Err(why)) => ChunkOutcome::Failed(why, jobs),
                 Err(panic) => ChunkOutcome::Panicked(panic),
             };
@@ -565,7 +551,9 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
 
     /// The job's result is an error.
     fn refuse(&mut self, index: usize, count: usize, why: Error) {
-        self.ready.insert(index, WaitingResults { results: vec![Err(why)].into_iter(), from: None, refused: count });
+        let block = QueuedBlock { group: Err(why.clone()), held: 0, owned: 0, count };
+        self.ready
+            .insert(index, WaitingResults { blocks: vec![(index, block)], next: 0, from: None, refused: Some(why) });
     }
 
     /// What came from devices that turned out to compute wrongly, in this call or in another, is done again.
@@ -579,21 +567,19 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
 
     /// What came from this device and was not handed out yet is done again.
     fn withdraw(&mut self, device: usize) {
-        let is_its = |ready: &WaitingResults<J>| ready.from.as_ref().is_some_and(|(from, _)| *from == device);
+        let is_its = |ready: &WaitingResults| ready.from == Some(device);
         let current = self.current.take_if(|(_, ready)| is_its(ready));
         let waiting = self.ready.extract_if(.., |_, ready| is_its(ready));
-        for (first, ready) in current.into_iter().chain(waiting).collect::<Vec<_>>() {
+        for (first, mut ready) in current.into_iter().chain(waiting).collect::<Vec<_>>() {
             self.held.remove(&first);
             self.whole = false;
-            let (left, (_, mut jobs)) = (ready.results.len(), ready.from.expect("it is of that device"));
-            ready.results.flatten().for_each(J::discard);
-            jobs.drain(..jobs.len() - left);
-            self.again(jobs);
+            self.again(ready.blocks.split_off(ready.next));
         }
     }
 
-    /// Gives jobs back, to be done by other devices.
-    fn again(&mut self, jobs: Jobs<J>) {
+    /// Gives jobs back, without results, to be done by other devices.
+    fn again(&mut self, jobs: Numbered) {
+        self.client.discard(&jobs);
         self.scheduler.counters.again(counted(&jobs));
         self.jobs.give_back(jobs);
     }
@@ -608,7 +594,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
         }
     }
 
-    fn complete(&mut self, completed: Completed<J>) {
+    fn complete(&mut self, completed: Completed) {
         let Completed { device, first, jobs: count, mut spare, done } = completed;
         let it = &mut self.devices[device];
         (it.chunks, it.jobs) = (it.chunks - 1, it.jobs - count);
@@ -620,15 +606,9 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
         }
         it.spare.push(spare);
         let (why, jobs) = match done {
-            ChunkOutcome::Results(results, jobs) if is_doubted => {
-                results.into_iter().flatten().for_each(J::discard);
-                (None, jobs)
-            }
-            ChunkOutcome::Results(results, jobs) => {
-                self.ready.insert(
-                    first,
-                    WaitingResults { results: results.into_iter(), from: Some((device, jobs)), refused: 0 },
-                );
+            ChunkOutcome::Done(jobs) if is_doubted => (None, jobs),
+            ChunkOutcome::Done(blocks) => {
+                self.ready.insert(first, WaitingResults { blocks, next: 0, from: Some(device), refused: None });
                 return;
             }
             ChunkOutcome::Panicked(with) => resume_unwind(with),
@@ -651,24 +631,24 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     }
 
     /// Hands some results out.
-    fn hand_out(&mut self, sink: &mut Sink<'_, J::Out>) {
+    fn hand_out(&mut self, sink: &mut BlockSink<'_>) {
         if self.current.is_none() {
             self.current = self.ready.remove(&self.next).map(|ready| (self.next, ready));
         }
         let Some((first, ready)) = &mut self.current else { return };
         let (mut goes_on, mut handed_out) = (true, 0);
         while goes_on && handed_out < AT_A_TIME {
-            let Some((count, result)) = ready.next() else { break };
-            goes_on = sink(count, result).is_continue();
-            handed_out += count;
+            let Some((number, block)) = ready.blocks.get(ready.next) else { break };
+            goes_on = sink(*number, block.count, ready.refused.clone()).is_continue();
+            handed_out += block.count;
+            ready.next += 1;
             self.next += 1;
         }
-        if ready.results.len() == 0 || !goes_on {
+        if ready.next == ready.blocks.len() || !goes_on {
             if self.held.remove(first).is_some() {
                 self.whole = false;
             }
-            let (_, ready) = self.current.take().expect("it is being handed out");
-            ready.results.flatten().for_each(J::discard);
+            self.current = None;
         }
         if !goes_on {
             // What is still in flight is not handed out, whatever becomes of it.
@@ -677,10 +657,9 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
         }
     }
 
-    /// Nothing is in flight any more.
+    /// Nothing is in flight any more. The client does away with results that were not handed out.
     fn finish(mut self) -> Result<(), Error> {
         let Some((_, how)) = self.end.take() else { return Ok(()) };
-        std::mem::take(&mut self.ready).into_values().flat_map(|ready| ready.results).flatten().for_each(J::discard);
         for device in &mut self.devices {
             device.spare.iter_mut().for_each(|spare| spare.zeroize());
         }
@@ -688,7 +667,7 @@ impl<'a, J: Job + 'a, I: Iterator<Item = QueuedJob<J>>> Call<'a, J, I> {
     }
 }
 
-impl<J: Job, I: Iterator<Item = QueuedJob<J>>> Drop for Call<'_, J, I> {
+impl Drop for Call<'_> {
     /// Also where a sink panics: no job is wanted any more, no permit is waited for, none is kept.
     fn drop(&mut self) {
         if let Some(feed) = self.feed {
@@ -712,15 +691,10 @@ enum Started<'a> {
 }
 
 /// A chunk for a device.
-enum Cut<'a, J> {
-    Chunk(Chunk<'a, J>),
+enum Cut<'a> {
+    Chunk(Chunk<'a>),
     /// The job was refused.
     Refused,
     /// None now.
     No,
-}
-
-/// Jobs, each block of them for as many as it has.
-fn counted<J>(jobs: &Jobs<J>) -> usize {
-    jobs.iter().map(|(_, asked)| asked.count).sum()
 }

@@ -7,7 +7,8 @@
 use super::Scheduler;
 use super::permits::lock;
 use super::worker::Worker;
-use crate::programs::{Group, Kind};
+use crate::programs::Group;
+use crate::scheme::Kind;
 use crate::{Backend, Device, PolicySource};
 use std::sync::{Arc, Mutex, OnceLock};
 

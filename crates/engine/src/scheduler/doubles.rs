@@ -38,7 +38,7 @@ impl<'a> Job for Number<'a> {
     type Out = Square<'a>;
 
     fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::SlhDsa { params: &TOY_SHA2_16, op: Op::Sign, cached_layers: 0 })
+        Ok(Kind::slh_dsa(&TOY_SHA2_16, Op::Sign, 0))
     }
     fn count(&self) -> usize {
         1
@@ -51,16 +51,16 @@ impl<'a> Job for Number<'a> {
     }
     fn run(
         place: &Place<'_>,
-        jobs: &mut [(usize, QueuedJob<Self>)],
+        jobs: &mut [Block<Self>],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<Square<'a>, Error>>, Error> {
-        let devices = jobs[0].1.job.1;
+        let devices = jobs[0].job.1;
         let device = place.worker.device().index;
         let nth = devices.runs[device as usize].fetch_add(1, SeqCst);
         memory.resize(jobs.len() * size_of::<u64>(), 0);
-        let numbers: Vec<u64> = jobs.iter().map(|(_, asked)| *asked.job.0).collect();
-        place
-            .each(memory, (size_of::<u64>(), 1), (), |i, out, _| out.copy_from_slice(&numbers[i].pow(2).to_le_bytes()));
+        let numbers: Vec<u64> = jobs.iter().map(|block| *block.job.0).collect();
+        let square = |i: usize, out: &mut [u8], _: &mut [()]| out.copy_from_slice(&numbers[i].pow(2).to_le_bytes());
+        place.each(memory, (size_of::<u64>(), 1), (), &square);
         (devices.answer)(place.scheduler, device, nth)?;
         let squares = memory.chunks_exact(size_of::<u64>());
         Ok(squares.map(|bytes| Ok(Square(u64::from_le_bytes(bytes.try_into().unwrap()), devices))).collect())

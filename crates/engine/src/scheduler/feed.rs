@@ -75,6 +75,17 @@ struct State<J> {
     panic: Option<Box<dyn Any + Send>>,
 }
 
+/// A feed, as a call sees it.
+pub(super) trait Supplies {
+    /// The signal that is raised when something happens that the call may wait for.
+    fn signal(&self) -> Arc<Signal>;
+    /// No more jobs are wanted; one that the iterator is asked for is still waited for.
+    fn stop(&self);
+    /// Whether the jobs at hand may be started; `others` are those that the call has taken and not started, besides those that
+    /// are in flight. From now on so many may be taken ahead, and are started after `patience`.
+    fn supply(&self, others: usize, in_flight: usize, most: Option<usize>, patience: Duration) -> Supply;
+}
+
 impl<J> State<J> {
     fn is_full(&self) -> bool {
         let (jobs, bytes) = self.ahead;
@@ -99,11 +110,6 @@ impl<J: Job> Feed<J> {
         };
         let (has_room, signal, started) = (Condvar::new(), Arc::default(), Started::default());
         Feed { state: Mutex::new(state), has_room, signal, started }
-    }
-
-    /// The signal that is raised when something happens that the call may wait for.
-    pub(super) fn signal(&self) -> Arc<Signal> {
-        self.signal.clone()
     }
 
     /// Takes jobs from the iterator until it ends or the call does.
@@ -140,16 +146,19 @@ impl<J: Job> Feed<J> {
         }
         !state.stopped
     }
+}
 
-    /// No more jobs are wanted; one that the iterator is asked for is still waited for.
-    pub(super) fn stop(&self) {
+impl<J> Supplies for Feed<J> {
+    fn signal(&self) -> Arc<Signal> {
+        self.signal.clone()
+    }
+
+    fn stop(&self) {
         lock(&self.state).stopped = true;
         self.has_room.notify_all();
     }
 
-    /// Whether the jobs at hand may be started; `others` are those that the call has taken and not started, besides those that
-    /// are in flight. From now on so many may be taken ahead, and are started after `patience`.
-    pub(super) fn supply(&self, others: usize, in_flight: usize, most: Option<usize>, patience: Duration) -> Supply {
+    fn supply(&self, others: usize, in_flight: usize, most: Option<usize>, patience: Duration) -> Supply {
         let mut state = lock(&self.state);
         let (jobs, bytes) = state.ahead;
         let (started, of_bytes) = (self.started.0.swap(0, Relaxed), self.started.1.swap(0, Relaxed));

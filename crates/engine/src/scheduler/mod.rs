@@ -1,9 +1,11 @@
 //! The scheduler: all work of an engine goes through it, whatever the scheme.
 //!
-//! Its unit of work is a prepared program with a batch in, a batch out and a predicted cost. SLH-DSA, zkDilithium and SHA-256 are
-//! clients: a client says what its [`Job`]s are and how a device runs them. The scheduler does all the rest: it chooses
-//! devices, cuts chunks that fit the memory budget, shares devices among calls, does again what a device lost, and counts.
+//! Its unit of work is a prepared program with a batch in, a batch out and a predicted cost. A client says what its [`Job`]s are and how
+//! a device runs them. The scheduler does all the rest: it chooses devices, cuts chunks that fit the memory budget, shares devices
+//! among calls, does again what a device lost, and counts. It knows blocks of jobs by their numbers: only the module `blocks`, and the
+//! functions that take jobs from a client, are compiled for each type of job.
 
+mod blocks;
 mod call;
 mod cell;
 mod choice;
@@ -13,6 +15,7 @@ mod doubles;
 mod feed;
 mod memory;
 mod permits;
+mod place;
 mod stats;
 mod tickets;
 mod worker;
@@ -23,21 +26,24 @@ mod sync {
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 }
 
+pub use blocks::{Block, QueuedBlock};
 pub use call::Sink;
 pub use choice::{DeviceChoice, Wake};
 pub use memory::{Memory, check_memory};
 pub use permits::Waits;
+pub use place::Place;
 pub use stats::{DeviceStats, Stats, TicketStats};
 pub use tickets::{Canceller, Queue, Queued, Room, Size, Ticket};
-pub use worker::{Fault, QueuedJob, Scale, Worker, is_fault};
+pub use worker::{Fault, Scale, Worker, is_fault};
 
-use crate::programs::{AnyProgram, Group, GroupFacts, Kind};
-use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, THREADS, Timing, time_limit};
-use call::{Call, Scopes};
+use crate::programs::{Group, GroupFacts};
+use crate::scheme::Kind;
+use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, Timing};
+use blocks::{Blocks, Client};
+use call::{BlockSource, Call, Scopes};
 use choice::{CallRates, Lazy};
 use feed::{Feed, FeedJobs};
 use permits::lock;
-use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use stats::Counters;
 use std::collections::VecDeque;
@@ -47,6 +53,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
+use worker::QueuedJob;
 
 /// Faults that are kept.
 const MOST_FAULTS: usize = 64;
@@ -80,7 +87,7 @@ pub trait Job: Send + Sync + Sized {
     /// chunks; after an error it holds nothing of them.
     fn run(
         place: &Place<'_>,
-        jobs: &mut [(usize, QueuedJob<Self>)],
+        blocks: &mut [Block<Self>],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<Self::Out, Error>>, Error>;
     /// Does away with a result that nobody gets.
@@ -134,127 +141,6 @@ pub struct Scheduler {
     narrow: Mutex<Vec<Arc<ThreadPool>>>,
     /// The process that used the engine first.
     process: OnceLock<u32>,
-}
-
-/// A place where jobs run: a slot of a device.
-#[derive(Clone, Copy)]
-pub struct Place<'a> {
-    /// Whose place it is.
-    pub scheduler: &'a Scheduler,
-    /// The device.
-    pub worker: &'a Worker,
-    /// Bytes for a program, and for all idle programs of the device.
-    pub room: (u64, u64),
-    /// Threads for the host's share; without, all is done on the calling thread.
-    pub pool: Option<&'a ThreadPool>,
-    /// Threads of its groups.
-    pub threads: usize,
-    /// Whether programs put jobs in other places of the device than usual: the second time that a redundant engine computes
-    /// them.
-    pub elsewhere: bool,
-}
-
-impl Place<'_> {
-    /// Does the host's share of jobs that have `size` bytes of the output each, `together` of them at a time. `work` gets the number of the
-    /// first of these, their output, and their results, which are `empty` until then.
-    pub fn each<T: Clone + Send>(
-        &self,
-        out: &mut [u8],
-        (size, together): (usize, usize),
-        empty: T,
-        work: impl Fn(usize, &mut [u8], &mut [T]) + Send + Sync,
-    ) -> Vec<T> {
-        let mut all = vec![empty; out.len() / size];
-        let work = |(i, (out, results)): (usize, (&mut [u8], &mut [T]))| work(i * together, out, results);
-        match self.pool {
-            Some(pool) if all.len() > together => pool.install(|| {
-                out.par_chunks_mut(together * size).zip(all.par_chunks_mut(together)).enumerate().for_each(work);
-            }),
-            _ => out.chunks_mut(together * size).zip(all.chunks_mut(together)).enumerate().for_each(work),
-        }
-        all
-    }
-
-    /// Does the host's share of so many jobs.
-    pub fn map<T: Send>(&self, jobs: usize, work: impl Fn(usize) -> T + Send + Sync) -> Vec<T> {
-        match self.pool {
-            Some(pool) if jobs > 1 => pool.install(|| (0..jobs).into_par_iter().map(work).collect()),
-            _ => (0..jobs).map(work).collect(),
-        }
-    }
-
-    /// Does the host's share of each of these, until one fails.
-    pub fn each_of<T: Send>(
-        &self,
-        all: Vec<T>,
-        work: impl Fn(T) -> Result<(), Error> + Send + Sync,
-    ) -> Result<(), Error> {
-        match self.pool {
-            Some(pool) if all.len() > 1 => pool.install(|| all.into_par_iter().try_for_each(work)),
-            _ => all.into_iter().try_for_each(work),
-        }
-    }
-
-    /// Runs `work` with exclusive use of a program for `jobs` jobs of a group, in the threads that the program's policy asks
-    /// for, and adds the time that it reports to the engine's.
-    pub fn program<T: Send>(
-        &self,
-        facts: &Arc<GroupFacts>,
-        jobs: usize,
-        work: impl FnOnce(&mut AnyProgram) -> Result<(T, Timing), Error> + Send,
-    ) -> Result<T, Error> {
-        self.program_if(facts, (jobs, 1), |program| work(program).map(Some)).map(|done| done.expect("it was done"))
-    }
-
-    /// The same; `work` may return `None` if it left the program unchanged. `work` computes the jobs `times` times.
-    pub fn program_if<T: Send>(
-        &self,
-        facts: &Arc<GroupFacts>,
-        (jobs, times): (usize, u32),
-        work: impl FnOnce(&mut AnyProgram) -> Result<Option<(T, Timing)>, Error> + Send,
-    ) -> Result<Option<T>, Error> {
-        let compute = |program: &mut AnyProgram| {
-            program.elsewhere(self.elsewhere);
-            if !self.worker.is_host() {
-                let seconds = facts.measured(jobs).unwrap_or_else(|| facts.seconds());
-                program.time_limit(time_limit(seconds * jobs as f64, self.scheduler.options.device_timeout));
-            }
-            let Some((done, timing)) = work(program)? else { return Ok(None) };
-            *lock(&self.scheduler.timing) += &timing;
-            Ok(Some(done))
-        };
-        let pool = self.pool.filter(|_| facts.uses_threads());
-        self.worker.programs.with(facts, (self.scheduler.room_for(jobs), times), self.room, |program, policy| {
-            let threads = policy.get(THREADS).map_or(1, |threads| threads as usize);
-            match pool {
-                // What a discrete device does with the host's threads needs no pool of its own.
-                Some(pool) if threads == pool.current_num_threads() || !self.worker.is_host() => {
-                    pool.install(|| compute(program))
-                }
-                Some(_) if threads > 1 => self.scheduler.narrow_pool(threads)?.install(|| compute(program)),
-                _ => compute(program),
-            }
-        })
-    }
-
-    /// What `work` computes; in a redundant engine computed twice, the second time in other places of the device, and compared
-    /// by `compare`, which does away with what differs.
-    pub fn checked<T>(
-        &self,
-        mut work: impl FnMut(&Place<'_>) -> Result<T, Error>,
-        compare: impl FnOnce(&mut T, Result<T, Error>) -> Result<(), Error>,
-    ) -> Result<T, Error> {
-        let mut first = work(self)?;
-        if self.scheduler.options.redundant {
-            compare(&mut first, work(&Place { elsewhere: true, ..*self }))?;
-        }
-        Ok(first)
-    }
-
-    /// A group of jobs here.
-    pub fn group(&self, kind: Kind) -> Group {
-        Group { kind, threads: self.threads }
-    }
 }
 
 /// Whether a device that answers so is not to be used.
@@ -430,22 +316,32 @@ impl Scheduler {
     /// The same on a given device, as long as it works.
     pub fn one_rather_on<J: Job>(&self, rather: Option<&Worker>, job: J) -> Result<J::Out, Error> {
         self.same_process()?;
-        let kind = job.ask()?;
-        let mut asked = Some(job);
+        let (kind, size) = (job.ask()?, (job.count(), job.owned()));
+        let blocks = Blocks::one(job);
+        self.one_block(rather, kind, size, &blocks)?;
+        blocks.take(0, None)
+    }
+
+    /// One block, which counts for so many jobs and owns so many bytes: the client's number 0.
+    fn one_block(
+        &self,
+        rather: Option<&Worker>,
+        kind: Kind,
+        size: (usize, usize),
+        client: &dyn Client,
+    ) -> Result<(), Error> {
         let mut first = None;
         loop {
             let (worker, threads) = self.device_for_one(rather, kind);
-            let job = asked.take().expect("it is given back");
-            match self.one_on(worker, job, Group { kind, threads }) {
-                Ok(out) => return Ok(out),
-                Err((Failure::Job(why), _)) => return Err(why),
-                Err((Failure::Device(why), job)) => {
+            match self.one_on(worker, size, Group { kind, threads }, client) {
+                Ok(()) => return Ok(()),
+                Err(Failure::Job(why)) => return Err(why),
+                Err(Failure::Device(why)) => {
                     let first = first.get_or_insert_with(|| why.clone());
                     if !self.fault(worker, why, 1) {
                         return Err(first.clone());
                     }
                     self.counters.again(1);
-                    asked = Some(job);
                 }
             }
         }
@@ -465,12 +361,16 @@ impl Scheduler {
 
     /// Threads for so many jobs on a device.
     pub fn threads_for(&self, worker: &Worker, kind: Kind, jobs: usize) -> usize {
-        use hypergrove_fips205::plan::Op;
-        let is_chain = matches!(kind, Kind::SlhDsa { op: Op::Verify, .. });
-        if jobs == 1 && (is_chain || worker.is_discrete()) { 1 } else { self.options.threads }
+        if jobs == 1 && (kind.habits().is_chain || worker.is_discrete()) { 1 } else { self.options.threads }
     }
 
-    fn one_on<J: Job>(&self, worker: &Worker, job: J, group: Group) -> Result<J::Out, (Failure, J)> {
+    fn one_on(
+        &self,
+        worker: &Worker,
+        (count, owned): (usize, usize),
+        group: Group,
+        client: &dyn Client,
+    ) -> Result<(), Failure> {
         // With one thread each caller has the host to itself, on a thread of its own.
         let permit = (!self.works_on_calling_thread(worker)).then(|| {
             self.counters.single();
@@ -481,26 +381,25 @@ impl Scheduler {
         let group = if is_crowded { Group { threads: 1, ..group } } else { group };
         let facts = match worker.programs.facts(group) {
             Ok(facts) => facts,
-            Err(why) if is_broken(&why) => return Err((Failure::Device(why), job)),
-            Err(why) => return Err((Failure::Job(why), job)),
+            Err(why) if is_broken(&why) => return Err(Failure::Device(why)),
+            Err(why) => return Err(Failure::Job(why)),
         };
-        let held = (job.owned() + job.output(&facts) * self.copies()) as u64;
+        let held = (owned + client.output(0, &facts) * self.copies()) as u64;
         let needs = held.saturating_add(Scale { scheduler: self, worker }.bytes(group, 1));
-        let memory = self.memory_alone(job.owned());
+        let memory = self.memory_alone(owned);
         if needs > memory {
-            return Err((Failure::Job(self.out_of_memory(worker, needs)), job));
+            return Err(Failure::Job(self.out_of_memory(worker, needs)));
         }
         if needs > MUCH
             && let Err(why) = check_memory(needs)
         {
-            return Err((Failure::Job(why), job));
+            return Err(Failure::Job(why));
         }
         let room = (memory - held, memory - held);
-        let count = job.count();
-        let mut jobs = [(0, QueuedJob { job, group: Ok(group), held, count, block: (1, 0) })];
-        let mut run = |pool: Option<&ThreadPool>| {
+        let blocks = [(0, QueuedBlock { group: Ok(group), held, owned, count })];
+        let run = |pool: Option<&ThreadPool>| {
             let place = Place { scheduler: self, worker, room, pool, threads: group.threads, elsewhere: false };
-            J::run(&place, &mut jobs, &mut Vec::new())
+            client.run(&place, &blocks, &mut Vec::new())
         };
         let began = Instant::now();
         let done = match (group.threads, &permit) {
@@ -510,16 +409,7 @@ impl Scheduler {
         };
         self.counters.chunk(count, began.elapsed());
         drop(permit);
-        let [(_, QueuedJob { job, .. })] = jobs;
-        match done {
-            Ok(mut results) => match results.pop() {
-                Some(Ok(out)) => Ok(out),
-                Some(Err(why)) => Err((Failure::Job(why), job)),
-                None => unreachable!("one result a job"),
-            },
-            Err(why) if is_fault(&why) => Err((Failure::Device(why), job)),
-            Err(why) => Err((Failure::Job(why), job)),
-        }
+        done.map_err(|why| if is_fault(&why) { Failure::Device(why) } else { Failure::Job(why) })
     }
 
     /// Jobs of a block that suits every device and the memory, for a client that cuts `total` jobs of one kind itself. `output` is
@@ -564,16 +454,17 @@ impl Scheduler {
     ) -> Result<(), Error> {
         if let Some((block, kind)) = self.block_of_thread(jobs.clone()) {
             self.same_process()?;
-            let (host, count) = (self.first(), block.count());
-            match self.one_on(host, block, Group { kind, threads: 1 }) {
-                Ok(out) => {
-                    let _ = sink(count, Ok(out));
+            let (host, count, owned) = (self.first(), block.count(), block.owned());
+            let blocks = Blocks::one(block);
+            match self.one_on(host, (count, owned), Group { kind, threads: 1 }, &blocks) {
+                Ok(()) => {
+                    let _ = sink(count, Ok(blocks.take(0, None)?));
                     return Ok(());
                 }
                 // What does not fit the memory is cut into chunks.
-                Err((Failure::Job(Error::OutOfMemory { .. }) | Failure::Device(Error::OutOfMemory { .. }), _)) => {}
-                Err((Failure::Job(why), _)) => return Err(why),
-                Err((Failure::Device(why), _)) => {
+                Err(Failure::Job(Error::OutOfMemory { .. }) | Failure::Device(Error::OutOfMemory { .. })) => {}
+                Err(Failure::Job(why)) => return Err(why),
+                Err(Failure::Device(why)) => {
                     if !self.fault(host, why.clone(), count) {
                         return Err(why);
                     }
@@ -655,7 +546,7 @@ impl Scheduler {
             }
             (first, second) => {
                 let (kind, of_first) = first.as_ref().map_or((None, 1), |job| (job.ask().ok(), job.count()));
-                let jobs = first.into_iter().chain(second).chain(jobs);
+                let mut jobs = first.into_iter().chain(second).chain(jobs);
                 let most = jobs.size_hint().1;
                 let each = total.zip(most).map_or(of_first, |(total, blocks)| total.div_ceil(blocks.max(1)));
                 let total = total.or_else(|| most.and_then(|blocks| blocks.checked_mul(each)));
@@ -666,9 +557,12 @@ impl Scheduler {
                     Some((_, _, false)) => devices.into_iter().filter(|worker| worker.is_discrete()).collect(),
                     _ => devices,
                 };
+                let blocks = Blocks::default();
                 let asker = Asker::new(self, devices.clone(), total);
-                let (began, jobs) = (Instant::now(), Joined { jobs, asker, head: None });
-                Call::new(self, devices, may_switch, each, jobs, None).run(sink)?;
+                let mut source = Joined { jobs: &mut jobs, asker, head: None, blocks: &blocks };
+                let mut sink = |number, count, refused| sink(count, blocks.take(number, refused));
+                let began = Instant::now();
+                Call::new(self, (devices, may_switch), each, &blocks, &mut source, None).run(&mut sink)?;
                 if let Some((kind, total, with_host)) = measured {
                     self.rates.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
                 }
@@ -699,8 +593,11 @@ impl Scheduler {
             let pull = move || feed.pull(jobs.map(|job| asker.ask(job)));
             let thread = Builder::new().name("hypergrove-feed".into()).spawn_scoped(scope, pull);
             thread.map_err(|why| Error::no_threads(1, why))?;
-            let fed = FeedJobs { feed, jobs: VecDeque::new(), most };
-            Call::new(self, devices, may_switch, 1, fed, Some(feed)).run(sink)
+            let blocks = Blocks::default();
+            let mut source = FeedJobs { feed, jobs: VecDeque::new(), most }.map(|job| blocks.add(job));
+            let mut sink = |number, count, refused| sink(count, blocks.take(number, refused));
+            let source: &mut BlockSource<'_> = &mut source;
+            Call::new(self, (devices, may_switch), 1, &blocks, source, Some(feed)).run(&mut sink)
         })
     }
 
@@ -837,17 +734,18 @@ fn nest<'a, R>(
 }
 
 /// Jobs that are at hand, in blocks.
-struct Joined<'a, J, I> {
-    jobs: I,
+struct Joined<'a, J: Job> {
+    jobs: &'a mut dyn Iterator<Item = J>,
     asker: Asker<'a>,
     /// Taken, and in no block yet.
     head: Option<QueuedJob<J>>,
+    blocks: &'a Blocks<J>,
 }
 
-impl<J: Job, I: Iterator<Item = J>> Iterator for Joined<'_, J, I> {
-    type Item = QueuedJob<J>;
+impl<J: Job> Iterator for Joined<'_, J> {
+    type Item = QueuedBlock;
 
-    fn next(&mut self) -> Option<QueuedJob<J>> {
+    fn next(&mut self) -> Option<QueuedBlock> {
         let mut block = match self.head.take() {
             Some(head) => head,
             None => self.asker.ask(self.jobs.next()?),
@@ -859,7 +757,7 @@ impl<J: Job, I: Iterator<Item = J>> Iterator for Joined<'_, J, I> {
                 break;
             }
         }
-        Some(block)
+        Some(self.blocks.add(block))
     }
 
     /// Jobs, which are no fewer than blocks.
@@ -959,7 +857,7 @@ impl<'a> Asker<'a> {
             let of_time = bounds.time.as_secs_f64() / worker.speed(group).map_or(1.0, |speed| 1.0 / speed);
             let chunk = (of_time as usize).min(worker.most(Some(group)));
             let mut block = block(chunk);
-            // zkDilithium's programs are as large for one job.
+            // Programs that are not sized are as large for one job.
             let program = self.memory.max(scale.bytes(group, 1));
             while block > 1 && scale.bytes(group, block) > program {
                 block /= 2;

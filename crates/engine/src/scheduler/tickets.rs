@@ -12,7 +12,7 @@ use super::permits::lock;
 use super::stats::{TicketCounters, TicketStats};
 use super::worker::Pay;
 use crate::Error;
-use crate::programs::Kind;
+use crate::scheme::Kind;
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -64,15 +64,16 @@ pub struct Size {
     pub bytes: u64,
 }
 
-/// The jobs of a line: their kind, and the type that runs them.
-type Sort = (Kind, TypeId);
+/// The jobs of a line: their kind, which all that are in a line have, and the type that runs them.
+type Sort = (Option<Kind>, TypeId);
 
 /// A job and its result.
 struct Entry<J: Queued> {
     /// Whoever takes it runs it, or does away with it.
     job: Mutex<Option<J>>,
     cell: Cell<J::Out>,
-    kind: Kind,
+    /// None for a job that no program does.
+    kind: Option<Kind>,
     size: Size,
     since: Instant,
     /// No result that comes at this time or later counts.
@@ -808,7 +809,7 @@ impl Shared {
     fn run(self: &Arc<Self>, batch: Box<dyn Batch>) -> MutexGuard<'_, State> {
         let (sort, jobs, tickets) = (batch.sort(), batch.size().jobs, batch.len());
         let tell = batch.run(self);
-        let pay = self.scheduler.jobs_that_pay(sort.0);
+        let pay = self.scheduler.jobs_that_pay(sort.0.expect("the jobs of a line have a kind"));
         let mut state = lock(&self.state);
         if let Some(line) = state.lines.iter_mut().find(|line| line.sort == sort) {
             line.pay = pay;
@@ -901,7 +902,7 @@ impl Queue {
         let job = make();
         let asked = job.ask();
         // A job that no program does enters no line.
-        let kind = asked.as_ref().copied().unwrap_or(Kind::Sha256);
+        let kind = asked.as_ref().ok().copied();
         let (cell, since) = (Cell::new(), (shared.clock)());
         let (deadline, of) = (Mutex::new(None), Arc::downgrade(shared));
         let entry = |job| Arc::new(Entry { job, cell, kind, size, since, deadline, shared: of });

@@ -1,11 +1,12 @@
 //! The devices of an engine: what each may hold, its permits and threads, and what becomes of one that fails.
 
+use super::blocks::QueuedBlock;
 use super::permits::Permits;
 use super::{Job, KnowledgeSource, Scheduler};
 use crate::planner::{Bounds, Weigh};
-use crate::programs::{Group, GroupFacts, Kind, Programs};
+use crate::programs::{Group, GroupFacts, Programs};
+use crate::scheme::Kind;
 use crate::{Backend, Device, Error, ErrorKind, Policy, SelfTested};
-use hypergrove_fips205::plan::Op;
 use rayon::ThreadPool;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -193,11 +194,7 @@ impl Scheduler {
             let alone = Group { kind, threads: 1 };
             let of_time =
                 self.first().speed(alone).map_or(1, |speed| (BATCH_OF_A_THREAD.as_secs_f64() * speed) as usize);
-            let (lanes, least) = match kind {
-                Kind::SlhDsa { op: Op::Verify, .. } | Kind::ZkDilithium(_) => (LANES, 2 * LANES),
-                // Each fills lanes by itself.
-                _ => (1, 1),
-            };
+            let (lanes, least) = if kind.habits().shares_lanes { (LANES, 2 * LANES) } else { (1, 1) };
             let most = self.jobs_to_wake(group).unwrap_or(usize::MAX);
             return Pay { most, of_thread: Some(of_time.max(least)), lanes, slots: self.options.threads };
         }
@@ -226,13 +223,10 @@ impl Scale<'_> {
     pub fn bytes(&self, group: Group, jobs: usize) -> u64 {
         let room = self.scheduler.room_for(jobs);
         let bytes = |group| self.facts(group).map_or(0, |facts| self.worker.programs.bytes(&facts, room));
-        match group.kind {
-            // The verification that follows a signing has a program of its own.
-            Kind::SlhDsa { params, op: Op::Sign, .. } if self.scheduler.options.verify_signatures => {
-                bytes(group).max(bytes(Group::slh_dsa(params, Op::Verify, 0, group.threads)))
-            }
-            _ => bytes(group),
-        }
+        // The verification that follows has a program of its own.
+        let verifies = self.scheduler.options.verify_signatures;
+        let verified_by = if verifies { group.kind.habits().verified_by } else { None };
+        verified_by.map_or(0, |kind| bytes(Group { kind, ..group })).max(bytes(group))
     }
 
     /// What a chunk that begins with a job of `group` may not exceed, on this device among `others`.
@@ -252,18 +246,18 @@ impl Scale<'_> {
     }
 }
 
-/// A job that waits for a device, with what the planner must know of it.
-pub struct QueuedJob<J> {
-    /// The job.
-    pub job: J,
-    /// Which program does it, or why none can.
-    pub group: Result<Group, Error>,
-    /// Bytes that the job and its output take while it is worked on.
-    pub held: u64,
-    /// Jobs that it counts for.
-    pub count: usize,
-    /// Jobs and bytes of a block that it may be part of, at most.
-    pub block: (usize, u64),
+/// A block that others may join, until a call takes it.
+pub(super) struct QueuedJob<J> {
+    /// The jobs.
+    pub(super) job: J,
+    /// Which program does them, or why none can.
+    pub(super) group: Result<Group, Error>,
+    /// Bytes that the jobs and their outputs take while they are worked on.
+    pub(super) held: u64,
+    /// How many they are.
+    pub(super) count: usize,
+    /// Jobs and bytes of the block, at most.
+    pub(super) block: (usize, u64),
 }
 
 impl<J: Job> QueuedJob<J> {
@@ -297,16 +291,16 @@ impl<J: Job> QueuedJob<J> {
     }
 }
 
-impl<J> Weigh<QueuedJob<J>> for Scale<'_> {
+impl Weigh<QueuedBlock> for Scale<'_> {
     type Group = Group;
-    fn count(&self, asked: &QueuedJob<J>) -> usize {
-        asked.count
+    fn count(&self, block: &QueuedBlock) -> usize {
+        block.count
     }
-    fn group(&self, asked: &QueuedJob<J>) -> Option<Group> {
-        asked.group.as_ref().ok().copied()
+    fn group(&self, block: &QueuedBlock) -> Option<Group> {
+        block.group.as_ref().ok().copied()
     }
-    fn held(&self, asked: &QueuedJob<J>) -> u64 {
-        asked.held
+    fn held(&self, block: &QueuedBlock) -> u64 {
+        block.held
     }
     fn takes(&self, group: &Group) -> bool {
         self.worker.takes(*group)

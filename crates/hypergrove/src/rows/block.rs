@@ -5,11 +5,11 @@ use crate::jobs::{check_length, random};
 use crate::run::{Failed, Jobs, Run, room};
 use crate::{Error, Op, Params};
 use hypergrove_engine::Key;
-use hypergrove_engine::programs::{Group, GroupFacts, Kind};
-use hypergrove_engine::scheduler::{Job, Options, Place, QueuedJob, Scheduler};
+use hypergrove_engine::programs::{Group, GroupFacts};
+use hypergrove_engine::scheduler::{Block, Job, Options, Place, Scheduler};
+use hypergrove_engine::scheme::Kind;
 use hypergrove_fips205::Position;
 use hypergrove_taint::declassify;
-use rayon::prelude::*;
 use std::ops::{ControlFlow, Range};
 use std::{mem, ptr};
 
@@ -114,7 +114,7 @@ impl<R: SlhRows> Rows for R {
     type Answers<'m> = Output<'m>;
 
     fn kind(&self) -> Kind {
-        Kind::SlhDsa { params: self.params(), op: R::OP, cached_layers: self.cached_layers() }
+        Kind::slh_dsa(self.params(), R::OP, self.cached_layers())
     }
 
     fn out_bytes(&self) -> usize {
@@ -271,16 +271,16 @@ impl<R: Rows> Job for RowBlock<'_, R> {
 
     fn run(
         place: &Place<'_>,
-        blocks: &mut [(usize, QueuedJob<Self>)],
+        blocks: &mut [Block<Self>],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
         // All blocks are of one kind, and so of one group.
         let (to_size, group) = match blocks.first() {
-            Some((_, QueuedJob { job, group: Ok(group), .. })) => (job.rows.out_bytes(), *group),
-            _ => return Ok(blocks.iter().map(|(_, asked)| asked.group.clone().map(drop)).collect()),
+            Some(Block { job, group: Ok(group), .. }) => (job.rows.out_bytes(), *group),
+            _ => return Ok(blocks.iter().map(|block| block.group.clone().map(drop)).collect()),
         };
-        let count = blocks.iter().map(|(_, asked)| asked.count).sum();
-        assert!(blocks.is_sorted_by_key(|(_, asked)| asked.job.call), "blocks of a call lie together");
+        let count = blocks.iter().map(|block| block.count).sum();
+        assert!(blocks.is_sorted_by_key(|block| block.job.call), "blocks of a call lie together");
         let read = read(place, blocks, count);
         // The status of every row if some cannot be computed, and where each block begins among those that can and among all.
         let statuses: Vec<RowStatus> = match read.iter().all(Result::is_ok) {
@@ -288,17 +288,17 @@ impl<R: Rows> Job for RowBlock<'_, R> {
             false => read.iter().map(|row| row.map_or_else(|why| why, |_| RowStatus::NotComputed)).collect(),
         };
         let (mut starts, mut start) = (Vec::with_capacity(blocks.len()), (0, 0));
-        for (_, asked) in &*blocks {
+        for block in &*blocks {
             starts.push(start);
-            let computed = statuses.get(start.1..start.1 + asked.count);
+            let computed = statuses.get(start.1..start.1 + block.count);
             let computed = computed.map(|all| all.iter().filter(|status| **status == RowStatus::NotComputed).count());
-            start = (start.0 + computed.unwrap_or(asked.count), start.1 + asked.count);
+            start = (start.0 + computed.unwrap_or(block.count), start.1 + block.count);
         }
         let rows: Vec<R::Row> = read.into_iter().filter_map(Result::ok).collect();
         let statuses = &statuses;
         let mut held = None;
         if !rows.is_empty() && to_size > 0 && (R::TAKES_GAPS || rows.len() == count) {
-            let out = blocks.iter_mut().map(|(_, asked)| &mut *asked.job.out);
+            let out = blocks.iter_mut().map(|block| &mut *block.job.out);
             let mut out = parts(out, statuses, to_size);
             held = R::compute_held(place, group, &rows, &mut out, memory).transpose()?;
         }
@@ -307,8 +307,8 @@ impl<R: Rows> Job for RowBlock<'_, R> {
             false => Some(R::compute(place, group, &rows, memory)?),
         };
         // Only now that the checks have passed are results written to the caller, or given a status.
-        let hand_over = |((_, asked), (mut nth, start)): (&mut (usize, QueuedJob<Self>), (usize, usize))| {
-            let RowBlock { statuses: to_statuses, out: to, .. } = &mut asked.job;
+        let hand_over = |(block, (mut nth, start)): (&mut Block<Self>, (usize, usize))| {
+            let RowBlock { statuses: to_statuses, out: to, .. } = &mut block.job;
             for (i, to_status) in to_statuses.iter_mut().enumerate() {
                 let mut status = statuses.get(start + i).copied().unwrap_or(RowStatus::NotComputed);
                 let to = &mut to[i * to_size..][..to_size];
@@ -326,12 +326,15 @@ impl<R: Rows> Job for RowBlock<'_, R> {
                 *to_status = status;
             }
         };
-        match place.pool {
-            // Results that are still to be copied are more than their statuses.
-            Some(pool) if count > FEW_ROWS || (answers.is_some() && to_size > 0 && blocks.len() > 1) => {
-                pool.install(|| blocks.par_iter_mut().zip(starts).for_each(hand_over));
-            }
-            _ => blocks.iter_mut().zip(starts).for_each(hand_over),
+        let shares = blocks.iter_mut().zip(starts);
+        // Results that are still to be copied are more than their statuses.
+        if count > FEW_ROWS || (answers.is_some() && to_size > 0) {
+            place.each_of(shares.collect(), &|share| {
+                hand_over(share);
+                Ok(())
+            })?;
+        } else {
+            shares.for_each(hand_over);
         }
         Ok(blocks.iter().map(|_| Ok(())).collect())
     }
@@ -360,20 +363,16 @@ fn parts<'o>(blocks: impl Iterator<Item = &'o mut [u8]>, statuses: &[RowStatus],
 }
 
 /// Reads the rows of successive blocks, in the threads that there are.
-fn read<R: Rows>(
-    place: &Place<'_>,
-    blocks: &[(usize, QueuedJob<RowBlock<'_, R>>)],
-    count: usize,
-) -> Vec<Result<R::Row, RowStatus>> {
-    let jobs = || blocks.iter().map(|(_, asked)| &asked.job);
-    let Some(pool) = place.pool.filter(|_| count > FEW_ROWS) else {
+fn read<R: Rows>(place: &Place<'_>, blocks: &[Block<RowBlock<'_, R>>], count: usize) -> Vec<Result<R::Row, RowStatus>> {
+    let jobs = || blocks.iter().map(|block| &block.job);
+    if place.pool.is_none() || count <= FEW_ROWS {
         return jobs().flat_map(|job| (0..job.statuses.len()).map(|nth| job.rows.read(job.first + nth))).collect();
-    };
-    let (first, last) = (&blocks[0].1.job, &blocks[blocks.len() - 1].1.job);
+    }
+    let (first, last) = (&blocks[0].job, &blocks[blocks.len() - 1].job);
     if first.call == last.call {
         // A chunk's blocks follow each other.
         let (of, all) = (first.rows, first.first..last.first + last.statuses.len());
-        return pool.install(|| all.into_par_iter().with_min_len(ROWS_OF_A_THREAD).map(|row| of.read(row)).collect());
+        return place.map(all.len(), ROWS_OF_A_THREAD, &|nth| of.read(all.start + nth));
     }
     let ends = jobs().scan(0, |end, job| {
         *end += job.statuses.len();
@@ -382,10 +381,10 @@ fn read<R: Rows>(
     let ends: Vec<usize> = ends.collect();
     let of = |i: usize| {
         let nth = ends.partition_point(|end| *end <= i);
-        let job = &blocks[nth].1.job;
+        let job = &blocks[nth].job;
         job.rows.read(job.first + job.statuses.len() - (ends[nth] - i))
     };
-    pool.install(|| (0..count).into_par_iter().with_min_len(ROWS_OF_A_THREAD).map(of).collect())
+    place.map(count, ROWS_OF_A_THREAD, &of)
 }
 
 /// Joins what `distinct` gives for the rows of each call: the distinct keys of some rows, and which of them each row has. Rows of one call lie
@@ -420,7 +419,7 @@ pub(super) struct KeyRowBlock<'a> {
 
 impl KeyRowBlock<'_> {
     pub(super) fn kind(params: &'static Params) -> Kind {
-        Kind::SlhDsa { params, op: Op::Keygen, cached_layers: 0 }
+        Kind::slh_dsa(params, Op::Keygen, 0)
     }
 
     /// Bytes of memory for a key's output, and for what is kept of the key meanwhile.
@@ -517,28 +516,28 @@ impl Job for KeyRowBlock<'_> {
 
     fn run(
         place: &Place<'_>,
-        blocks: &mut [(usize, QueuedJob<Self>)],
+        blocks: &mut [Block<Self>],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
         let (n, group) = match blocks.first() {
-            Some((_, QueuedJob { job, group: Ok(group), .. })) => (job.params.n, *group),
-            _ => return Ok(blocks.iter().map(|(_, asked)| asked.group.clone().map(drop)).collect()),
+            Some(Block { job, group: Ok(group), .. }) => (job.params.n, *group),
+            _ => return Ok(blocks.iter().map(|block| block.group.clone().map(drop)).collect()),
         };
         let facts = place.worker.programs.facts(group)?;
         // A thread takes a few milliseconds for a full chunk's: the device would wait.
-        place.each_of(blocks.iter_mut().collect(), |(_, asked)| asked.job.put_seeds())?;
-        let keys: Vec<&[u8]> = blocks.iter().flat_map(|(_, asked)| asked.job.private.chunks_exact(4 * n)).collect();
+        place.each_of(blocks.iter_mut().collect(), &|block| block.job.put_seeds())?;
+        let keys: Vec<&[u8]> = blocks.iter().flat_map(|block| block.job.private.chunks_exact(4 * n)).collect();
         let roots = room(memory, keys.len() * n);
         (Run { place: *place, facts: &facts }).output(PrivateKeys(&keys), roots)?;
         drop(keys);
         let mut left = &*roots;
-        let with_roots = blocks.iter_mut().map(|(_, asked)| {
-            let (roots, others) = left.split_at(asked.count * n);
+        let with_roots = blocks.iter_mut().map(|block| {
+            let (roots, others) = left.split_at(block.count * n);
             left = others;
-            (asked, roots)
+            (block, roots)
         });
-        place.each_of(with_roots.collect(), |(asked, roots)| {
-            asked.job.put_roots(roots);
+        place.each_of(with_roots.collect(), &|(block, roots): (&mut Block<Self>, &[u8])| {
+            block.job.put_roots(roots);
             Ok(())
         })?;
         Ok(blocks.iter().map(|_| Ok(())).collect())

@@ -8,8 +8,8 @@ use crate::tickets::Submit;
 #[cfg(feature = "zkdilithium")]
 use crate::zkdilithium::{self, params::SEED_BYTES};
 use crate::{Error, ErrorKind, Op, Params, Randomizer};
-use hypergrove_engine::programs::Kind;
 use hypergrove_engine::scheduler::{Queued, Scheduler, Size};
+use hypergrove_engine::scheme::Kind;
 use std::fmt;
 use std::slice::from_mut;
 
@@ -103,7 +103,7 @@ impl RowCall<'_> {
             }
             RowCall::Keygen { params, seeds, private, public } => {
                 let rows = KeyRows { params, seeds: *seeds }.check(private.len(), public.len())?;
-                let kind = Kind::SlhDsa { params, op: Op::Keygen, cached_layers: 0 };
+                let kind = Kind::slh_dsa(params, Op::Keygen, 0);
                 (kind, rows, seeds.map_or(0, <[u8]>::len) + private.len() + public.len())
             }
             #[cfg(feature = "zkdilithium")]
@@ -128,7 +128,7 @@ impl RowCall<'_> {
                 let public = public.as_ref().map(|public| public.len());
                 let rows = zkdilithium::KeyRows { seeds: *seeds }.check(private.len(), public)?;
                 let bytes = seeds.map_or(0, size_of_val) + private.len() + public.unwrap_or(0);
-                (Kind::ZkDilithium(zkdilithium::Op::Keygen), rows, bytes)
+                (Kind::zkdilithium(zkdilithium::Op::Keygen), rows, bytes)
             }
         };
         Ok((kind, Size { jobs: rows, bytes: bytes as u64 }))

@@ -5,13 +5,13 @@ use crate::Error;
 use crate::block::Block;
 use crate::jobs::{JobKey, owned, random};
 use crate::rows::{Cut, in_succession};
-use hypergrove_engine::programs::{AnyProgram, GroupFacts, Kind};
-use hypergrove_engine::scheduler::{Job, Place, QueuedJob};
-use hypergrove_engine::{Timing, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_engine::programs::GroupFacts;
+use hypergrove_engine::scheduler::{self, Job, Place};
+use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::{Timing, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::keys::public_parts;
 use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKey as RawSigningKey, SigningKeyBytes};
-use rayon::prelude::*;
 use std::mem;
 use std::vec::IntoIter;
 use zeroize::{Zeroize, optimization_barrier};
@@ -131,7 +131,7 @@ impl<J: ZkJob> Job for Zk<J> {
     type Out = Results<J>;
 
     fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::ZkDilithium(J::OP))
+        Ok(Kind::zkdilithium(J::OP))
     }
 
     fn count(&self) -> usize {
@@ -153,14 +153,14 @@ impl<J: ZkJob> Job for Zk<J> {
 
     fn run(
         place: &Place<'_>,
-        blocks: &mut [(usize, QueuedJob<Self>)],
+        blocks: &mut [scheduler::Block<Self>],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<Self::Out, Error>>, Error> {
-        let jobs: Vec<&J> = blocks.iter().flat_map(|(_, asked)| asked.job.0.jobs()).collect();
+        let jobs: Vec<&J> = blocks.iter().flat_map(|block| block.job.0.jobs()).collect();
         let answers = J::run(place, &jobs)?;
         let mut answers = answers.into_iter();
         let mut of_block = |count| Results(answers.by_ref().take(count).collect::<Vec<_>>().into_iter());
-        Ok(blocks.iter().map(|(_, asked)| Ok(of_block(asked.count))).collect())
+        Ok(blocks.iter().map(|block| Ok(of_block(block.count))).collect())
     }
 
     fn discard(results: Results<J>) {
@@ -172,7 +172,7 @@ impl Job for KeygenBlock<'_> {
     type Out = Vec<SigningKey>;
 
     fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::ZkDilithium(Op::Keygen))
+        Ok(Kind::zkdilithium(Op::Keygen))
     }
 
     fn count(&self) -> usize {
@@ -190,12 +190,12 @@ impl Job for KeygenBlock<'_> {
 
     fn run(
         place: &Place<'_>,
-        jobs: &mut [(usize, QueuedJob<Self>)],
+        jobs: &mut [scheduler::Block<Self>],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<Vec<SigningKey>, Error>>, Error> {
-        let seeds = seeds(place, jobs.iter().map(|(_, asked)| asked.job.0))?;
+        let seeds = seeds(place, jobs.iter().map(|block| block.job.0))?;
         let mut keys = made(place, &seeds.0)?.into_iter();
-        Ok(jobs.iter().map(|(_, asked)| Ok(keys.by_ref().take(asked.count).collect())).collect())
+        Ok(jobs.iter().map(|block| Ok(keys.by_ref().take(block.count).collect())).collect())
     }
 
     fn discard(keys: Vec<SigningKey>) {
@@ -217,7 +217,7 @@ impl Job for KeygenIntoBlock<'_> {
     type Out = ();
 
     fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::ZkDilithium(Op::Keygen))
+        Ok(Kind::zkdilithium(Op::Keygen))
     }
 
     fn count(&self) -> usize {
@@ -234,27 +234,27 @@ impl Job for KeygenIntoBlock<'_> {
 
     fn run(
         place: &Place<'_>,
-        jobs: &mut [(usize, QueuedJob<Self>)],
+        jobs: &mut [scheduler::Block<Self>],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<(), Error>>, Error> {
-        let seeds = seeds(place, jobs.iter().map(|(_, asked)| asked.job.seeds))?;
-        keygen(place, &seeds.0, jobs.iter_mut().flat_map(|(_, asked)| &mut *asked.job.keys).collect())?;
+        let seeds = seeds(place, jobs.iter().map(|block| block.job.seeds))?;
+        keygen(place, &seeds.0, jobs.iter_mut().flat_map(|block| &mut *block.job.keys).collect())?;
         if place.scheduler.options.redundant {
             let mut second = SigningKeys::new();
             let place = Place { elsewhere: true, ..*place };
             keygen(&place, &seeds.0, second.room(seeds.0.len()).iter_mut().collect())?;
             let mut again = second.room_again();
-            for (_, asked) in &*jobs {
-                let (mine, others) = again.split_at(asked.count);
-                compare(&place, "key", asked.job.keys, mine)?;
+            for block in &*jobs {
+                let (mine, others) = again.split_at(block.count);
+                compare(&place, "key", block.job.keys, mine)?;
                 again = others;
             }
         }
-        let with_public = jobs.iter_mut().filter_map(|(_, asked)| {
-            let KeygenIntoBlock { keys, public, .. } = &mut asked.job;
+        let with_public = jobs.iter_mut().filter_map(|block| {
+            let KeygenIntoBlock { keys, public, .. } = &mut block.job;
             Some((&**keys, public.as_deref_mut()?))
         });
-        write_public(place, with_public.collect());
+        place.each_of(with_public.collect(), &write_public)?;
         Ok(jobs.iter().map(|_| Ok(())).collect())
     }
 
@@ -443,7 +443,7 @@ fn seeds<'a>(place: &Place<'_>, blocks: impl Iterator<Item = BlockSeeds<'a>> + C
         }
     }
     // A thread takes longer for a full chunk's than a GPU for their keys.
-    place.each_of(drawn, |seeds| random(seeds.as_flattened_mut()))?;
+    place.each_of(drawn, &|seeds: &mut [[u8; SEED_BYTES]]| random(seeds.as_flattened_mut()))?;
     Ok(all)
 }
 
@@ -463,28 +463,20 @@ fn keygen(place: &Place<'_>, seeds: &[[u8; SEED_BYTES]], mut places: Vec<&mut Si
     program(place, Op::Keygen, seeds.len(), |program| program.keygen(seeds, &mut places))
 }
 
-/// Writes the public keys of private keys, block by block.
-fn write_public(place: &Place<'_>, blocks: Vec<(&[SigningKeyBytes], &mut [[u8; PK_BYTES]])>) {
-    let write = |(private, public): (&[SigningKeyBytes], &mut [[u8; PK_BYTES]])| {
-        for (public, private) in public.iter_mut().zip(private) {
-            let [rho, t] = public_parts(private);
-            let (to_rho, to_t) = public.split_at_mut(rho.len());
-            to_rho.copy_from_slice(rho);
-            to_t.copy_from_slice(t);
-        }
-    };
-    match place.pool {
-        Some(pool) if blocks.len() > 1 => pool.install(|| blocks.into_par_iter().for_each(write)),
-        _ => blocks.into_iter().for_each(write),
+/// Writes the public keys of private keys.
+fn write_public((private, public): (&[SigningKeyBytes], &mut [[u8; PK_BYTES]])) -> Result<(), Error> {
+    for (public, private) in public.iter_mut().zip(private) {
+        let [rho, t] = public_parts(private);
+        let (to_rho, to_t) = public.split_at_mut(rho.len());
+        to_rho.copy_from_slice(rho);
+        to_t.copy_from_slice(t);
     }
+    Ok(())
 }
 
 /// What `work` makes of each, on the threads of the place.
 fn each<T: Sync, R: Send>(place: &Place<'_>, items: &[T], work: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
-    match place.pool {
-        Some(pool) if items.len() > 1 => pool.install(|| items.par_iter().map(work).collect()),
-        _ => items.iter().map(work).collect(),
-    }
+    place.map(items.len(), 1, &|i| work(&items[i]))
 }
 
 fn program(
@@ -493,15 +485,12 @@ fn program(
     jobs: usize,
     work: impl FnOnce(&mut dyn ZkDilithium) -> Result<Timing, Error> + Send,
 ) -> Result<(), Error> {
-    let facts = place.worker.programs.facts(place.group(Kind::ZkDilithium(op)))?;
-    place.program(&facts, jobs, |program| {
-        let AnyProgram::ZkDilithium(program) = program else { unreachable!("a program of zkDilithium") };
-        work(&mut **program).map(|timing| ((), timing))
-    })
+    let facts = place.worker.programs.facts(place.group(Kind::zkdilithium(op)))?;
+    place.program(&facts, jobs, |ZkDilithiumProgram(program)| work(&mut **program).map(|timing| ((), timing)))
 }
 
 fn uses_expanded_keys(place: &Place<'_>, op: Op) -> Result<bool, Error> {
-    Ok(place.worker.programs.facts(place.group(Kind::ZkDilithium(op)))?.uses_expanded_keys())
+    Ok(place.worker.programs.facts(place.group(Kind::zkdilithium(op)))?.uses_expanded_keys())
 }
 
 /// An error if results differ from those of the second time.
@@ -533,12 +522,7 @@ fn judge<'m>(
         let (key, (message, signature)) = (keys[of[i] as usize], job(i));
         ZkVerify { key: key.as_ref(), expanded: expands.then(|| key.expanded()), message, signature }
     };
-    let asked: Vec<ZkVerify<'_>> = match place.pool {
-        Some(pool) if of.len() > JOBS_OF_A_THREAD => {
-            pool.install(|| (0..of.len()).into_par_iter().with_min_len(JOBS_OF_A_THREAD).map(one).collect())
-        }
-        _ => (0..of.len()).map(one).collect(),
-    };
+    let asked = place.map(of.len(), JOBS_OF_A_THREAD, &one);
     let mut verdicts = Vec::with_capacity(of.len());
     program(place, Op::Verify, of.len(), |program| program.verify(&asked, &mut verdicts))?;
     match verdicts.len() == of.len() {

@@ -7,9 +7,12 @@ use crate::flow::Flow;
 use crate::run::host_isa;
 use crate::{Error, Fault, Isa, Rates, Stats};
 use hypergrove_cpu::Cpu;
-use hypergrove_engine::programs::{Group, Kind};
+use hypergrove_engine::programs::Group;
 use hypergrove_engine::scheduler::{Scheduler, Worker, block, check_memory};
-use hypergrove_engine::{Axis, Backend, Device, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::{
+    Axis, Backend, Device, Policy, THREADS, Timing, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify,
+};
 use hypergrove_zkdilithium::Op;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
 use std::fmt;
@@ -184,7 +187,7 @@ impl Engine {
         Ok(spaces.into_iter().find(|space| !space.is_empty()).unwrap_or_default())
     }
     fn group(&self, op: Op) -> Group {
-        Group { kind: Kind::ZkDilithium(op), threads: self.threads() }
+        Group { kind: Kind::zkdilithium(op), threads: self.threads() }
     }
     /// What a device's program answers.
     fn ask_program<T: Send>(
@@ -193,7 +196,7 @@ impl Engine {
         op: Op,
         ask: impl Fn(&dyn ZkDilithium) -> T + Send + Sync,
     ) -> Result<T, Error> {
-        worker.programs.ask_zkdilithium(self.group(op), |program| ask(program))
+        worker.programs.ask(self.group(op), |ZkDilithiumProgram(program)| ask(&**program))
     }
     /// The number of jobs of one call that keeps the engine busy, within the memory budget; at least one.
     pub fn jobs_to_fill(&self, op: Op) -> Result<usize, Error> {
@@ -628,8 +631,8 @@ mod tests {
         });
         // Where it was faster without, the CPU takes no part.
         for _ in 0..2 {
-            engine.scheduler().know_pace(Kind::ZkDilithium(Op::Keygen), 20, true, 1e11);
-            engine.scheduler().know_pace(Kind::ZkDilithium(Op::Keygen), 20, false, 1e12);
+            engine.scheduler().know_pace(Kind::zkdilithium(Op::Keygen), 20, true, 1e11);
+            engine.scheduler().know_pace(Kind::zkdilithium(Op::Keygen), 20, false, 1e12);
         }
         lock(&mock.runs).clear();
         are_keys_of(&engine.from_seeds(&seeds(20)).unwrap(), &seeds(20));

@@ -10,8 +10,9 @@ use crate::rows::{
     of_table, run_keys, run_one, run_rows,
 };
 use crate::run::room;
-use hypergrove_engine::programs::{Group, GroupFacts, Kind};
+use hypergrove_engine::programs::{Group, GroupFacts};
 use hypergrove_engine::scheduler::{Memory, Options, Place, Scheduler};
+use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{ZkSign, ZkVerify};
 use hypergrove_zkdilithium::params::{MUSIZE, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Fe, Op, SignatureBytes, SigningKeyBytes};
@@ -279,7 +280,7 @@ impl RowsCall for KeyCall<'_> {
         let again = if scheduler.options.redundant { SK_BYTES } else { 0 };
         let held = SEED_BYTES + size_of::<(&mut SigningKeyBytes, [u8; SEED_BYTES])>() + again;
         let rows = calls.iter().map(|call| call.keys.private.len() / SK_BYTES).sum();
-        let block = scheduler.block_size(Kind::ZkDilithium(Op::Keygen), rows, |_| held)?;
+        let block = scheduler.block_size(Kind::zkdilithium(Op::Keygen), rows, |_| held)?;
         let lent = calls.iter_mut().map(|KeyCall { rows, keys, has_public }| {
             let Keys { private, public, are_whole } = keys;
             let (keys, public) = (private.as_chunks_mut().0, has_public.then_some(public.as_chunks_mut().0));
@@ -315,7 +316,7 @@ impl<'a> Rows for &'a SignRows<'a> {
     type Answers<'m> = Signed<'m>;
 
     fn kind(&self) -> Kind {
-        Kind::ZkDilithium(Op::Sign)
+        Kind::zkdilithium(Op::Sign)
     }
 
     fn out_bytes(&self) -> usize {
@@ -413,7 +414,7 @@ impl<'a> Rows for &'a VerifyRows<'a> {
     type Answers<'m> = Vec<bool>;
 
     fn kind(&self) -> Kind {
-        Kind::ZkDilithium(Op::Verify)
+        Kind::zkdilithium(Op::Verify)
     }
 
     fn check_columns(&self, rows: usize) -> Result<(), Error> {

@@ -5,8 +5,8 @@ use super::{Engine, Fe, JobMessage, SignJob, Signature, SigningKey, VerifyJob, V
 use crate::Error;
 use crate::jobs::JobKey;
 use crate::tickets::{Refused, Submit, one_of, own_key, queued};
-use hypergrove_engine::programs::Kind;
 use hypergrove_engine::scheduler::{self, Queued, Room, Scheduler, Size, Ticket};
+use hypergrove_engine::scheme::Kind;
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use std::time::Instant;
 use zeroize::Zeroizing;

@@ -58,7 +58,7 @@ impl Queued for Gated {
     const BY_ALL_THREADS: bool = false;
 
     fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::SlhDsa { params: &TOY_SHA2_16, op: Op::Verify, cached_layers: 0 })
+        Ok(Kind::slh_dsa(&TOY_SHA2_16, Op::Verify, 0))
     }
     fn run(_: &Scheduler, jobs: Vec<Gated>, sink: &mut dyn FnMut(usize, Result<(), Error>)) -> Result<(), Error> {
         let (gate, opened) = &*jobs[0].0;
@@ -378,7 +378,7 @@ fn a_slow_job_is_a_batch() {
         Arc::new(|_, _| Arc::new(Slow)),
         Policy::default(),
     );
-    let most = |op| scheduler.jobs_that_pay(Kind::SlhDsa { params: &TOY_SHA2_16, op, cached_layers: 0 }).most;
+    let most = |op| scheduler.jobs_that_pay(Kind::slh_dsa(&TOY_SHA2_16, op, 0)).most;
     assert_eq!([Op::Verify, Op::Sign].map(most), [1_000_000, 1]);
 }
 
@@ -421,7 +421,7 @@ fn batches_of_a_thread_fill_lanes() {
 /// Batches, two at most, that a line may begin with: on a GPU a second one is full, or has a third of all jobs at least.
 #[test]
 fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
-    let sort = (Kind::Sha256, TypeId::of::<Jobless>());
+    let sort = (Some(Kind::sha256()), TypeId::of::<Jobless>());
     for (of_thread, queued, running, taken, may) in [
         (None, 0, 0, 0, false),
         (None, 1, 0, 0, true),

@@ -1,0 +1,192 @@
+//! Where jobs run, and what threads share there.
+
+use super::permits::lock;
+use super::{Scheduler, Worker};
+use crate::programs::{Group, GroupFacts, typed};
+use crate::scheme::{Kind, Prepared};
+use crate::{Error, THREADS, Timing, time_limit};
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Does the work of a chunk, given the number of its first job, its output and its results.
+type OfChunk<'w, T> = &'w (dyn Fn(usize, &mut [u8], &mut [T]) + Sync);
+/// Runs a program: the time that it took, or `None` if it left the program unchanged.
+type Run<'w> = &'w mut (dyn FnMut(&mut dyn Prepared) -> Result<Option<Timing>, Error> + Send);
+
+/// Ranges that each thread has of shared work, about: a thread that is done early takes of the others'.
+const RANGES_OF_A_THREAD: usize = 8;
+
+/// A place where jobs run: a slot of a device.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// Whose place it is.
+    pub scheduler: &'a Scheduler,
+    /// The device.
+    pub worker: &'a Worker,
+    /// Bytes for a program, and for all idle programs of the device.
+    pub room: (u64, u64),
+    /// Threads for the host's share; without, all is done on the calling thread.
+    pub pool: Option<&'a ThreadPool>,
+    /// Threads of its groups.
+    pub threads: usize,
+    /// Whether programs put jobs in other places of the device than usual: the second time that a redundant engine computes
+    /// them.
+    pub elsewhere: bool,
+}
+
+impl Place<'_> {
+    /// Runs `work` on ranges that make up `0..count`, on the threads that there are. Ranges have `least` numbers or more, but for the last.
+    ///
+    /// Rayon is compiled here once, and in [`Place::map`] for each type of results.
+    pub fn ranges(&self, count: usize, least: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
+        let Some(pool) = self.pool.filter(|_| count > least) else { return work(0..count) };
+        let size = count.div_ceil(RANGES_OF_A_THREAD * pool.current_num_threads()).max(least).max(1);
+        let ranges = (0..count.div_ceil(size)).into_par_iter();
+        pool.install(|| ranges.for_each(|i| work(i * size..count.min((i + 1) * size))));
+    }
+
+    /// What `work` makes of each number below `count`. A thread does `least` of them or more.
+    pub fn map<T: Send>(&self, count: usize, least: usize, work: &(dyn Fn(usize) -> T + Sync)) -> Vec<T> {
+        match self.pool {
+            Some(pool) if count > least => {
+                pool.install(|| (0..count).into_par_iter().with_min_len(least).map(work).collect())
+            }
+            _ => (0..count).map(work).collect(),
+        }
+    }
+
+    /// The first number below `count` for which `is_found` holds. A thread asks for `least` of them or more.
+    pub fn find(&self, count: usize, least: usize, is_found: &(dyn Fn(usize) -> bool + Sync)) -> Option<usize> {
+        let first = AtomicUsize::new(usize::MAX);
+        self.ranges(count, least, &|range| {
+            let goes_on = |i: &usize| *i < first.load(Relaxed);
+            if let Some(found) = range.take_while(goes_on).find(|i| is_found(*i)) {
+                first.fetch_min(found, Relaxed);
+            }
+        });
+        Some(first.into_inner()).filter(|first| *first < usize::MAX)
+    }
+
+    /// Does the host's share of each of these, until one fails.
+    pub fn each_of<T: Send>(&self, all: Vec<T>, work: &(dyn Fn(T) -> Result<(), Error> + Sync)) -> Result<(), Error> {
+        if self.pool.is_none() || all.len() < 2 {
+            return all.into_iter().try_for_each(work);
+        }
+        let (slots, failed) = (all.into_iter().map(|one| Mutex::new(Some(one))).collect::<Vec<_>>(), OnceLock::new());
+        self.ranges(slots.len(), 1, &|range| {
+            let taken = slots[range].iter().take_while(|_| failed.get().is_none()).filter_map(|slot| lock(slot).take());
+            if let Some(why) = taken.map(work).find_map(Result::err) {
+                let _ = failed.set(why);
+            }
+        });
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+
+    /// Does the host's share of jobs that have `size` bytes of the output each, `together` of them at a time. `work` gets the number of the
+    /// first of these, their output, and their results, which are `empty` until then.
+    pub fn each<T: Clone + Send>(
+        &self,
+        out: &mut [u8],
+        (size, together): (usize, usize),
+        empty: T,
+        work: OfChunk<'_, T>,
+    ) -> Vec<T> {
+        let mut all = vec![empty; out.len() / size];
+        let chunks = out.chunks_mut(together * size).zip(all.chunks_mut(together)).enumerate().collect();
+        let work = |(i, (out, results)): (usize, (&mut [u8], &mut [T]))| {
+            work(i * together, out, results);
+            Ok(())
+        };
+        self.each_of(chunks, &work).expect("none of them fails");
+        all
+    }
+
+    /// Runs `work`, which uses the threads of the pool that it is in.
+    pub fn install(&self, work: &mut (dyn FnMut() -> Result<(), Error> + Send)) -> Result<(), Error> {
+        match self.pool {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
+    }
+
+    /// Runs `work` with exclusive use of a program for `jobs` jobs of a group, in the threads that the program's policy asks
+    /// for, and adds the time that it reports to the engine's.
+    pub fn program<P: Prepared, T: Send>(
+        &self,
+        facts: &Arc<GroupFacts>,
+        jobs: usize,
+        work: impl FnOnce(&mut P) -> Result<(T, Timing), Error> + Send,
+    ) -> Result<T, Error> {
+        self.program_if(facts, (jobs, 1), |program| work(program).map(Some)).map(|done| done.expect("it was done"))
+    }
+
+    /// The same; `work` may return `None` if it left the program unchanged. `work` computes the jobs `times` times.
+    pub fn program_if<P: Prepared, T: Send>(
+        &self,
+        facts: &Arc<GroupFacts>,
+        times: (usize, u32),
+        work: impl FnOnce(&mut P) -> Result<Option<(T, Timing)>, Error> + Send,
+    ) -> Result<Option<T>, Error> {
+        let (mut work, mut result) = (Some(work), None);
+        self.run_program(facts, times, &mut |program| {
+            let work = work.take().expect("a program is used once");
+            Ok(work(typed(program))?.map(|(done, timing)| {
+                result = Some(done);
+                timing
+            }))
+        })?;
+        Ok(result)
+    }
+
+    /// The same for a program of any type.
+    fn run_program(&self, facts: &Arc<GroupFacts>, (jobs, times): (usize, u32), work: Run<'_>) -> Result<(), Error> {
+        let mut compute = |program: &mut dyn Prepared| {
+            program.elsewhere(self.elsewhere);
+            if !self.worker.is_host() {
+                let seconds = facts.measured(jobs).unwrap_or_else(|| facts.seconds());
+                program.time_limit(time_limit(seconds * jobs as f64, self.scheduler.options.device_timeout));
+            }
+            let timing = work(program)?;
+            if let Some(timing) = &timing {
+                *lock(&self.scheduler.timing) += timing;
+            }
+            Ok(timing)
+        };
+        let pool = self.pool.filter(|_| facts.uses_threads());
+        let room = (self.scheduler.room_for(jobs), times);
+        let ran = self.worker.programs.with(facts, room, self.room, &mut |program, policy| {
+            let threads = policy.get(THREADS).map_or(1, |threads| threads as usize);
+            match pool {
+                // What a discrete device does with the host's threads needs no pool of its own.
+                Some(pool) if threads == pool.current_num_threads() || !self.worker.is_host() => {
+                    pool.install(|| compute(program))
+                }
+                Some(_) if threads > 1 => self.scheduler.narrow_pool(threads)?.install(|| compute(program)),
+                _ => compute(program),
+            }
+        });
+        ran.map(drop)
+    }
+
+    /// What `work` computes; in a redundant engine computed twice, the second time in other places of the device, and compared
+    /// by `compare`, which does away with what differs.
+    pub fn checked<T>(
+        &self,
+        mut work: impl FnMut(&Place<'_>) -> Result<T, Error>,
+        compare: impl FnOnce(&mut T, Result<T, Error>) -> Result<(), Error>,
+    ) -> Result<T, Error> {
+        let mut first = work(self)?;
+        if self.scheduler.options.redundant {
+            compare(&mut first, work(&Place { elsewhere: true, ..*self }))?;
+        }
+        Ok(first)
+    }
+
+    /// A group of jobs here.
+    pub fn group(&self, kind: Kind) -> Group {
+        Group { kind, threads: self.threads }
+    }
+}

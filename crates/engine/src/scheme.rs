@@ -1,0 +1,154 @@
+//! What the scheduler knows of a scheme: data about its kinds of work, and one trait that makes programs for them. The scheduler, and
+//! [`programs`](crate::programs), name no scheme.
+
+use crate::programs::{Group, GroupFacts};
+use crate::{Axis, Backend, Choice, Device, Error, Knowledge, Policy};
+use std::any::Any;
+use std::fmt;
+use std::ptr;
+use std::time::Duration;
+
+/// A signature scheme, or another source of work for devices. Each is a static.
+pub struct Scheme {
+    /// Its name, for people.
+    pub name: &'static str,
+    /// What makes its programs.
+    pub factory: &'static dyn ProgramFactory,
+}
+
+impl fmt::Debug for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A kind of work: what a program is prepared for.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// The scheme.
+    pub scheme: &'static Scheme,
+    /// The parameter set, a static of the scheme's.
+    pub set: &'static (dyn Any + Send + Sync),
+    /// The number of the operation.
+    pub op: u8,
+    /// What else programs differ by: of SLH-DSA, the number of layers whose nodes are known or asked for.
+    pub variant: usize,
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Kind) -> bool {
+        self.is_alike(other) && self.op == other.op
+    }
+}
+
+impl Kind {
+    /// What the scheduler goes by.
+    pub fn habits(&self) -> Habits {
+        self.scheme.factory.habits(*self)
+    }
+
+    /// Whether the kinds differ by their operation, if at all.
+    fn is_alike(&self, other: &Kind) -> bool {
+        ptr::eq(self.scheme, other.scheme) && ptr::addr_eq(self.set, other.set) && self.variant == other.variant
+    }
+
+    /// Whether a program for the one serves the other.
+    pub(crate) fn shares_programs(&self, other: &Kind) -> bool {
+        self == other || (self.is_alike(other) && self.habits().serves_all_ops)
+    }
+}
+
+/// What the scheduler goes by for a kind of work, whatever the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Habits {
+    /// A job is a chain of dependent steps: alone it is no faster with more threads.
+    pub is_chain: bool,
+    /// Jobs share the lanes of a CPU. If not, each job fills them by itself.
+    pub shares_lanes: bool,
+    /// How large the first chunks of a long call are.
+    pub first_chunks: FirstChunks,
+    /// The device does nearly all of a job: a call of one chunk does the host's share on its own thread also for more jobs.
+    pub is_light_on_host: bool,
+    /// All jobs of a call are of one kind.
+    pub comes_alone: bool,
+    /// A program is prepared for a number of jobs. If not, it takes any number, and a smaller one needs no less memory.
+    pub is_sized: bool,
+    /// A program serves all operations of its set.
+    pub serves_all_ops: bool,
+    /// The kind of work that verifies results of this one, where an engine does that.
+    pub verified_by: Option<Kind>,
+}
+
+/// How large the first chunks of a long call are, of jobs that keep a device busy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FirstChunks {
+    /// As large as later ones.
+    Full,
+    /// On a device with memory of its own small, and each twice as large as the one before: the device computes once it has a small chunk's
+    /// inputs, and fetches larger chunks meanwhile.
+    Doubling,
+    /// Each of those in flight larger than the one before by the same amount: chunks that began together with as much to do would also fetch
+    /// together, and the device would wait.
+    Staggered,
+}
+
+/// A device, and what is known of it before anything runs there.
+#[derive(Clone, Copy)]
+pub struct Site<'a> {
+    /// Its backend.
+    pub backend: &'a dyn Backend,
+    /// The device.
+    pub device: &'a Device,
+    /// What measurements say.
+    pub knowledge: &'a dyn Knowledge,
+    /// The policy where nothing else is known.
+    pub policy: &'a Policy,
+}
+
+/// What a factory says of a kind of work on a device.
+pub struct Facts {
+    /// Jobs that fill the device.
+    pub jobs: usize,
+    /// Programs in flight that keep the device busy.
+    pub queue: usize,
+    /// The policy where nothing is known.
+    pub default: Policy,
+    /// What a policy can choose.
+    pub space: Vec<Axis>,
+    /// Compressions that a job takes, or about as many: its time is guessed by them.
+    pub compressions: f64,
+    /// Seconds a job of a full program, if they are known.
+    pub predicted: Option<f64>,
+    /// What the scheme itself keeps.
+    pub own: Box<dyn Any + Send + Sync>,
+    /// A program, if one had to be prepared to know all this: the first jobs use it.
+    pub program: Option<Box<dyn Prepared>>,
+}
+
+/// Makes the programs of a scheme.
+pub trait ProgramFactory: Send + Sync {
+    /// What the scheduler goes by for this kind of work.
+    fn habits(&self, kind: Kind) -> Habits;
+    /// What is known of a group's work on a device. `Unsupported` if the device declines it.
+    fn facts(&self, site: &Site<'_>, group: Group) -> Result<Facts, Error>;
+    /// The policy for programs of so many jobs, if anything is known.
+    fn choose(&self, site: &Site<'_>, facts: &GroupFacts, jobs: usize) -> Option<Choice>;
+    /// Bytes of the host's memory that a program for so many jobs holds.
+    fn bytes(&self, site: &Site<'_>, facts: &GroupFacts, jobs: usize, policy: &Policy) -> u64;
+    /// Prepares a program for up to so many jobs.
+    fn prepare(
+        &self,
+        site: &Site<'_>,
+        facts: &GroupFacts,
+        jobs: usize,
+        policy: &Policy,
+    ) -> Result<Box<dyn Prepared>, Error>;
+}
+
+/// A prepared program of some scheme, which knows its type.
+pub trait Prepared: Any + Send {
+    /// How long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
+    fn time_limit(&mut self, limit: Option<Duration>);
+    /// Whether the next runs put every job in another place: see [`Program::elsewhere`](crate::Program::elsewhere).
+    fn elsewhere(&mut self, elsewhere: bool);
+}
