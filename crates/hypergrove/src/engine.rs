@@ -1,12 +1,11 @@
 //! The engine: its devices, its threads and its memory budget.
 
-use crate::block::one_by_one;
+use crate::block::{Block, Job, one_by_one};
 use crate::explain::{Explanation, MemoryUse};
 use crate::flow::Flow;
 use crate::hash::HostHashing;
-use crate::jobs::{CacheJob, CheckJob, Job, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
+use crate::jobs::{CacheJob, CheckJob, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
-use crate::run::Slh;
 #[cfg(feature = "tables")]
 use hypergrove_engine::Knowledge;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
@@ -373,18 +372,7 @@ impl Engine {
     ///
     /// FIPS 205, Algorithm 18.
     pub fn from_seeds(&self, params: &'static Params, seeds: &[Seeds]) -> Result<Vec<SigningKey>, Error> {
-        let mut keys = Vec::with_capacity(seeds.len());
-        let mut failed = None;
-        let mut jobs = seeds.iter().map(|seeds| Slh::one(KeygenJob(params, Cow::Borrowed(seeds))));
-        let mut take = |_, key| {
-            match key {
-                Ok(key) => keys.push(key),
-                Err(why) => failed = failed.take().or(Some(why)),
-            }
-            ControlFlow::Continue(())
-        };
-        self.0.scheduler.run(&mut jobs, &mut one_by_one(KeygenJob::discard, &mut take))?;
-        failed.map_or(Ok(keys), Err)
+        self.0.all(&mut seeds.iter().map(|seeds| KeygenJob(params, Cow::Borrowed(seeds))))
     }
 
     /// Computes PK.root from the seeds. If it is not the key's own, the error is [`Error::KeyDamaged`]. A program may check a key once
@@ -421,7 +409,7 @@ impl Engine {
         jobs: impl IntoIterator<Item = SignJob<'a>, IntoIter: Send>,
         mut sink: impl FnMut(usize, Result<Signature, Error>) -> F,
     ) -> Result<(), Error> {
-        self.0.sign_all(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
+        self.0.feed(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
     }
 
     /// Signs all these jobs, and returns a result for each, in their order. See [`Engine::sign_batch`].
@@ -429,7 +417,7 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
     ) -> Result<Vec<Result<Signature, Error>>, Error> {
-        self.0.to_vec(jobs.into_iter().map(Slh::one).collect())
+        self.0.to_vec(jobs.into_iter().collect())
     }
 
     /// Verifies one signature: `true` if the key signed this message in this mode. A signature of the wrong length is an error.
@@ -446,7 +434,7 @@ impl Engine {
         jobs: impl IntoIterator<Item = VerifyJob<'a>, IntoIter: Send>,
         mut sink: impl FnMut(usize, Result<bool, Error>) -> F,
     ) -> Result<(), Error> {
-        self.0.verify_all(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
+        self.0.feed(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
     }
 
     /// Verifies all these jobs, and returns a verdict for each, in their order. See [`Engine::verify_batch`].
@@ -454,7 +442,7 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>>,
     ) -> Result<Vec<Result<bool, Error>>, Error> {
-        self.0.to_vec(jobs.into_iter().map(Slh::one).collect())
+        self.0.to_vec(jobs.into_iter().collect())
     }
 
     /// Returns the same key with the nodes of its top `layers` layers, which makes the same signatures with less work. One layer is the
@@ -515,7 +503,7 @@ impl Engine {
             // The first run prepares the program.
             for _ in 0..3 {
                 let mut lost = Ok(());
-                let mut jobs = seeds.iter().map(|seeds| Slh::one(KeygenJob(cheapest, Cow::Borrowed(seeds))));
+                let mut jobs = seeds.iter().map(|seeds| Block::One(KeygenJob(cheapest, Cow::Borrowed(seeds))));
                 let mut take = |_, key: Result<SigningKey, Error>| {
                     lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop));
                     ControlFlow::Continue(())
@@ -553,38 +541,65 @@ pub(crate) struct Inner {
     pub(crate) host_hashing: HostHashing,
 }
 
-/// The calls that take jobs from a caller's iterator. They are not generic, so that the scheduler's code is compiled once, in
-/// this crate, and not again in every program for every iterator.
+/// Calls for jobs of any scheme.
 impl Inner {
-    fn sign_all<'a>(
+    /// Jobs of a caller's iterator, which may block.
+    pub(crate) fn feed<J: Job>(
         &self,
-        jobs: &mut (dyn Iterator<Item = SignJob<'a>> + Send),
-        sink: &mut dyn FnMut(usize, Result<Signature, Error>) -> ControlFlow<()>,
+        jobs: &mut (dyn Iterator<Item = J> + Send),
+        sink: &mut dyn FnMut(usize, Result<J::Out, Error>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.scheduler.run_blocking(&mut jobs.map(Slh::one), &mut one_by_one(SignJob::discard, sink))
+        self.scheduler.run_blocking(&mut jobs.map(Block::One), &mut one_by_one(J::discard, sink))
     }
 
-    fn verify_all<'a>(
+    /// Jobs of an iterator of our own: a result for each.
+    fn run<J: Job>(
         &self,
-        jobs: &mut (dyn Iterator<Item = VerifyJob<'a>> + Send),
-        sink: &mut dyn FnMut(usize, Result<bool, Error>) -> ControlFlow<()>,
+        jobs: &mut dyn Iterator<Item = J>,
+        sink: &mut dyn FnMut(usize, Result<J::Out, Error>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.scheduler.run_blocking(&mut jobs.map(Slh::one), &mut one_by_one(VerifyJob::discard, sink))
+        self.scheduler.run(&mut jobs.map(Block::One), &mut one_by_one(J::discard, sink))
     }
 
     /// The jobs are all made before the first one runs: an iterator that makes them may use the engine.
-    fn to_vec<J: Job>(&self, jobs: Vec<Slh<J>>) -> Result<Vec<Result<J::Out, Error>>, Error> {
+    pub(crate) fn to_vec<J: Job>(&self, jobs: Vec<J>) -> Result<Vec<Result<J::Out, Error>>, Error> {
         let mut results = Vec::with_capacity(jobs.len());
-        let mut take = |_, result| {
+        self.run(&mut jobs.into_iter(), &mut |_, result| {
             results.push(result);
             ControlFlow::Continue(())
-        };
-        self.scheduler.run(&mut jobs.into_iter(), &mut one_by_one(J::discard, &mut take))?;
+        })?;
         Ok(results)
     }
 
-    fn one<J: Job>(&self, job: J) -> Result<J::Out, Error> {
-        self.scheduler.one(Slh::one(job))?.pop().expect("a result for the job")
+    /// What comes of all jobs, or the first error.
+    pub(crate) fn all<J: Job>(&self, jobs: &mut dyn Iterator<Item = J>) -> Result<Vec<J::Out>, Error> {
+        let mut all = Vec::with_capacity(jobs.size_hint().0);
+        self.each(jobs, &mut |_, out| {
+            all.push(out);
+            ControlFlow::Continue(())
+        })?;
+        Ok(all)
+    }
+
+    /// What comes of jobs, one by one, until one fails or the sink ends the call.
+    pub(crate) fn each<J: Job>(
+        &self,
+        jobs: &mut dyn Iterator<Item = J>,
+        sink: &mut dyn FnMut(usize, J::Out) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let mut failed = Ok(());
+        self.run(jobs, &mut |index, result| match result {
+            Ok(out) => sink(index, out),
+            Err(why) => {
+                failed = Err(why);
+                ControlFlow::Break(())
+            }
+        })?;
+        failed
+    }
+
+    pub(crate) fn one<J: Job>(&self, job: J) -> Result<J::Out, Error> {
+        self.scheduler.one(Block::One(job))?.pop().expect("a result for the job")
     }
 
     fn generate_all(
@@ -596,22 +611,14 @@ impl Inner {
         // Without randomness there are no more jobs, and this says why.
         let mut failed = None;
         let mut jobs = (0..count).map_while(|_| match Seeds::random(params) {
-            Ok(seeds) => Some(Slh::one(KeygenJob(params, Cow::Owned(seeds)))),
+            Ok(seeds) => Some(KeygenJob(params, Cow::Owned(seeds))),
             Err(why) => {
                 failed = Some(why);
                 None
             }
         });
-        let mut lost = None;
-        let mut take = |index, key| match key {
-            Ok(key) => sink(index, key),
-            Err(why) => {
-                lost = Some(why);
-                ControlFlow::Continue(())
-            }
-        };
-        self.scheduler.run(&mut jobs, &mut one_by_one(KeygenJob::discard, &mut take))?;
-        failed.or(lost).map_or(Ok(()), Err)
+        let made = self.each(&mut jobs, sink);
+        failed.map_or(made, Err)
     }
 }
 

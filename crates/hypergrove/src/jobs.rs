@@ -1,8 +1,9 @@
 //! What the engine is asked to do, and how each kind of job is laid before a backend.
 
+use crate::block::Job;
 use crate::keys::{Signature, SigningKey, VerifyingKey};
-use crate::run::{Failed, Run, room};
-use hypergrove_engine::programs::Group;
+use crate::run::{Failed, Run, results, room};
+use hypergrove_engine::programs::{Group, GroupFacts};
 use hypergrove_engine::scheduler::Place;
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Batch, Digests, Error, Key, SlhDsaProgram, wiped};
@@ -541,61 +542,42 @@ pub(crate) fn verify<'a>(
     })
 }
 
-/// One kind of job: how it is checked, laid before a program, and read from the program's output.
-pub(crate) trait Job: Send + Sync + Sized {
-    const OP: Op;
-    type Out: Send;
-    /// Set and cached layers of the job, or why it cannot be done.
-    fn ask(&self) -> Result<(&'static Params, usize), Error>;
-    /// Bytes that the job owns.
-    fn owned(&self) -> usize;
-    /// Whether the job needs n fresh random bytes.
-    fn is_hedged(&self) -> bool {
-        false
-    }
-    /// [`Jobs::run`](crate::run::Jobs::run) of such jobs.
-    fn run(run: &Run<'_>, jobs: &[&Self], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
-    /// What the job's share of the output says.
-    fn finish(&self, out: Cow<'_, [u8]>) -> Self::Out;
-    /// Does away with a result that nobody gets.
-    fn discard(out: Self::Out) {
-        drop(out);
-    }
-}
-
 impl Job for SignJob<'_> {
-    const OP: Op = Op::Sign;
     type Out = Signature;
 
-    fn ask(&self) -> Result<(&'static Params, usize), Error> {
+    fn kind(&self) -> Result<Kind, Error> {
         self.mode.check(&self.message)?;
         self.key.as_ref().check_mode(self.mode)?;
         let p = self.key.params();
         if let Randomizer::Given(bytes) = self.randomizer {
             check_length("opt_rand", p.n, bytes.len())?;
         }
-        Ok((p, self.key.cached_layers()))
+        Ok(Kind::slh_dsa(p, Op::Sign, self.key.cached_layers()))
     }
 
     fn owned(&self) -> usize {
         owned(&self.message)
     }
 
-    fn is_hedged(&self) -> bool {
-        self.randomizer == Randomizer::Hedged
+    fn output(facts: &GroupFacts) -> usize {
+        facts.plan().out_bytes()
     }
 
-    fn run(run: &Run<'_>, jobs: &[&Self], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        let of = |i: usize| {
-            let SignJob { key, mode, message, randomizer } = jobs[i];
-            ToSign { key, mode: *mode, message, randomizer: *randomizer }
+    fn run(run: &Run<'_>, jobs: &[&Self], memory: &mut Vec<u8>) -> Result<Vec<Result<Signature, Error>>, Error> {
+        let compute = |run: &Run<'_>, range: Range<usize>, fresh: &[u8], out: &mut [u8]| {
+            let jobs = &jobs[range];
+            let of = |i: usize| {
+                let SignJob { key, mode, message, randomizer } = jobs[i];
+                ToSign { key, mode: *mode, message, randomizer: *randomizer }
+            };
+            let (keys, key_of) = distinct(jobs.iter().map(|job| &*job.key));
+            sign(run, of, &keys, &key_of, fresh, out)
         };
-        let (keys, key_of) = distinct(jobs.iter().map(|job| &*job.key));
-        sign(run, of, &keys, &key_of, fresh, out)
-    }
-
-    fn finish(&self, out: Cow<'_, [u8]>) -> Signature {
-        Signature::from_bytes(self.key.params(), out).expect("the output has a signature's length")
+        let finish = |job: &Self, out: Cow<'_, [u8]>| {
+            Signature::from_bytes(job.key.params(), out).expect("the output has a signature's length")
+        };
+        let is_hedged = jobs.iter().any(|job| job.randomizer == Randomizer::Hedged);
+        results(run, (jobs, is_hedged), memory, &compute, &finish)
     }
 
     fn discard(signature: Signature) {
@@ -604,37 +586,41 @@ impl Job for SignJob<'_> {
 }
 
 impl Job for VerifyJob<'_> {
-    const OP: Op = Op::Verify;
     type Out = bool;
 
-    fn ask(&self) -> Result<(&'static Params, usize), Error> {
+    fn kind(&self) -> Result<Kind, Error> {
         self.mode.check(&self.message)?;
         self.key.as_ref().check_mode(self.mode)?;
         let (p, got) = (self.key.params(), self.signature.len());
         if got != p.sig_bytes() {
             return Err(KeyError::Length { what: "a signature", set: p.name, want: p.sig_bytes(), got }.into());
         }
-        Ok((p, 0))
+        Ok(Kind::slh_dsa(p, Op::Verify, 0))
     }
 
     fn owned(&self) -> usize {
         owned(&self.message) + owned(&self.signature)
     }
 
-    fn run(run: &Run<'_>, jobs: &[&Self], _: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        let of = |i: usize| {
-            let VerifyJob { key, mode, message, signature } = jobs[i];
-            let key = key.as_ref();
-            ToVerify { pk_seed: key.pk_seed(), pk_root: key.pk_root(), mode: *mode, message, signature }
-        };
-        let (keys, key_of) = distinct(jobs.iter().map(|job| &*job.key));
-        let pk_seeds: Vec<&[u8]> = keys.into_iter().map(|key| key.as_ref().pk_seed()).collect();
-        verify(run, of, &pk_seeds, &key_of, out)?;
-        Ok(Failed::new())
+    fn output(facts: &GroupFacts) -> usize {
+        facts.plan().out_bytes()
     }
 
-    fn finish(&self, root: Cow<'_, [u8]>) -> bool {
-        *root == *self.key.as_ref().pk_root()
+    fn run(run: &Run<'_>, jobs: &[&Self], memory: &mut Vec<u8>) -> Result<Vec<Result<bool, Error>>, Error> {
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &[u8], out: &mut [u8]| {
+            let jobs = &jobs[range];
+            let of = |i: usize| {
+                let VerifyJob { key, mode, message, signature } = jobs[i];
+                let key = key.as_ref();
+                ToVerify { pk_seed: key.pk_seed(), pk_root: key.pk_root(), mode: *mode, message, signature }
+            };
+            let (keys, key_of) = distinct(jobs.iter().map(|job| &*job.key));
+            let pk_seeds: Vec<&[u8]> = keys.into_iter().map(|key| key.as_ref().pk_seed()).collect();
+            verify(run, of, &pk_seeds, &key_of, out)?;
+            Ok(Failed::new())
+        };
+        let finish = |job: &Self, root: Cow<'_, [u8]>| *root == *job.key.as_ref().pk_root();
+        results(run, (jobs, false), memory, &compute, &finish)
     }
 }
 
@@ -642,32 +628,36 @@ impl Job for VerifyJob<'_> {
 pub(crate) struct KeygenJob<'a>(pub(crate) &'static Params, pub(crate) Cow<'a, Seeds>);
 
 impl Job for KeygenJob<'_> {
-    const OP: Op = Op::Keygen;
     type Out = SigningKey;
 
-    fn ask(&self) -> Result<(&'static Params, usize), Error> {
+    fn kind(&self) -> Result<Kind, Error> {
         let KeygenJob(p, seeds) = self;
         let Seeds { sk_seed, sk_prf, pk_seed } = &**seeds;
         for (what, seed) in [("SK.seed", &**sk_seed), ("SK.prf", &**sk_prf), ("PK.seed", pk_seed)] {
             check_length(what, p.n, seed.len())?;
         }
-        Ok((p, 0))
+        Ok(Kind::slh_dsa(p, Op::Keygen, 0))
     }
 
     fn owned(&self) -> usize {
         if matches!(self.1, Cow::Owned(_)) { 3 * self.0.n } else { 0 }
     }
 
-    /// FIPS 205, Algorithm 18.
-    fn run(run: &Run<'_>, jobs: &[&Self], _: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        run.grow(jobs.iter().map(|KeygenJob(_, seeds)| (seeds.sk_seed.as_slice(), seeds.pk_seed.as_slice())), out)?;
-        Ok(Failed::new())
+    fn output(facts: &GroupFacts) -> usize {
+        facts.plan().out_bytes()
     }
 
-    fn finish(&self, root: Cow<'_, [u8]>) -> SigningKey {
-        let KeygenJob(p, seeds) = self;
-        let Seeds { sk_seed, sk_prf, pk_seed } = &**seeds;
-        RawSigningKey::from_parts(p, sk_seed, sk_prf, pk_seed, &root).expect("the lengths were checked").into()
+    /// FIPS 205, Algorithm 18.
+    fn run(run: &Run<'_>, jobs: &[&Self], memory: &mut Vec<u8>) -> Result<Vec<Result<SigningKey, Error>>, Error> {
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &[u8], out: &mut [u8]| {
+            let seeds = jobs[range].iter().map(|KeygenJob(_, seeds)| (&seeds.sk_seed[..], &seeds.pk_seed[..]));
+            run.grow(seeds, out).map(|()| Failed::new())
+        };
+        let finish = |KeygenJob(p, seeds): &Self, root: Cow<'_, [u8]>| {
+            let Seeds { sk_seed, sk_prf, pk_seed } = &**seeds;
+            RawSigningKey::from_parts(p, sk_seed, sk_prf, pk_seed, &root).expect("the lengths were checked").into()
+        };
+        results(run, (jobs, false), memory, &compute, &finish)
     }
 }
 
@@ -675,61 +665,55 @@ impl Job for KeygenJob<'_> {
 pub(crate) struct CheckJob<'a>(pub(crate) &'a SigningKey);
 
 impl Job for CheckJob<'_> {
-    const OP: Op = Op::Keygen;
     type Out = ();
 
-    fn ask(&self) -> Result<(&'static Params, usize), Error> {
-        Ok((self.0.params(), 0))
+    fn kind(&self) -> Result<Kind, Error> {
+        Ok(Kind::slh_dsa(self.0.params(), Op::Keygen, 0))
     }
 
     fn owned(&self) -> usize {
         0
     }
 
-    fn run(run: &Run<'_>, jobs: &[&Self], _: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        run.grow(jobs.iter().map(|CheckJob(key)| seeds(key)), out)?;
-        let (roots, keys) = (out.chunks_exact(run.plan().out_bytes()), || jobs.iter().map(|CheckJob(key)| *key));
-        let mut failed = run.compare_roots(roots, keys(), "the top tree's root")?;
-        failed.extend(changed(keys()));
-        Ok(failed)
+    fn output(facts: &GroupFacts) -> usize {
+        facts.plan().out_bytes()
     }
 
-    fn finish(&self, _: Cow<'_, [u8]>) {}
+    fn run(run: &Run<'_>, jobs: &[&Self], memory: &mut Vec<u8>) -> Result<Vec<Result<(), Error>>, Error> {
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &[u8], out: &mut [u8]| {
+            run.grow_of_keys(&jobs[range].iter().map(|CheckJob(key)| *key).collect::<Vec<_>>(), 0, out)
+        };
+        results(run, (jobs, false), memory, &compute, &|_, _| ())
+    }
 }
 
 /// The nodes of a key's top layers.
 pub(crate) struct CacheJob<'a>(pub(crate) &'a SigningKey, pub(crate) usize);
 
 impl Job for CacheJob<'_> {
-    const OP: Op = Op::Cache;
     type Out = Vec<u8>;
 
-    fn ask(&self) -> Result<(&'static Params, usize), Error> {
-        Ok((self.0.params(), self.1))
+    fn kind(&self) -> Result<Kind, Error> {
+        Ok(Kind::slh_dsa(self.0.params(), Op::Cache, self.1))
     }
 
     fn owned(&self) -> usize {
         0
     }
 
-    fn run(run: &Run<'_>, jobs: &[&Self], _: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        run.grow(jobs.iter().map(|CacheJob(key, _)| seeds(key)), out)?;
-        // The root of the top tree follows that tree's other nodes.
-        let p = run.plan().params;
-        let roots = out.chunks_exact(run.plan().out_bytes()).map(|nodes| &nodes[((2 << p.hp) - 2) * p.n..][..p.n]);
-        let keys = || jobs.iter().map(|CacheJob(key, _)| *key);
-        let mut failed = run.compare_roots(roots, keys(), "the top tree's root")?;
-        failed.extend(changed(keys()));
-        Ok(failed)
+    fn output(facts: &GroupFacts) -> usize {
+        facts.plan().out_bytes()
     }
 
-    fn finish(&self, nodes: Cow<'_, [u8]>) -> Vec<u8> {
-        nodes.into_owned()
+    fn run(run: &Run<'_>, jobs: &[&Self], memory: &mut Vec<u8>) -> Result<Vec<Result<Vec<u8>, Error>>, Error> {
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &[u8], out: &mut [u8]| {
+            // The root of the top tree follows that tree's other nodes.
+            let p = run.plan().params;
+            let keys: Vec<&SigningKey> = jobs[range].iter().map(|CacheJob(key, _)| *key).collect();
+            run.grow_of_keys(&keys, ((2 << p.hp) - 2) * p.n, out)
+        };
+        results(run, (jobs, false), memory, &compute, &|_, nodes| nodes.into_owned())
     }
-}
-
-fn seeds(key: &SigningKey) -> (&[u8], &[u8]) {
-    (key.as_ref().sk_seed(), key.as_ref().pk_seed())
 }
 
 impl Run<'_> {
@@ -744,6 +728,16 @@ impl Run<'_> {
         let key_of: Vec<u32> = (0..keys.len() as u32).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
         self.program(&batch, out, false).map(drop)
+    }
+
+    /// The same for these keys, whose roots are at so many bytes of each output. Says which keys are damaged.
+    fn grow_of_keys(&self, keys: &[&SigningKey], root: usize, out: &mut [u8]) -> Result<Failed, Error> {
+        self.grow(keys.iter().map(|key| (key.as_ref().sk_seed(), key.as_ref().pk_seed())), out)?;
+        let (n, size) = (self.plan().params.n, self.plan().out_bytes());
+        let roots = out.chunks_exact(size).map(|out| &out[root..][..n]);
+        let mut failed = self.compare_roots(roots, keys.iter().copied(), "the top tree's root")?;
+        failed.extend(changed(keys.iter().copied()));
+        Ok(failed)
     }
 }
 

@@ -208,6 +208,6 @@ const _: () = {
     use zkdilithium as zk;
     is_shared::<(zk::Engine, zk::EngineBuilder, zk::SignJob<'_>, zk::VerifyJob<'_>, zk::JobMessage<'_>, zk::Message<'_>)>(
     );
-    is_shared::<(zk::SigningKey, zk::SigningKeys, zk::VerifyingKey, zk::Signature, zk::Witness, zk::KeyError)>();
+    is_shared::<(zk::SigningKey, zk::VerifyingKey, zk::Signature, zk::Witness, zk::KeyError)>();
     is_shared::<(zk::ExpandedSigningKey, zk::ExpandedVerifyingKey, zk::Fe)>();
 };

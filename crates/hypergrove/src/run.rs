@@ -1,14 +1,12 @@
 //! Jobs of one group on one device: the host's share of them, their program, and the checks of what comes out.
 
-use crate::block::Block;
 use crate::engine::wrong_root;
-use crate::jobs::{Job, random_by_threads};
+use crate::jobs::random_by_threads;
 use crate::keys::SigningKey;
 use hypergrove_cpu::{Cpu, Isa};
 use hypergrove_engine::planner::bucket;
-use hypergrove_engine::programs::{Group, GroupFacts};
-use hypergrove_engine::scheduler::{self, Place, Scheduler};
-use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::programs::GroupFacts;
+use hypergrove_engine::scheduler::{Place, Scheduler};
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, SlhDsaProgram, SlhDsaPrograms, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_taint::declassify;
@@ -25,163 +23,31 @@ pub(crate) type Failed = BTreeMap<usize, Error>;
 /// Jobs whose results one thread takes from the output, at least: what handing them over costs is little then.
 const SHARE: usize = 64;
 
-/// Jobs of SLH-DSA, as the scheduler sees them.
-pub(crate) struct Slh<J>(Block<J>);
+/// Computes a range of jobs, given n fresh random bytes for each that signs, and their output. Jobs that are to blame themselves fail alone;
+/// an error is that of all.
+pub(crate) type Compute<'w> = &'w dyn Fn(&Run<'_>, Range<usize>, &[u8], &mut [u8]) -> Result<Failed, Error>;
 
-/// Jobs of one group that a program runs together, wherever they lie.
-pub(crate) trait Jobs: Copy {
-    const OP: Op;
-    fn len(&self) -> usize;
-    fn part(&self, range: Range<usize>) -> Self;
-    /// Whether a job needs n fresh random bytes.
-    fn is_hedged(&self) -> bool;
-    /// Works on the jobs; `fresh` has n random bytes for each that signs. The jobs that are to blame themselves fail alone; an
-    /// error is that of all.
-    fn run(&self, run: &Run<'_>, fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
-}
-
-impl<J: Job> Jobs for &[&J] {
-    const OP: Op = J::OP;
-
-    fn len(&self) -> usize {
-        <[_]>::len(self)
+/// Computes jobs and makes a result of the output of each that did not fail. Without failures, the result of a single job may keep the
+/// memory.
+pub(crate) fn results<J: Sync, T: Send>(
+    run: &Run<'_>,
+    (jobs, is_hedged): (&[&J], bool),
+    memory: &mut Vec<u8>,
+    compute: Compute<'_>,
+    finish: &(dyn Fn(&J, Cow<'_, [u8]>) -> T + Sync),
+) -> Result<Vec<Result<T, Error>>, Error> {
+    let size = run.plan().out_bytes();
+    let failed = run.output(0..jobs.len(), is_hedged, compute, room(memory, jobs.len() * size))?;
+    if let ([job], true) = (jobs, failed.is_empty()) {
+        memory.truncate(size);
+        return Ok(vec![Ok(finish(job, Cow::Owned(std::mem::take(memory))))]);
     }
-
-    fn part(&self, range: Range<usize>) -> Self {
-        &self[range]
-    }
-
-    fn is_hedged(&self) -> bool {
-        self.iter().any(|job| job.is_hedged())
-    }
-
-    fn run(&self, run: &Run<'_>, fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        J::run(run, self, fresh, out)
-    }
-}
-
-/// Where a block's output lies.
-struct Share {
-    start: usize,
-    /// Bytes of a job.
-    size: usize,
-    /// The jobs that have none.
-    failed: Failed,
-}
-
-impl<J: Job> Slh<J> {
-    pub(crate) fn one(job: J) -> Slh<J> {
-        Slh(Block::One(job))
-    }
-
-    fn jobs(&self) -> &[J] {
-        self.0.jobs()
-    }
-}
-
-impl<J: Job> scheduler::Job for Slh<J> {
-    type Out = Vec<Result<J::Out, Error>>;
-
-    fn ask(&self) -> Result<Kind, Error> {
-        // A block's jobs are alike.
-        self.jobs()[0].ask().map(|(params, cached_layers)| Kind::slh_dsa(params, J::OP, cached_layers))
-    }
-
-    fn count(&self) -> usize {
-        self.jobs().len()
-    }
-
-    fn join(&mut self, next: Self) -> Option<Self> {
-        self.0.join(next.0);
-        None
-    }
-
-    fn owned(&self) -> usize {
-        self.jobs().iter().map(Job::owned).sum()
-    }
-
-    fn output(&self, facts: &GroupFacts) -> usize {
-        self.count() * facts.plan().out_bytes()
-    }
-
-    fn run(
-        place: &Place<'_>,
-        blocks: &mut [scheduler::Block<Self>],
-        memory: &mut Vec<u8>,
-    ) -> Result<Vec<Result<Self::Out, Error>>, Error> {
-        let shares = outputs(place, blocks, memory)?;
-        if let ([block], [Ok(share)]) = (&*blocks, &shares[..])
-            && let ([job], true) = (block.job.jobs(), share.failed.is_empty())
-        {
-            // A result alone keeps the memory.
-            memory.truncate(share.size);
-            return Ok(vec![Ok(vec![Ok(job.finish(Cow::Owned(std::mem::take(memory))))])]);
-        }
-        let finish = |share: &Share, nth: usize, job: &J| match share.failed.get(&nth) {
-            Some(why) => Err(why.clone()),
-            None => Ok(job.finish(Cow::Borrowed(&memory[share.start + nth * share.size..][..share.size]))),
-        };
-        let of_block = |(block, share): (&scheduler::Block<Self>, &Result<Share, Error>)| {
-            let share = share.as_ref().map_err(Clone::clone)?;
-            Ok(block.job.jobs().iter().enumerate().map(|(nth, job)| finish(share, nth, job)).collect())
-        };
-        // The jobs of a list are in blocks of a share, about.
-        let least = (SHARE * blocks.len()).div_ceil(blocks.iter().map(|block| block.count).sum::<usize>().max(1));
-        Ok(place.map(blocks.len(), least, &|nth| of_block((&blocks[nth], &shares[nth]))))
-    }
-
-    fn discard(results: Self::Out) {
-        results.into_iter().flatten().for_each(J::discard);
-    }
-}
-
-/// The blocks' output, group by group, and each block's share of it. After an error, none is left.
-fn outputs<J: Job>(
-    place: &Place<'_>,
-    blocks: &[scheduler::Block<Slh<J>>],
-    out: &mut Vec<u8>,
-) -> Result<Vec<Result<Share, Error>>, Error> {
-    let mut parts: Vec<(Group, Arc<GroupFacts>, Vec<&J>)> = Vec::new();
-    let mut places = Vec::with_capacity(blocks.len());
-    for block in blocks {
-        places.push(match &block.group {
-            Err(why) => Err(why.clone()),
-            Ok(group) => {
-                let part = match parts.iter().position(|(other, ..)| other == group) {
-                    Some(part) => part,
-                    None => {
-                        parts.push((*group, place.worker.programs.facts(*group)?, Vec::new()));
-                        parts.len() - 1
-                    }
-                };
-                let members = &mut parts[part].2;
-                members.extend(block.job.jobs());
-                Ok((part, members.len() - block.count..members.len()))
-            }
-        });
-    }
-    let mut starts = vec![0];
-    for (_, facts, members) in &parts {
-        starts.push(starts[starts.len() - 1] + members.len() * facts.plan().out_bytes());
-    }
-    let out = room(out, starts[parts.len()]);
-    let mut failed = Vec::with_capacity(parts.len());
-    for (i, (_, facts, members)) in parts.iter().enumerate() {
-        match (Run { place: *place, facts }).output(&members[..], &mut out[starts[i]..starts[i + 1]]) {
-            Ok(of_part) => failed.push(of_part),
-            Err(why) => {
-                out.zeroize();
-                return Err(why);
-            }
-        }
-    }
-    let share = |at: Result<(usize, Range<usize>), Error>| {
-        let (part, members) = at?;
-        let size = parts[part].1.plan().out_bytes();
-        let failed = failed[part].range(members.clone()).map(|(nth, why)| (nth - members.start, why.clone()));
-        Ok(Share { start: starts[part] + members.start * size, size, failed: failed.collect() })
+    let memory = &*memory;
+    let result = |nth: usize| match failed.get(&nth) {
+        Some(why) => Err(why.clone()),
+        None => Ok(finish(jobs[nth], Cow::Borrowed(&memory[nth * size..][..size]))),
     };
-    Ok(places.into_iter().map(share).collect())
+    Ok(run.place.map(jobs.len(), SHARE, &result))
 }
 
 /// So many bytes of memory that is kept between chunks. They may hold an earlier chunk's output, which programs overwrite.
@@ -220,8 +86,14 @@ impl Run<'_> {
 
     /// The jobs' output; what a failed run or job left behind is wiped. Where the device's memory does not suffice for all,
     /// they are done in parts.
-    pub(crate) fn output(&self, jobs: impl Jobs, out: &mut [u8]) -> Result<Failed, Error> {
-        let (mut done, size) = (self.computed(jobs, out), self.plan().out_bytes());
+    pub(crate) fn output(
+        &self,
+        jobs: Range<usize>,
+        is_hedged: bool,
+        compute: Compute<'_>,
+        out: &mut [u8],
+    ) -> Result<Failed, Error> {
+        let (mut done, size) = (self.computed(jobs.clone(), is_hedged, compute, out), self.plan().out_bytes());
         if matches!(done, Err(Error::OutOfMemory { .. })) && jobs.len() > 1 && self.place.worker.has_memory() {
             self.facts.limit(bucket(jobs.len()) / 2);
             out.zeroize();
@@ -231,7 +103,8 @@ impl Run<'_> {
                     break Ok(all);
                 }
                 let end = jobs.len().min(at + self.facts.most());
-                match self.output(jobs.part(at..end), &mut out[at * size..end * size]) {
+                let part = jobs.start + at..jobs.start + end;
+                match self.output(part, is_hedged, compute, &mut out[at * size..end * size]) {
                     Ok(failed) => all.extend(failed.into_iter().map(|(job, why)| (at + job, why))),
                     Err(why) => break Err(why),
                 }
@@ -246,9 +119,16 @@ impl Run<'_> {
     }
 
     /// What the jobs give; with redundancy, what they give both times.
-    fn computed<W: Jobs>(&self, jobs: W, out: &mut [u8]) -> Result<Failed, Error> {
-        let mut fresh = Zeroizing::new(vec![0; if W::OP == Op::Sign { jobs.len() * self.plan().params.n } else { 0 }]);
-        if jobs.is_hedged() {
+    fn computed(
+        &self,
+        jobs: Range<usize>,
+        is_hedged: bool,
+        compute: Compute<'_>,
+        out: &mut [u8],
+    ) -> Result<Failed, Error> {
+        let signs = self.plan().op == Op::Sign;
+        let mut fresh = Zeroizing::new(vec![0; if signs { jobs.len() * self.plan().params.n } else { 0 }]);
+        if is_hedged {
             random_by_threads(&self.place, &mut fresh)?;
         }
         let mut first = Some(out);
@@ -257,10 +137,10 @@ impl Run<'_> {
             // The second time, from the keys and messages on: R, the digests and the keys' layout are made anew, as is all that
             // follows.
             match first.take() {
-                Some(out) => jobs.run(&run, &fresh, out).map(|failed| (failed, Output::Caller(out))),
+                Some(out) => compute(&run, jobs.clone(), &fresh, out).map(|failed| (failed, Output::Caller(out))),
                 None => {
                     let mut second = vec![0; jobs.len() * self.plan().out_bytes()];
-                    let done = jobs.run(&run, &fresh, &mut second).inspect_err(|_| second.zeroize());
+                    let done = compute(&run, jobs.clone(), &fresh, &mut second).inspect_err(|_| second.zeroize());
                     done.map(|failed| (failed, Output::Own(second)))
                 }
             }

@@ -1,12 +1,11 @@
 //! Jobs of tickets: they own what they need, since their callers may go on before they are done.
 
-use crate::block::one_by_one;
+use crate::block::{Block, Job, one_by_one};
 use crate::engine::Engine;
-use crate::jobs::{Job, JobKey, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
+use crate::jobs::{JobKey, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
-use crate::run::Slh;
 use hypergrove_engine::Error;
-use hypergrove_engine::scheduler::{self, Queued, Room, Scheduler, Size, Ticket};
+use hypergrove_engine::scheduler::{Queued, Room, Scheduler, Size, Ticket};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_fips205::{Mode, Params};
 use std::borrow::Cow;
@@ -114,44 +113,41 @@ impl Engine {
     }
 }
 
-/// Runs jobs that are lent to the scheduler. A block's result has one for each of its jobs.
-pub(crate) fn run<'a, T, J: scheduler::Job<Out: IntoIterator<Item = Result<T, Error>>> + 'a>(
+/// Runs jobs that are lent to the scheduler.
+pub(crate) fn run<'a, J: Job + 'a>(
     scheduler: &'a Scheduler,
     lent: impl Iterator<Item = J> + Clone,
-    discard: fn(T),
-    sink: &mut dyn FnMut(usize, Result<T, Error>),
+    sink: &mut dyn FnMut(usize, Result<J::Out, Error>),
 ) -> Result<(), Error> {
     let mut give = |index, result| {
         sink(index, result);
         ControlFlow::Continue(())
     };
-    scheduler.run_together(lent, &mut one_by_one(discard, &mut give))
+    scheduler.run_together(lent.map(Block::One), &mut one_by_one(J::discard, &mut give))
 }
 
-/// What owns all that a ticket's job needs, what becomes of the job, and what does away with a result that nobody gets. `lend` gives the
-/// scheduler's job, which borrows, or says why there is none.
+/// What owns all that a ticket's job needs, the job that it lends, and what comes of that. `lend` gives the job, which borrows, or says why
+/// there is none.
 macro_rules! queued {
-    ($($owned:ty => $out:ty, $discard:expr;)*) => {$(
+    ($($owned:ident: $job:ty => $out:ty;)*) => {$(
         impl Queued for $owned {
             type Out = $out;
             const BY_ALL_THREADS: bool = false;
 
             fn ask(&self) -> Result<Kind, Error> {
-                scheduler::Job::ask(&self.lend()?)
+                self.lend()?.kind()
             }
 
             fn run(
                 scheduler: &Scheduler,
                 jobs: Vec<Self>,
-                sink: &mut dyn FnMut(usize, Result<$out, Error>),
+                sink: &mut dyn FnMut(usize, Result<Self::Out, Error>),
             ) -> Result<(), Error> {
-                let lent = jobs.iter().map(|job| job.lend().expect("it was asked"));
-                $crate::tickets::run(scheduler, lent, $discard, sink)
+                $crate::tickets::run(scheduler, jobs.iter().map(|job| job.lend().expect("it was asked")), sink)
             }
 
-            fn discard(out: $out) {
-                let discard: fn($out) = $discard;
-                discard(out);
+            fn discard(out: Self::Out) {
+                <$job>::discard(out);
             }
         }
     )*};
@@ -160,9 +156,9 @@ macro_rules! queued {
 pub(crate) use queued;
 
 queued! {
-    OwnedSign => Signature, <SignJob<'_> as Job>::discard;
-    OwnedVerify => bool, drop;
-    OwnedGenerate => SigningKey, drop;
+    OwnedSign: SignJob<'static> => Signature;
+    OwnedVerify: VerifyJob<'static> => bool;
+    OwnedGenerate: KeygenJob<'static> => SigningKey;
 }
 
 /// The size of one job, which owns so many bytes.
@@ -220,10 +216,10 @@ pub struct OwnedSign {
 }
 
 impl OwnedSign {
-    fn lend(&self) -> Result<Slh<SignJob<'_>>, Error> {
+    fn lend(&self) -> Result<SignJob<'_>, Error> {
         let randomizer = self.given.as_ref().map_or(self.randomizer, |given| Randomizer::Given(given));
         let job = SignJob::new(&*self.key, &self.message);
-        Ok(Slh::one(job.mode(self.mode.borrowed()).randomizer(randomizer)))
+        Ok(job.mode(self.mode.borrowed()).randomizer(randomizer))
     }
 }
 
@@ -255,8 +251,8 @@ pub struct OwnedVerify {
 }
 
 impl OwnedVerify {
-    fn lend(&self) -> Result<Slh<VerifyJob<'_>>, Error> {
-        Ok(Slh::one(VerifyJob::new(&*self.key, &self.message, &self.signature).mode(self.mode.borrowed())))
+    fn lend(&self) -> Result<VerifyJob<'_>, Error> {
+        Ok(VerifyJob::new(&*self.key, &self.message, &self.signature).mode(self.mode.borrowed()))
     }
 }
 
@@ -279,9 +275,9 @@ impl Submit for VerifyJob<'_> {
 pub struct OwnedGenerate(&'static Params, Result<Seeds, Error>);
 
 impl OwnedGenerate {
-    fn lend(&self) -> Result<Slh<KeygenJob<'_>>, Error> {
+    fn lend(&self) -> Result<KeygenJob<'_>, Error> {
         let seeds = self.1.as_ref().map_err(Clone::clone)?;
-        Ok(Slh::one(KeygenJob(self.0, Cow::Borrowed(seeds))))
+        Ok(KeygenJob(self.0, Cow::Borrowed(seeds)))
     }
 }
 

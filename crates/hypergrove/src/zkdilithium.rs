@@ -27,13 +27,11 @@ pub use hypergrove_zkdilithium::{
 
 mod blocks;
 mod engine;
-mod keys;
 mod rows;
 mod tickets;
 
 pub use engine::{Engine, EngineBuilder};
-pub use keys::SigningKeys;
-pub(crate) use rows::{KeyCall, KeyRows};
+pub(crate) use rows::Keys;
 pub use rows::{RowMessages, RowVerifyingKeys, SignRows, VerifyRows};
 pub use tickets::GenerateJob;
 

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use hypergrove::signature::{Signer, Verifier};
+use hypergrove::zkdilithium::params::SK_BYTES;
 use hypergrove::zkdilithium::{self, Message};
 use hypergrove::{Engine, SLH_DSA_SHA2_128F, SignJob, VerifyJob};
 
@@ -33,9 +34,9 @@ fn one_thread_is_the_callers() {
     let engine = zkdilithium::Engine::builder().threads(1).build().unwrap();
     // More than a thread takes at a time.
     let seeds: Vec<[u8; 32]> = (0..300u16).map(|i| [i as u8 ^ (i >> 8) as u8; 32]).collect();
-    let (keys, mut into) = (engine.from_seeds(&seeds).unwrap(), zkdilithium::SigningKeys::new());
-    engine.from_seeds_into(&seeds, &mut into).unwrap();
-    assert!(into.iter().eq(keys.iter().cloned()));
+    let (keys, mut rows) = (engine.from_seeds(&seeds).unwrap(), vec![0; seeds.len() * SK_BYTES]);
+    engine.keygen_rows_from_seeds(&seeds, &mut rows, None).unwrap();
+    assert!(rows.chunks(SK_BYTES).eq(keys.iter().map(|key| key.to_bytes().to_vec())));
     let messages: Vec<_> = (0..300u32).map(u32::to_le_bytes).collect();
     let mut jobs = Vec::new();
     for (i, text) in messages.iter().enumerate() {

@@ -256,8 +256,7 @@ PARTS: dict[str, list[tuple[Callable[..., dict[str, Any]], list[int]]]] = {
 
 def measure(folder: Path, only: str | None) -> None:
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    record |= {"date": time.strftime("%Y-%m-%d"), "cpu": cpu(), "cores": os.cpu_count(), "python": platform.python_version()}
-    record |= {"commit": commit()}
+    record |= {"cpu": cpu(), "cores": os.cpu_count(), "python": platform.python_version()}
     for name in [only] if only else PARTS:
         results = []
         for function, arguments in PARTS[name]:
@@ -266,13 +265,15 @@ def measure(folder: Path, only: str | None) -> None:
             ran = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, stdout=subprocess.PIPE, check=True)
             results.append(json.loads(ran.stdout.splitlines()[-1]))
         record[name] = results if len(results) > 1 else results[0]
+        record.setdefault("measured", {})[name] = {"date": time.strftime("%Y-%m-%d"), "commit": commit()}
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def tables(record: dict[str, Any]) -> dict[str, str]:
     """The tables of docs/tables.md, by their names there."""
-    where = f"Measured on {record['date']}: {record['cpu']}, {record['cores']} cores, Python {record['python']}."
-    memory = [where, "", "| set, signers | `verify_batch` | `arrow.verify` | Polars | Polars, streaming | DuckDB |"]
+    machine = f"{record['cpu']}, {record['cores']} cores, Python {record['python']}"
+    where = {name: f"Measured on {of['date']}: {machine}." for name, of in record["measured"].items()}
+    memory = [where["memory"], "", "| set, signers | `verify_batch` | `arrow.verify` | Polars | Polars, streaming | DuckDB |"]
     memory.append("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name, found in record["memory"].items():
         short, signers = name.split()
@@ -280,7 +281,7 @@ def tables(record: dict[str, Any]) -> dict[str, str]:
         shares = " | ".join(f"{100 * base / took:.0f} %" for took in others)
         memory.append(f"| {SETS[short]}, {int(signers):,} | {found['rows'] / base:,.0f}/s | {shares} |")
 
-    files = ["| engine, set | identity | `verify_batch` | together | `verify` | of together |"]
+    files = [where["Ray"], "", "| engine, set | identity | `verify_batch` | together | `verify` | of together |"]
     files.append("| --- | ---: | ---: | ---: | ---: | ---: |")
     for engine in ("Ray", "Spark"):
         for short, found in record[engine].items():
@@ -289,10 +290,10 @@ def tables(record: dict[str, Any]) -> dict[str, str]:
             parts = " | ".join(f"{took:.1f} s" for took in (times["identity"], times["verify_batch"], both, times["verify"]))
             files.append(f"| {engine}, {SETS[short]} | {parts} | {100 * times['verify'] / both:.0f} % |")
 
-    sums = ["| rows | seconds | most memory |", "| ---: | ---: | ---: |"]
+    sums = [where["sums"], "", "| rows | seconds | most memory |", "| ---: | ---: | ---: |"]
     sums += [f"| {found['rows']:,} | {found['seconds']:.1f} | {found['peak_mb']:,.0f} MB |" for found in record["sums"]]
 
-    nodes = ["| nodes | one row | all rows | model |", "| ---: | ---: | ---: | ---: |"]
+    nodes = [where["nodes"], "", "| nodes | one row | all rows | model |", "| ---: | ---: | ---: | ---: |"]
     for found in record["nodes"]:
         few, whole = found["seconds"]["few"], found["seconds"]["all"]
         # Nodes of one CPU each share the cores.

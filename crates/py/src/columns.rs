@@ -1,5 +1,6 @@
 //! What calls take and give, as columns of the engine.
 
+use crate::engine::SharedEngine;
 use crate::error::{Failure, RowFault, bad};
 use crate::foreign::array::{Array, Element};
 use crate::foreign::arrow::{ArrowColumn, Table};
@@ -7,7 +8,8 @@ use crate::foreign::buffer::ForeignBytes;
 use crate::foreign::list::ListedBytes;
 use crate::foreign::racing::Copying;
 use crate::gaps::Gaps;
-use crate::parts::{Held, Out};
+use crate::parts::{Batch, Check, Held, Out, Part};
+use hypergrove::Error;
 use hypergrove::rows::{Column, Offsets, RowStatus};
 use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
@@ -413,6 +415,24 @@ impl<'py> Target<'py> {
             }
         }
     }
+}
+
+/// Makes a result of `width` bytes of each message, as `compute` does it for a part of them, in `out` or in a new array. `done` is the status of
+/// a row that has a result; `may_wake` says whether such work is worth initialising devices.
+pub(crate) fn write_results<'py>(
+    py: Python<'py>,
+    out: Option<&Bound<'py, PyAny>>,
+    (messages, width, gaps): (&Rows, usize, Option<Gaps>),
+    engine: &SharedEngine,
+    (done, may_wake): (RowStatus, bool),
+    compute: impl Fn(Part<'_>, Check<'_>) -> Result<(), Error> + Send + Sync,
+) -> PyResult<Bound<'py, PyAny>> {
+    Target::of(out, messages.count, width)?.fill(py, (messages.count, width), gaps, |out, gaps| {
+        let columns = &[messages.hold(gaps)?];
+        let batch = Batch { width, may_wake, ..Batch::of(engine, columns, messages.count, gaps) };
+        let statuses = batch.run(out, compute)?;
+        check_statuses(&statuses, done, gaps).map_err(|why| Rows::name(&[messages], why))
+    })
 }
 
 /// The bytes of `out`, which is no array of ours, or has views.

@@ -93,11 +93,6 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
-    /// The number of rows that are left of all, and which they are, if not all.
-    pub(crate) fn left(gaps: Option<&Gaps>, all: usize) -> (usize, Option<&[usize]>) {
-        gaps.map_or((all, None), |gaps| (gaps.picked.len(), Some(&gaps.picked)))
-    }
-
     /// Moves results of `width` bytes, which lie one after the other, to their rows. Those of rows that were left out are zeros.
     pub(crate) fn spread(&self, results: &mut [u8], width: usize) {
         // From the last on: no row comes before its place among the picked.

@@ -1,13 +1,13 @@
 //! Keys of SLH-DSA, and calls with one key.
 
 use crate::columns::{
-    Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, keys_of, size, too_many, verdicts, zeros,
+    Bytes, Rows, Signals, booleans, iterate, keys_of, size, too_many, verdicts, write_results, zeros,
 };
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, RowFault, bad, exception};
 use crate::foreign::array::{Array, Element};
 use crate::foreign::arrow::NO_VALUE;
-use crate::gaps::{Gaps, RowPolicy};
+use crate::gaps::RowPolicy;
 use crate::parts::{Batch, Out};
 use crate::pending::{Answer, Pending, invalid, submitted, verdict};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
@@ -258,20 +258,14 @@ impl PrivateKey {
         let (engine, width) = (engine_of(engine)?, self.signature_size());
         policy.check_out(out)?;
         let gaps = policy.gaps(py, &[(&messages, None)])?;
-        Target::of(out, messages.count, width)?.fill(py, (messages.count, width), gaps, |out, gaps| {
-            let columns = &[messages.hold(gaps)?];
-            let (rows, picked) = Gaps::left(gaps, messages.count);
-            let batch = Batch { engine: &engine, columns, rows, picked, width, fetched: None, may_wake: true };
-            let statuses = batch.run(out, |part, check| {
-                let rows = SignRows {
-                    keys: RowSigningKeys::One(&self.0),
-                    mode: how.mode(),
-                    messages: part.columns[0],
-                    randomizer: randomizer(deterministic),
-                };
-                engine.sign_rows_with_progress(&rows, part.out, part.statuses, |_| check())
-            })?;
-            check_statuses(&statuses, RowStatus::Signed, gaps).map_err(|why| Rows::name(&[&messages], why))
+        write_results(py, out, (&messages, width, gaps), &engine, (RowStatus::Signed, true), |part, check| {
+            let rows = SignRows {
+                keys: RowSigningKeys::One(&self.0),
+                mode: how.mode(),
+                messages: part.columns[0],
+                randomizer: randomizer(deterministic),
+            };
+            engine.sign_rows_with_progress(&rows, part.out, part.statuses, |_| check())
         })
     }
 
@@ -677,9 +671,7 @@ pub(crate) fn verify_batch<'py>(
     let verdicts = py.detach(|| {
         let gaps = gaps.as_ref();
         let columns = given.iter().map(|rows| rows.hold(gaps)).collect::<PyResult<Vec<_>>>()?;
-        let (rows, picked) = Gaps::left(gaps, messages.count);
-        let batch =
-            Batch { engine: &engine, columns: &columns, rows, picked, width: 0, fetched: Some(0), may_wake: true };
+        let batch = Batch { fetched: Some(0), ..Batch::of(&engine, &columns, messages.count, gaps) };
         let statuses = batch.run(Out::none(), |part, check| {
             let rows = VerifyRows {
                 keys: keys.column(part.rows, part.columns.get(2)),
@@ -731,11 +723,7 @@ pub(crate) fn sha256_batch<'py>(
     let (messages, engine) = (Rows::of(messages, "messages")?, engine_of(engine)?);
     policy.check_out(out)?;
     let gaps = policy.gaps(py, &[(&messages, None)])?;
-    Target::of(out, messages.count, 32)?.fill(py, (messages.count, 32), gaps, |out, gaps| {
-        let columns = &[messages.hold(gaps)?];
-        let (rows, picked) = Gaps::left(gaps, messages.count);
-        let batch = Batch { engine: &engine, columns, rows, picked, width: 32, fetched: None, may_wake: false };
-        let statuses = batch.run(out, |part, _| engine.sha256_rows(part.columns[0], part.out, part.statuses))?;
-        check_statuses(&statuses, RowStatus::Hashed, gaps).map_err(|why| Rows::name(&[&messages], why))
+    write_results(py, out, (&messages, 32, gaps), &engine, (RowStatus::Hashed, false), |part, _| {
+        engine.sha256_rows(part.columns[0], part.out, part.statuses)
     })
 }

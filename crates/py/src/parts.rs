@@ -6,6 +6,7 @@ use crate::error::Failure;
 use crate::foreign::array::Reading;
 use crate::foreign::buffer::ForeignBytes;
 use crate::foreign::racing::{Copying, share_out};
+use crate::gaps::Gaps;
 use hypergrove::Error;
 use hypergrove::rows::{Column, Memory, Offsets, RowStatus};
 use pyo3::PyResult;
@@ -346,7 +347,18 @@ impl Progress {
     }
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    /// The rows of a call for `all` rows that its gaps leave, without results and without a column that devices fetch.
+    pub(crate) fn of(
+        engine: &'a SharedEngine,
+        columns: &'a [Held<'a>],
+        all: usize,
+        gaps: Option<&'a Gaps>,
+    ) -> Batch<'a> {
+        let (rows, picked) = gaps.map_or((all, None), |gaps| (gaps.picked.len(), Some(&gaps.picked[..])));
+        Batch { engine, columns, rows, picked, width: 0, fetched: None, may_wake: true }
+    }
+
     /// Has `compute` do all rows, part by part, and gives their statuses. After an error, or what a signal's handler raised, rows of `out`
     /// that were not computed are zero. Python need not be attached.
     pub(crate) fn run(

@@ -1,6 +1,6 @@
 //! zkDilithium: keys, and calls with one key or many.
 
-use crate::columns::{Bytes, Rows, Signals, Target, booleans, check_statuses, iterate, keys_of, size, verdicts, zeros};
+use crate::columns::{Bytes, Rows, Signals, booleans, iterate, keys_of, size, verdicts, write_results, zeros};
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, bad, exception};
 use crate::foreign::array::{Array, Element};
@@ -105,23 +105,10 @@ impl ZkPrivateKey {
         engine: Option<&Bound<'py, Engine>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (messages, engine) = (Rows::without_nulls(messages, "messages")?, engine_of(engine)?);
-        let (count, zk) = (messages.count, engine.zkdilithium());
-        Target::of(out, count, SIG_BYTES)?.fill(py, (count, SIG_BYTES), None, |out, _| {
-            let columns = &[messages.hold(None)?];
-            let batch = Batch {
-                engine: &engine,
-                columns,
-                rows: count,
-                picked: None,
-                width: SIG_BYTES,
-                fetched: None,
-                may_wake: true,
-            };
-            let statuses = batch.run(out, |part, check| {
-                let rows = SignRows { keys: RowSigningKeys::One(&self.0), messages: part.columns[0].into() };
-                zk.sign_rows_with_progress(&rows, part.out, part.statuses, |_| check())
-            })?;
-            check_statuses(&statuses, RowStatus::Signed, None).map_err(|why| Rows::name(&[&messages], why))
+        let zk = engine.zkdilithium();
+        write_results(py, out, (&messages, SIG_BYTES, None), &engine, (RowStatus::Signed, true), |part, check| {
+            let rows = SignRows { keys: RowSigningKeys::One(&self.0), messages: part.columns[0].into() };
+            zk.sign_rows_with_progress(&rows, part.out, part.statuses, |_| check())
         })
     }
 
@@ -297,15 +284,7 @@ pub(crate) fn zk_verify_batch<'py>(
     let given: Vec<&Rows> = [&signatures, &messages].into_iter().chain(packed).collect();
     let verdicts = py.detach(|| {
         let columns = given.iter().map(|rows| rows.hold(None)).collect::<PyResult<Vec<_>>>()?;
-        let batch = Batch {
-            engine: &engine,
-            columns: &columns,
-            rows: messages.count,
-            picked: None,
-            width: 0,
-            fetched: Some(0),
-            may_wake: true,
-        };
+        let batch = Batch { fetched: Some(0), ..Batch::of(&engine, &columns, messages.count, None) };
         let statuses = batch.run(Out::none(), |part, check| {
             let of: Vec<u32>;
             let keys = match &keys {

@@ -55,12 +55,15 @@ def test_everything_public_is_documented() -> None:
 
 def test_the_tables_are_rendered(repository: Path) -> None:
     sys.path.insert(0, str(repository / "crates/py/bench"))
+    import awaited
     import compare
     import measure
 
     page = (repository / "docs/python.md").read_text()
     shown = page.split("<!-- rendered by crates/py/bench/measure.py -->\n")[1].split("\n<!-- end -->")[0]
     assert shown == measure.table(json.loads(measure.RECORD.read_text()))
+    shown = page.split("<!-- rendered by crates/py/bench/awaited.py -->\n")[1].split("\n<!-- end -->")[0]
+    assert shown == awaited.table(json.loads(awaited.RECORD.read_text()))
     records = [json.loads(line) for line in compare.RECORDS.read_text().splitlines()]
     assert all(record["verified"] for record in records)
     shown = page.split("<!-- rendered by crates/py/bench/compare.py -->\n")[1].split("\n<!-- end of comparison -->")[0]

@@ -68,7 +68,7 @@ impl Pool {
 
 /// An error if the operating system refuses so many bytes now. A caller's number may ask for any number of bytes, and an allocation that fails
 /// ends the process.
-pub fn check_memory(bytes: u64) -> Result<(), Error> {
+pub(super) fn check_memory(bytes: u64) -> Result<(), Error> {
     let mut all = Vec::<u8>::new();
     let is_given = usize::try_from(bytes).is_ok_and(|bytes| all.try_reserve_exact(bytes).is_ok());
     // Or the compiler leaves an allocation out that has no use.

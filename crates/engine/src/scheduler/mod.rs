@@ -29,7 +29,7 @@ mod sync {
 pub use blocks::{Block, QueuedBlock};
 pub use call::Sink;
 pub use choice::{DeviceChoice, Wake};
-pub use memory::{Memory, check_memory};
+pub use memory::Memory;
 pub use permits::Waits;
 pub use place::Place;
 pub use stats::{DeviceStats, Stats, TicketStats};
@@ -43,11 +43,11 @@ use blocks::{Blocks, Client};
 use call::{BlockSource, Call, Scopes};
 use choice::{CallRates, Lazy};
 use feed::{Feed, FeedJobs};
+use memory::check_memory;
 use permits::lock;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use stats::Counters;
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -491,23 +491,6 @@ impl Scheduler {
         (!is_flood).then_some((block, kind))
     }
 
-    /// [`run`](Scheduler::run) of jobs, any of whose errors ends the call; `take` may end it too.
-    pub fn run_until_error<'a, J: Job + 'a>(
-        &'a self,
-        jobs: &mut dyn Iterator<Item = J>,
-        mut take: impl FnMut(J::Out) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let mut failed = Ok(());
-        self.run(jobs, &mut |_, done| match done {
-            Ok(done) => take(done),
-            Err(why) => {
-                failed = Err(why);
-                ControlFlow::Break(())
-            }
-        })?;
-        failed
-    }
-
     /// [`run`](Scheduler::run) on these devices; `may_switch` if others may take over.
     pub fn run_on<'a, J: Job + 'a>(
         &'a self,
@@ -777,7 +760,7 @@ const BLOCKS_OF_A_CHUNK: usize = 8;
 const SLOTS_OF_MANY: u64 = 4;
 
 /// Jobs of a block, given those of a chunk.
-pub fn block(chunk: usize) -> usize {
+fn block_of(chunk: usize) -> usize {
     (chunk / BLOCKS_OF_A_CHUNK).clamp(1, MOST_OF_A_BLOCK)
 }
 
@@ -856,7 +839,7 @@ impl<'a> Asker<'a> {
             let bounds = scale.bounds(0, Some(group), std::iter::empty());
             let of_time = bounds.time.as_secs_f64() / worker.speed(group).map_or(1.0, |speed| 1.0 / speed);
             let chunk = (of_time as usize).min(worker.most(Some(group)));
-            let mut block = block(chunk);
+            let mut block = block_of(chunk);
             // Programs that are not sized are as large for one job.
             let program = self.memory.max(scale.bytes(group, 1));
             while block > 1 && scale.bytes(group, block) > program {

@@ -1,16 +1,14 @@
 //! Rows as the scheduler sees them: in blocks.
 
 use super::RowStatus;
-use crate::jobs::{check_length, random};
-use crate::run::{Failed, Jobs, Run, room};
-use crate::{Error, Op, Params};
-use hypergrove_engine::Key;
+use crate::Error;
+use crate::jobs::check_length;
+use crate::run::{Compute, Failed, Run, room};
 use hypergrove_engine::programs::{Group, GroupFacts};
 use hypergrove_engine::scheduler::{Block, Job, Options, Place, Scheduler};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_fips205::Position;
-use hypergrove_taint::declassify;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::{mem, ptr};
 
 /// Rows that a thread reads, at least: reading one takes less than a microsecond.
@@ -67,39 +65,6 @@ pub(crate) trait Rows: Copy + Send + Sync {
     fn held(facts: &GroupFacts, options: &Options) -> usize;
 }
 
-/// The same for rows of SLH-DSA.
-pub(crate) trait SlhRows: Copy + Send + Sync {
-    const OP: Op;
-    type Row: Copy + Send + Sync;
-    fn params(&self) -> &'static Params;
-    fn cached_layers(&self) -> usize {
-        0
-    }
-    fn out_bytes(&self) -> usize {
-        0
-    }
-    /// Whether a row needs n fresh random bytes.
-    fn is_hedged(_: &Self::Row) -> bool {
-        false
-    }
-    /// [`Rows::check_columns`].
-    fn check_columns(&self, rows: usize) -> Result<(), Error>;
-    fn read(&self, row: usize) -> Result<Self::Row, RowStatus>;
-    /// [`Jobs::run`] of some rows.
-    fn run(run: &Run<'_>, rows: &[Self::Row], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error>;
-    /// [`Rows::compute_held`].
-    fn run_held(
-        _: &Run<'_>,
-        _: &[Self::Row],
-        _out: &mut [&mut [u8]],
-        _memory: &mut Vec<u8>,
-    ) -> Option<Result<(), Error>> {
-        None
-    }
-    /// Takes a row's share of the program's output.
-    fn finish(row: &Self::Row, out: &[u8], to: &mut [u8]) -> RowStatus;
-}
-
 /// Output of a program of SLH-DSA.
 pub(crate) struct Output<'m> {
     bytes: &'m [u8],
@@ -109,63 +74,33 @@ pub(crate) struct Output<'m> {
     failed: Failed,
 }
 
-impl<R: SlhRows> Rows for R {
-    type Row = R::Row;
-    type Answers<'m> = Output<'m>;
-
-    fn kind(&self) -> Kind {
-        Kind::slh_dsa(self.params(), R::OP, self.cached_layers())
-    }
-
-    fn out_bytes(&self) -> usize {
-        SlhRows::out_bytes(self)
-    }
-
-    fn check_columns(&self, rows: usize) -> Result<(), Error> {
-        SlhRows::check_columns(self, rows)
-    }
-
-    fn read(&self, row: usize) -> Result<R::Row, RowStatus> {
-        SlhRows::read(self, row)
-    }
-
-    fn compute<'m>(
+impl<'m> Output<'m> {
+    /// Computes so many rows of a group of SLH-DSA.
+    pub(super) fn new(
         place: &Place<'_>,
         group: Group,
-        rows: &[R::Row],
+        (rows, is_hedged): (usize, bool),
         memory: &'m mut Vec<u8>,
+        compute: Compute<'_>,
     ) -> Result<Output<'m>, Error> {
         let facts = place.worker.programs.facts(group)?;
         let size = facts.plan().out_bytes();
-        let out = room(memory, rows.len() * size);
-        let failed = (Run { place: *place, facts: &facts }).output(SomeRows::<R>(rows), out)?;
-        Ok(Output { bytes: out, size, failed })
+        let bytes = room(memory, rows * size);
+        let failed = (Run { place: *place, facts: &facts }).output(0..rows, is_hedged, compute, bytes)?;
+        Ok(Output { bytes, size, failed })
     }
 
-    fn compute_held(
-        place: &Place<'_>,
-        group: Group,
-        rows: &[R::Row],
-        out: &mut [&mut [u8]],
-        memory: &mut Vec<u8>,
-    ) -> Option<Result<Vec<RowStatus>, Error>> {
-        let facts = match place.worker.programs.facts(group) {
-            Ok(facts) => facts,
-            Err(why) => return Some(Err(why)),
-        };
-        let done = R::run_held(&Run { place: *place, facts: &facts }, rows, out, memory)?;
-        Some(done.map(|()| vec![RowStatus::Signed; rows.len()]))
-    }
-
-    fn finish(output: &Output<'_>, nth: usize, row: &R::Row, to: &mut [u8]) -> RowStatus {
-        match output.failed.contains_key(&nth) {
-            true => RowStatus::KeyDamaged,
-            false => <R as SlhRows>::finish(row, &output.bytes[nth * output.size..][..output.size], to),
+    /// A row's share.
+    pub(super) fn of(&self, nth: usize) -> Result<&[u8], RowStatus> {
+        match self.failed.contains_key(&nth) {
+            true => Err(RowStatus::KeyDamaged),
+            false => Ok(&self.bytes[nth * self.size..][..self.size]),
         }
     }
 
-    fn held(facts: &GroupFacts, _: &Options) -> usize {
-        facts.plan().out_bytes() + size_of::<(R::Row, RowStatus, Position, &[u8], u32)>()
+    /// Bytes of memory for a row of a type, and for what is kept of it meanwhile.
+    pub(super) fn held<R>(facts: &GroupFacts) -> usize {
+        facts.plan().out_bytes() + size_of::<(R, RowStatus, Position, &[u8], u32)>()
     }
 }
 
@@ -223,30 +158,6 @@ impl<R: Rows> Cut for RowBlock<'_, R> {
         let first = self.first;
         (self.first, self.statuses, self.out) = (first + jobs, others, other_outs);
         RowBlock { first, statuses, out, ..*self }
-    }
-}
-
-/// Some rows of calls.
-#[derive(Clone, Copy)]
-struct SomeRows<'a, R: SlhRows>(&'a [R::Row]);
-
-impl<R: SlhRows> Jobs for SomeRows<'_, R> {
-    const OP: Op = R::OP;
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn part(&self, range: Range<usize>) -> Self {
-        SomeRows(&self.0[range])
-    }
-
-    fn is_hedged(&self) -> bool {
-        self.0.iter().any(R::is_hedged)
-    }
-
-    fn run(&self, run: &Run<'_>, fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        R::run(run, self.0, fresh, out)
     }
 }
 
@@ -406,142 +317,4 @@ pub(crate) fn of_calls<'r, C: 'r, T, K>(
         keys.extend(more);
     }
     (keys, key_of)
-}
-
-/// Keys to be made: `private` has 4n bytes each, `public` 2n bytes each.
-pub(super) struct KeyRowBlock<'a> {
-    pub(super) params: &'static Params,
-    /// Their seeds, 3n bytes each; without, they come from the operating system.
-    pub(super) seeds: Option<&'a [u8]>,
-    pub(super) private: &'a mut [u8],
-    pub(super) public: &'a mut [u8],
-}
-
-impl KeyRowBlock<'_> {
-    pub(super) fn kind(params: &'static Params) -> Kind {
-        Kind::slh_dsa(params, Op::Keygen, 0)
-    }
-
-    /// Bytes of memory for a key's output, and for what is kept of the key meanwhile.
-    pub(super) fn held(facts: &GroupFacts) -> usize {
-        facts.plan().out_bytes() + size_of::<(&[u8], Key<'_>, u32)>()
-    }
-
-    /// Puts the keys' seeds where the keys are to be.
-    fn put_seeds(&mut self) -> Result<(), Error> {
-        let n = self.params.n;
-        match self.seeds {
-            // One request for all of them: PK.root comes later.
-            None => random(self.private)?,
-            Some(seeds) => {
-                for (to, from) in self.private.chunks_exact_mut(4 * n).zip(seeds.chunks_exact(3 * n)) {
-                    to[..3 * n].copy_from_slice(from);
-                }
-            }
-        }
-        for key in self.private.chunks_exact(4 * n) {
-            // PK.seed is the first half of the public key.
-            declassify(&key[2 * n..3 * n]);
-        }
-        Ok(())
-    }
-
-    /// Completes the keys by their PK.root.
-    fn put_roots(&mut self, roots: &[u8]) {
-        let n = self.params.n;
-        let keys = self.private.chunks_exact_mut(4 * n).zip(self.public.chunks_exact_mut(2 * n));
-        for ((private, public), root) in keys.zip(roots.chunks_exact(n)) {
-            private[3 * n..].copy_from_slice(root);
-            public.copy_from_slice(&private[2 * n..]);
-        }
-    }
-}
-
-/// Private keys of some blocks, of which the seeds are there.
-#[derive(Clone, Copy)]
-struct PrivateKeys<'a>(&'a [&'a [u8]]);
-
-impl Jobs for PrivateKeys<'_> {
-    const OP: Op = Op::Keygen;
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn part(&self, range: Range<usize>) -> Self {
-        PrivateKeys(&self.0[range])
-    }
-
-    fn is_hedged(&self) -> bool {
-        false
-    }
-
-    /// FIPS 205, Algorithm 18.
-    fn run(&self, run: &Run<'_>, _: &[u8], roots: &mut [u8]) -> Result<Failed, Error> {
-        let n = run.plan().params.n;
-        run.grow(self.0.iter().map(|key| (&key[..n], &key[2 * n..3 * n])), roots)?;
-        Ok(Failed::new())
-    }
-}
-
-impl Cut for KeyRowBlock<'_> {
-    fn cut(&mut self, jobs: usize) -> Self {
-        let n = self.params.n;
-        let seeds = self.seeds.map(|seeds| seeds.split_at(jobs * 3 * n));
-        let (private, others) = mem::take(&mut self.private).split_at_mut(jobs * 4 * n);
-        let (public, other_public) = mem::take(&mut self.public).split_at_mut(jobs * 2 * n);
-        (self.seeds, self.private, self.public) = (seeds.map(|seeds| seeds.1), others, other_public);
-        KeyRowBlock { params: self.params, seeds: seeds.map(|seeds| seeds.0), private, public }
-    }
-}
-
-impl Job for KeyRowBlock<'_> {
-    type Out = ();
-
-    fn ask(&self) -> Result<Kind, Error> {
-        Ok(KeyRowBlock::kind(self.params))
-    }
-
-    fn count(&self) -> usize {
-        self.public.len() / (2 * self.params.n)
-    }
-
-    fn owned(&self) -> usize {
-        0
-    }
-
-    fn output(&self, facts: &GroupFacts) -> usize {
-        self.count() * KeyRowBlock::held(facts)
-    }
-
-    fn run(
-        place: &Place<'_>,
-        blocks: &mut [Block<Self>],
-        memory: &mut Vec<u8>,
-    ) -> Result<Vec<Result<(), Error>>, Error> {
-        let (n, group) = match blocks.first() {
-            Some(Block { job, group: Ok(group), .. }) => (job.params.n, *group),
-            _ => return Ok(blocks.iter().map(|block| block.group.clone().map(drop)).collect()),
-        };
-        let facts = place.worker.programs.facts(group)?;
-        // A thread takes a few milliseconds for a full chunk's: the device would wait.
-        place.each_of(blocks.iter_mut().collect(), &|block| block.job.put_seeds())?;
-        let keys: Vec<&[u8]> = blocks.iter().flat_map(|block| block.job.private.chunks_exact(4 * n)).collect();
-        let roots = room(memory, keys.len() * n);
-        (Run { place: *place, facts: &facts }).output(PrivateKeys(&keys), roots)?;
-        drop(keys);
-        let mut left = &*roots;
-        let with_roots = blocks.iter_mut().map(|block| {
-            let (roots, others) = left.split_at(block.count * n);
-            left = others;
-            (block, roots)
-        });
-        place.each_of(with_roots.collect(), &|(block, roots): (&mut Block<Self>, &[u8])| {
-            block.job.put_roots(roots);
-            Ok(())
-        })?;
-        Ok(blocks.iter().map(|_| Ok(())).collect())
-    }
-
-    fn discard((): ()) {}
 }

@@ -3,6 +3,7 @@
 
 mod block;
 mod column;
+mod keys;
 mod set;
 
 pub use column::{Column, Offsets};
@@ -10,17 +11,21 @@ pub use hypergrove_engine::scheduler::Memory;
 pub use set::{RowCall, RowSet};
 
 use crate::flow::Flow;
-use crate::jobs::{ToSign, ToVerify, check_length};
-use crate::run::{Failed, Run};
+use crate::jobs::{ToSign, ToVerify, check_length, random};
+use crate::run::{Failed, Run, room};
 use crate::{Engine, Error, ErrorKind, Mode, Op, Params, Randomizer, SigningKey, VerifyingKey};
-pub(crate) use block::{Cut, Rows, of_calls};
-use block::{KeyRowBlock, RowBlock, SlhRows, run_calls};
-use hypergrove_engine::scheduler::{Job, Scheduler};
+use block::{Output, RowBlock, run_calls};
+pub(crate) use block::{Rows, of_calls};
+use hypergrove_engine::Key;
+use hypergrove_engine::programs::{Group, GroupFacts};
+use hypergrove_engine::scheduler::{Options, Place, Scheduler};
+use hypergrove_engine::scheme::Kind;
 use hypergrove_fips205::{MAX_N, MessageError};
+use hypergrove_taint::declassify;
+pub(crate) use keys::{KeyCall, KeyColumns, KeySet};
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::{ptr, slice};
-use zeroize::Zeroize;
 
 /// The status of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -269,7 +274,8 @@ impl Engine {
         public: &mut [u8],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        KeyRows { params, seeds: None }.grow(&self.0.scheduler, private, public, &mut |done| progress(done).flow())
+        let columns = KeyColumns { seeds: None, private, public: Some(public) };
+        run_one(&self.0.scheduler, KeyCall::new(params, columns)?, &mut |done| progress(done).flow())
     }
 
     /// As [`Engine::keygen_rows`], from seeds: SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes for each row.
@@ -282,38 +288,67 @@ impl Engine {
         private: &mut [u8],
         public: &mut [u8],
     ) -> Result<(), Error> {
-        KeyRows { params, seeds: Some(seeds) }.grow(&self.0.scheduler, private, public, &mut no_progress)
+        let columns = KeyColumns { seeds: Some(seeds), private, public: Some(public) };
+        run_one(&self.0.scheduler, KeyCall::new(params, columns)?, &mut no_progress)
     }
 }
 
-/// Keys to be made: from the operating system's randomness, or from these seeds.
-#[derive(Clone, Copy)]
-struct KeyRows<'a> {
-    params: &'static Params,
-    seeds: Option<&'a [u8]>,
-}
-
-impl KeyRows<'_> {
-    /// The rows of columns of these lengths.
-    fn check(&self, private: usize, public: usize) -> Result<usize, Error> {
-        let n = self.params.n;
-        let rows = private / (4 * n);
-        check_length("the column of private keys", rows * 4 * n, private)?;
-        check_length("the column of public keys", rows * 2 * n, public)?;
-        if let Some(seeds) = self.seeds {
-            check_length("the seeds", rows * 3 * n, seeds.len())?;
-        }
-        Ok(rows)
+/// A private key is SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, a seed the first three of these.
+impl KeySet for &'static Params {
+    fn kind(&self) -> Kind {
+        Kind::slh_dsa(self, Op::Keygen, 0)
     }
 
-    fn grow(
-        self,
-        scheduler: &Scheduler,
-        private: &mut [u8],
-        public: &mut [u8],
-        progress: Progress<'_>,
-    ) -> Result<(), Error> {
-        run_one(scheduler, KeyCall::new(self, private, public)?, progress)
+    fn sizes(&self) -> [usize; 3] {
+        [3 * self.n, self.sk_bytes(), self.pk_bytes()]
+    }
+
+    fn held(facts: &GroupFacts, _: &Options) -> usize {
+        facts.plan().out_bytes() + size_of::<(&[u8], Key<'_>, u32)>()
+    }
+
+    /// FIPS 205, Algorithm 18.
+    fn make(&self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], memory: &mut Vec<u8>) -> Result<(), Error> {
+        let (n, place) = (self.n, &run.place);
+        // A thread takes a few milliseconds for a full chunk's: the device would wait.
+        place.each_of(keys.iter_mut().collect(), &|keys: &mut KeyColumns<'_>| {
+            match keys.seeds {
+                // One request for all of them: PK.root comes later.
+                None => random(keys.private)?,
+                Some(seeds) => {
+                    for (to, from) in keys.private.chunks_exact_mut(4 * n).zip(seeds.chunks_exact(3 * n)) {
+                        to[..3 * n].copy_from_slice(from);
+                    }
+                }
+            }
+            // PK.seed is the first half of the public key.
+            keys.private.chunks_exact(4 * n).for_each(|key| declassify(&key[2 * n..3 * n]));
+            Ok(())
+        })?;
+        let private: Vec<&[u8]> = keys.iter().flat_map(|keys| keys.private.chunks_exact(4 * n)).collect();
+        let roots = room(memory, private.len() * n);
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &[u8], roots: &mut [u8]| {
+            let seeds = private[range].iter().map(|key| (&key[..n], &key[2 * n..3 * n]));
+            run.grow(seeds, roots).map(|()| Failed::new())
+        };
+        run.output(0..private.len(), false, &compute, roots)?;
+        drop(private);
+        let mut left = &*roots;
+        let with_roots = keys.iter_mut().map(|keys| {
+            let (roots, others) = left.split_at(keys.private.len() / 4);
+            left = others;
+            (keys, roots)
+        });
+        place.each_of(with_roots.collect(), &|(keys, roots): (&mut KeyColumns<'_>, &[u8])| {
+            let public = keys.public.as_deref_mut().unwrap_or_default().chunks_exact_mut(2 * n);
+            for (private, root) in keys.private.chunks_exact_mut(4 * n).zip(roots.chunks_exact(n)) {
+                private[3 * n..].copy_from_slice(root);
+            }
+            public
+                .zip(keys.private.chunks_exact(4 * n))
+                .for_each(|(public, key)| public.copy_from_slice(&key[2 * n..]));
+            Ok(())
+        })
     }
 }
 
@@ -336,61 +371,6 @@ pub(crate) fn run_one<C: RowsCall>(scheduler: &Scheduler, call: C, progress: Pro
     let done = C::run(scheduler, &mut calls, progress);
     let [call] = calls;
     call.result(&done)
-}
-
-/// A call that makes keys.
-struct KeyCall<'a> {
-    rows: KeyRows<'a>,
-    keys: Keys<'a>,
-}
-
-impl<'a> KeyCall<'a> {
-    fn new(rows: KeyRows<'a>, private: &'a mut [u8], public: &'a mut [u8]) -> Result<KeyCall<'a>, Error> {
-        let keys = Keys { private, public, are_whole: false };
-        rows.check(keys.private.len(), keys.public.len())?;
-        Ok(KeyCall { rows, keys })
-    }
-}
-
-impl RowsCall for KeyCall<'_> {
-    fn run(scheduler: &Scheduler, calls: &mut [Self], progress: Progress<'_>) -> Result<(), Error> {
-        let Some(KeyCall { rows: KeyRows { params, .. }, .. }) = calls.first() else { return Ok(()) };
-        let rows = calls.iter().map(|call| call.keys.public.len()).sum::<usize>() / params.pk_bytes();
-        let block = scheduler.block_size(KeyRowBlock::kind(params), rows, KeyRowBlock::held)?;
-        let lent = calls.iter_mut().map(|KeyCall { rows: KeyRows { params, seeds }, keys }| {
-            let Keys { private, public, are_whole } = keys;
-            (KeyRowBlock { params, seeds: *seeds, private, public }, are_whole)
-        });
-        run_keys(scheduler, lent.unzip(), block, progress)
-    }
-
-    fn result(self, all: &Result<(), Error>) -> Result<(), Error> {
-        self.keys.result(all)
-    }
-}
-
-/// Makes keys of calls, each given as a block, and says which calls have all of theirs. An error ends all calls.
-pub(crate) fn run_keys<B: Cut>(
-    scheduler: &Scheduler,
-    (calls, are_whole): (Vec<B>, Vec<&mut bool>),
-    block: usize,
-    progress: Progress<'_>,
-) -> Result<(), Error> {
-    let mut left: Vec<usize> = calls.iter().map(Job::count).collect();
-    let (mut made, mut failed, mut are_whole) = (0, Ok(()), are_whole);
-    are_whole.iter_mut().zip(&left).for_each(|(is_whole, left)| **is_whole = *left == 0);
-    let done = run_calls(scheduler, calls, block, &mut |call, count, done| {
-        if let Err(why) = done {
-            failed = Err(why);
-            return ControlFlow::Break(());
-        }
-        left[call] -= count;
-        made += count;
-        let flow = progress(made);
-        *are_whole[call] = left[call] == 0 && flow.is_continue();
-        flow
-    });
-    done.and(failed)
 }
 
 /// Signs or verifies rows, for either scheme. `out` is the caller's memory for signatures.
@@ -523,28 +503,6 @@ impl Drop for Results<'_> {
     }
 }
 
-/// The caller's memory for keys, wiped on drop unless all of them are there.
-pub(crate) struct Keys<'a> {
-    pub(crate) private: &'a mut [u8],
-    pub(crate) public: &'a mut [u8],
-    pub(crate) are_whole: bool,
-}
-
-impl Drop for Keys<'_> {
-    fn drop(&mut self) {
-        if !self.are_whole {
-            self.private.zeroize();
-            self.public.zeroize();
-        }
-    }
-}
-
-impl Keys<'_> {
-    pub(crate) fn result(self, all: &Result<(), Error>) -> Result<(), Error> {
-        if self.are_whole { Ok(()) } else { all.clone() }
-    }
-}
-
 /// Checks the context, which all rows share. A digest of the wrong length concerns its row alone.
 fn check_mode(mode: Mode<'_>) -> Result<(), Error> {
     match mode.check(b"") {
@@ -658,24 +616,17 @@ impl<'a> SignRow<'a> {
     }
 }
 
-impl<'a> SlhRows for &'a SignRows<'a> {
-    const OP: Op = Op::Sign;
+impl<'a> Rows for &'a SignRows<'a> {
     type Row = SignRow<'a>;
+    type Answers<'m> = Output<'m>;
 
-    fn params(&self) -> &'static Params {
-        self.first_key().params()
-    }
-
-    fn cached_layers(&self) -> usize {
-        self.first_key().cached_layers()
+    fn kind(&self) -> Kind {
+        let key = self.first_key();
+        Kind::slh_dsa(key.params(), Op::Sign, key.cached_layers())
     }
 
     fn out_bytes(&self) -> usize {
-        self.params().sig_bytes()
-    }
-
-    fn is_hedged(row: &SignRow<'a>) -> bool {
-        row.randomizer == Randomizer::Hedged
+        self.first_key().params().sig_bytes()
     }
 
     fn check_columns(&self, rows: usize) -> Result<(), Error> {
@@ -697,13 +648,15 @@ impl<'a> SlhRows for &'a SignRows<'a> {
             return Err(Error::Value { what });
         }
         match self.randomizer {
-            Randomizer::Given(bytes) => check_length("opt_rand", rows.saturating_mul(self.params().n), bytes.len()),
+            Randomizer::Given(bytes) => {
+                check_length("opt_rand", rows.saturating_mul(self.first_key().params().n), bytes.len())
+            }
             _ => Ok(()),
         }
     }
 
     fn read(&self, row: usize) -> Result<SignRow<'a>, RowStatus> {
-        let n = self.params().n;
+        let n = self.first_key().params().n;
         let key = self.keys.index(row)?;
         let randomizer = match self.randomizer {
             Randomizer::Given(bytes) => Randomizer::Given(&bytes[row * n..][..n]),
@@ -712,24 +665,50 @@ impl<'a> SlhRows for &'a SignRows<'a> {
         Ok(SignRow { of: self, key, message: message(self.messages, self.mode, row)?, randomizer })
     }
 
-    fn run(run: &Run<'_>, rows: &[SignRow<'a>], fresh: &[u8], out: &mut [u8]) -> Result<Failed, Error> {
-        let (keys, key_of) = SignRow::distinct_keys(rows);
-        crate::jobs::sign(run, message_of(rows, &keys, &key_of), &keys, &key_of, fresh, out)
+    fn compute<'m>(
+        place: &Place<'_>,
+        group: Group,
+        rows: &[SignRow<'a>],
+        memory: &'m mut Vec<u8>,
+    ) -> Result<Output<'m>, Error> {
+        let compute = |run: &Run<'_>, range: Range<usize>, fresh: &[u8], out: &mut [u8]| {
+            let rows = &rows[range];
+            let (keys, key_of) = SignRow::distinct_keys(rows);
+            crate::jobs::sign(run, message_of(rows, &keys, &key_of), &keys, &key_of, fresh, out)
+        };
+        let is_hedged = rows.iter().any(|row| row.randomizer == Randomizer::Hedged);
+        Output::new(place, group, (rows.len(), is_hedged), memory, &compute)
     }
 
-    fn run_held(
-        run: &Run<'_>,
+    fn compute_held(
+        place: &Place<'_>,
+        group: Group,
         rows: &[SignRow<'a>],
         out: &mut [&mut [u8]],
         memory: &mut Vec<u8>,
-    ) -> Option<Result<(), Error>> {
+    ) -> Option<Result<Vec<RowStatus>, Error>> {
+        let facts = match place.worker.programs.facts(group) {
+            Ok(facts) => facts,
+            Err(why) => return Some(Err(why)),
+        };
         let (keys, key_of) = SignRow::distinct_keys(rows);
-        crate::jobs::sign_held(run, message_of(rows, &keys, &key_of), &keys, &key_of, out, memory)
+        let (run, of) = (Run { place: *place, facts: &facts }, message_of(rows, &keys, &key_of));
+        let done = crate::jobs::sign_held(&run, of, &keys, &key_of, out, memory)?;
+        Some(done.map(|()| vec![RowStatus::Signed; rows.len()]))
     }
 
-    fn finish(_: &SignRow<'a>, signature: &[u8], to: &mut [u8]) -> RowStatus {
-        to.copy_from_slice(signature);
-        RowStatus::Signed
+    fn finish(output: &Output<'_>, nth: usize, _: &SignRow<'a>, to: &mut [u8]) -> RowStatus {
+        output.of(nth).map_or_else(
+            |why| why,
+            |signature| {
+                to.copy_from_slice(signature);
+                RowStatus::Signed
+            },
+        )
+    }
+
+    fn held(facts: &GroupFacts, _: &Options) -> usize {
+        Output::held::<SignRow<'_>>(facts)
     }
 }
 
@@ -778,16 +757,22 @@ impl<'a> VerifyRow<'a> {
     }
 }
 
-impl<'a> SlhRows for &'a VerifyRows<'a> {
-    const OP: Op = Op::Verify;
-    type Row = VerifyRow<'a>;
-
+impl VerifyRows<'_> {
     fn params(&self) -> &'static Params {
         match self.keys {
             RowVerifyingKeys::One(key) => key.params(),
             RowVerifyingKeys::Table { keys, .. } => keys[0].params(),
             RowVerifyingKeys::Encoded { params, .. } => params,
         }
+    }
+}
+
+impl<'a> Rows for &'a VerifyRows<'a> {
+    type Row = VerifyRow<'a>;
+    type Answers<'m> = Output<'m>;
+
+    fn kind(&self) -> Kind {
+        Kind::slh_dsa(self.params(), Op::Verify, 0)
     }
 
     fn check_columns(&self, rows: usize) -> Result<(), Error> {
@@ -822,22 +807,36 @@ impl<'a> SlhRows for &'a VerifyRows<'a> {
         Ok(VerifyRow { of: self, index, pk_seed, pk_root, message, signature })
     }
 
-    fn run(run: &Run<'_>, rows: &[VerifyRow<'a>], _: &[u8], roots: &mut [u8]) -> Result<Failed, Error> {
-        let (keys, key_of) = VerifyRow::distinct_seeds(rows);
-        let pk_seed = |key| match key {
-            &PkSeed::Of(key) => key.as_ref().pk_seed(),
-            PkSeed::Copy(pk_seed) => &pk_seed[..run.plan().params.n],
+    fn compute<'m>(
+        place: &Place<'_>,
+        group: Group,
+        rows: &[VerifyRow<'a>],
+        memory: &'m mut Vec<u8>,
+    ) -> Result<Output<'m>, Error> {
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &[u8], roots: &mut [u8]| {
+            let rows = &rows[range];
+            let (keys, key_of) = VerifyRow::distinct_seeds(rows);
+            let pk_seed = |key| match key {
+                &PkSeed::Of(key) => key.as_ref().pk_seed(),
+                PkSeed::Copy(pk_seed) => &pk_seed[..run.plan().params.n],
+            };
+            let pk_seeds: Vec<&[u8]> = keys.iter().map(pk_seed).collect();
+            let of = |i: usize| {
+                let VerifyRow { of, pk_seed, pk_root, message, signature, .. } = rows[i];
+                ToVerify { pk_seed, pk_root, mode: of.mode, message, signature }
+            };
+            crate::jobs::verify(run, of, &pk_seeds, &key_of, roots)?;
+            Ok(Failed::new())
         };
-        let pk_seeds: Vec<&[u8]> = keys.iter().map(pk_seed).collect();
-        let of = |i: usize| {
-            let VerifyRow { of, pk_seed, pk_root, message, signature, .. } = rows[i];
-            ToVerify { pk_seed, pk_root, mode: of.mode, message, signature }
-        };
-        crate::jobs::verify(run, of, &pk_seeds, &key_of, roots)?;
-        Ok(Failed::new())
+        Output::new(place, group, (rows.len(), false), memory, &compute)
     }
 
-    fn finish(row: &VerifyRow<'a>, root: &[u8], _: &mut [u8]) -> RowStatus {
-        if row.pk_root == root { RowStatus::Valid } else { RowStatus::Invalid }
+    fn finish(output: &Output<'_>, nth: usize, row: &VerifyRow<'a>, _: &mut [u8]) -> RowStatus {
+        let verdict = |root: &[u8]| if row.pk_root == root { RowStatus::Valid } else { RowStatus::Invalid };
+        output.of(nth).map_or_else(|why| why, verdict)
+    }
+
+    fn held(facts: &GroupFacts, _: &Options) -> usize {
+        Output::held::<VerifyRow<'_>>(facts)
     }
 }

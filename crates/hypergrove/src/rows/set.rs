@@ -1,13 +1,15 @@
 //! Sets of rows as jobs of tickets: they own their memory, since their callers may go on before they are done.
 
+use super::KeySet;
+use super::keys::check_keys;
 use super::{
-    KeyCall, KeyRows, ResultCall, RowSigningKeys, RowStatus, RowVerifyingKeys, Rows, RowsCall, SignRows, VerifyRows,
+    KeyCall, KeyColumns, ResultCall, RowSigningKeys, RowStatus, RowVerifyingKeys, Rows, RowsCall, SignRows, VerifyRows,
     caught, no_progress,
 };
 use crate::tickets::Submit;
 #[cfg(feature = "zkdilithium")]
 use crate::zkdilithium::{self, params::SEED_BYTES};
-use crate::{Error, ErrorKind, Op, Params, Randomizer};
+use crate::{Error, ErrorKind, Params, Randomizer};
 use hypergrove_engine::scheduler::{Queued, Scheduler, Size};
 use hypergrove_engine::scheme::Kind;
 use std::fmt;
@@ -102,9 +104,9 @@ impl RowCall<'_> {
                 (rows.kind(), statuses.len(), inputs + statuses.len())
             }
             RowCall::Keygen { params, seeds, private, public } => {
-                let rows = KeyRows { params, seeds: *seeds }.check(private.len(), public.len())?;
-                let kind = Kind::slh_dsa(params, Op::Keygen, 0);
-                (kind, rows, seeds.map_or(0, <[u8]>::len) + private.len() + public.len())
+                let columns = [seeds.map(<[u8]>::len), Some(private.len()), Some(public.len())];
+                let (rows, bytes) = check_keys(*params, columns)?;
+                (params.kind(), rows, bytes)
             }
             #[cfg(feature = "zkdilithium")]
             RowCall::ZkDilithiumSign { rows, signatures, statuses } => {
@@ -125,10 +127,9 @@ impl RowCall<'_> {
             }
             #[cfg(feature = "zkdilithium")]
             RowCall::ZkDilithiumKeygen { seeds, private, public } => {
-                let public = public.as_ref().map(|public| public.len());
-                let rows = zkdilithium::KeyRows { seeds: *seeds }.check(private.len(), public)?;
-                let bytes = seeds.map_or(0, size_of_val) + private.len() + public.unwrap_or(0);
-                (Kind::zkdilithium(zkdilithium::Op::Keygen), rows, bytes)
+                let columns = [seeds.map(size_of_val), Some(private.len()), public.as_ref().map(|public| public.len())];
+                let (rows, bytes) = check_keys(zkdilithium::Keys, columns)?;
+                (zkdilithium::Keys.kind(), rows, bytes)
             }
         };
         Ok((kind, Size { jobs: rows, bytes: bytes as u64 }))
@@ -155,7 +156,7 @@ fn run_together(scheduler: &Scheduler, lent: &mut [Result<RowCall<'_>, Error>]) 
             run!(RowCall::Verify { rows, statuses } => ResultCall::new(&*rows, &mut [], statuses))
         }
         Some(RowCall::Keygen { .. }) => run!(RowCall::Keygen { params, seeds, private, public } => {
-            KeyCall::new(KeyRows { params, seeds: *seeds }, private, public)
+            KeyCall::new(*params, KeyColumns { seeds: *seeds, private, public: Some(public) })
         }),
         #[cfg(feature = "zkdilithium")]
         Some(RowCall::ZkDilithiumSign { .. }) => {
@@ -167,7 +168,8 @@ fn run_together(scheduler: &Scheduler, lent: &mut [Result<RowCall<'_>, Error>]) 
         }
         #[cfg(feature = "zkdilithium")]
         Some(RowCall::ZkDilithiumKeygen { .. }) => run!(RowCall::ZkDilithiumKeygen { seeds, private, public } => {
-            zkdilithium::KeyCall::new(zkdilithium::KeyRows { seeds: *seeds }, private, public.as_deref_mut())
+            let seeds = seeds.map(<[_]>::as_flattened);
+            KeyCall::new(zkdilithium::Keys, KeyColumns { seeds, private, public: public.as_deref_mut() })
         }),
     }
 }

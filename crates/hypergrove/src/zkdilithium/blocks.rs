@@ -1,277 +1,44 @@
 //! zkDilithium's jobs, as the scheduler sees them, and how a device runs them.
 
-use super::{Message, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey};
+use super::{Message, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
 use crate::Error;
-use crate::block::Block;
+use crate::block::Job;
 use crate::jobs::{JobKey, owned, random};
-use crate::rows::{Cut, in_succession};
+use crate::rows::{KeyColumns, in_succession};
+use crate::run::Run;
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{self, Job, Place};
+use hypergrove_engine::scheduler::Place;
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Timing, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::keys::public_parts;
 use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKey as RawSigningKey, SigningKeyBytes};
 use std::mem;
-use std::vec::IntoIter;
-use zeroize::{Zeroize, optimization_barrier};
+use zeroize::{Zeroize, Zeroizing, optimization_barrier};
 
 /// Jobs that a thread lists for a program, at least: one takes a few nanoseconds.
 const JOBS_OF_A_THREAD: usize = 4096;
 
-/// Seeds of a block.
-#[derive(Clone, Copy)]
-pub(super) enum BlockSeeds<'a> {
-    /// The caller's.
-    Given(&'a [[u8; SEED_BYTES]]),
-    /// So many from the operating system, when a device is about to use them.
-    Random(usize),
-}
-
-impl BlockSeeds<'_> {
-    fn split_at(self, seeds: usize) -> (Self, Self) {
-        match self {
-            BlockSeeds::Given(all) => {
-                let (these, others) = all.split_at(seeds);
-                (BlockSeeds::Given(these), BlockSeeds::Given(others))
-            }
-            BlockSeeds::Random(count) => (BlockSeeds::Random(seeds), BlockSeeds::Random(count - seeds)),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            BlockSeeds::Given(seeds) => seeds.len(),
-            BlockSeeds::Random(count) => *count,
-        }
-    }
-}
-
-/// Seeds, each of which gives a key with memory of its own.
-pub(super) struct KeygenBlock<'a>(pub(super) BlockSeeds<'a>);
-
-/// Seeds, and where their keys go.
-pub(super) struct KeygenIntoBlock<'a> {
-    pub(super) seeds: BlockSeeds<'a>,
-    pub(super) keys: &'a mut [SigningKeyBytes],
-    /// Where the public keys go, if anybody asks for them.
-    pub(super) public: Option<&'a mut [[u8; PK_BYTES]]>,
-    /// Bytes of memory for a key besides the caller's.
-    pub(super) held: usize,
-}
-
-/// A signature to be made or judged.
-pub(super) trait ZkJob: Send + Sync + Sized {
-    const OP: Op;
-    /// Bytes of the result.
-    const OUTPUT: usize;
-    /// What comes of the job.
-    type Answer: Send;
-    /// The same without the error that a job has by itself.
-    type Out: Send;
-    /// Bytes that the job owns.
-    fn owned(&self) -> usize;
-    /// An answer for each job, in their order; an error is the device's or the call's.
-    fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<Self::Answer>, Error>;
-    /// The job's result.
-    fn result(answer: Self::Answer) -> Result<Self::Out, Error>;
-    /// Does away with a result that nobody gets.
-    fn discard(out: Self::Out);
-}
-
-/// A job of a list. The list and the results are the caller's memory: the call asks for it before it begins.
-impl<J: ZkJob> ZkJob for &J {
-    const OP: Op = J::OP;
-    const OUTPUT: usize = 0;
-    type Answer = J::Answer;
-    type Out = J::Out;
-
-    fn owned(&self) -> usize {
-        0
-    }
-
-    fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<J::Answer>, Error> {
-        J::run(place, &jobs.iter().map(|job| **job).collect::<Vec<_>>())
-    }
-
-    fn result(answer: J::Answer) -> Result<J::Out, Error> {
-        J::result(answer)
-    }
-
-    fn discard(out: J::Out) {
-        J::discard(out);
-    }
-}
-
-/// The results of a block: its answers, which may be far smaller.
-pub(super) struct Results<J: ZkJob>(IntoIter<J::Answer>);
-
-impl<J: ZkJob> Iterator for Results<J> {
-    type Item = Result<J::Out, Error>;
-
-    fn next(&mut self) -> Option<Result<J::Out, Error>> {
-        self.0.next().map(J::result)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
-    }
-}
-
-/// Signatures to be made or judged, as the scheduler sees them.
-pub(super) struct Zk<J>(Block<J>);
-
-impl<J> Zk<J> {
-    pub(super) fn one(job: J) -> Zk<J> {
-        Zk(Block::One(job))
-    }
-}
-
-impl<J: ZkJob> Job for Zk<J> {
-    type Out = Results<J>;
-
-    fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::zkdilithium(J::OP))
-    }
-
-    fn count(&self) -> usize {
-        self.0.jobs().len()
-    }
-
-    fn join(&mut self, next: Self) -> Option<Self> {
-        self.0.join(next.0);
-        None
-    }
-
-    fn owned(&self) -> usize {
-        self.0.jobs().iter().map(J::owned).sum()
-    }
-
-    fn output(&self, _: &GroupFacts) -> usize {
-        self.count() * J::OUTPUT
-    }
-
-    fn run(
-        place: &Place<'_>,
-        blocks: &mut [scheduler::Block<Self>],
-        _: &mut Vec<u8>,
-    ) -> Result<Vec<Result<Self::Out, Error>>, Error> {
-        let jobs: Vec<&J> = blocks.iter().flat_map(|block| block.job.0.jobs()).collect();
-        let answers = J::run(place, &jobs)?;
-        let mut answers = answers.into_iter();
-        let mut of_block = |count| Results(answers.by_ref().take(count).collect::<Vec<_>>().into_iter());
-        Ok(blocks.iter().map(|block| Ok(of_block(block.count))).collect())
-    }
-
-    fn discard(results: Results<J>) {
-        results.flatten().for_each(J::discard);
-    }
-}
-
-impl Job for KeygenBlock<'_> {
-    type Out = Vec<SigningKey>;
-
-    fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::zkdilithium(Op::Keygen))
-    }
-
-    fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    fn owned(&self) -> usize {
-        if matches!(self.0, BlockSeeds::Random(_)) { self.0.len() * SEED_BYTES } else { 0 }
-    }
-
-    // The memory for the keys of a caller's seeds is asked for before the call begins.
-    fn output(&self, _: &GroupFacts) -> usize {
-        if matches!(self.0, BlockSeeds::Random(_)) { self.0.len() * SK_BYTES } else { 0 }
-    }
-
-    fn run(
-        place: &Place<'_>,
-        jobs: &mut [scheduler::Block<Self>],
-        _: &mut Vec<u8>,
-    ) -> Result<Vec<Result<Vec<SigningKey>, Error>>, Error> {
-        let seeds = seeds(place, jobs.iter().map(|block| block.job.0))?;
-        let mut keys = made(place, &seeds.0)?.into_iter();
-        Ok(jobs.iter().map(|block| Ok(keys.by_ref().take(block.count).collect())).collect())
-    }
-
-    fn discard(keys: Vec<SigningKey>) {
-        drop(keys);
-    }
-}
-
-impl Cut for KeygenIntoBlock<'_> {
-    fn cut(&mut self, jobs: usize) -> Self {
-        let (seeds, other_seeds) = self.seeds.split_at(jobs);
-        let (keys, others) = mem::take(&mut self.keys).split_at_mut(jobs);
-        let (public, other_public) = self.public.take().map(|public| public.split_at_mut(jobs)).unzip();
-        (self.seeds, self.keys, self.public) = (other_seeds, others, other_public);
-        KeygenIntoBlock { seeds, keys, public, held: self.held }
-    }
-}
-
-impl Job for KeygenIntoBlock<'_> {
-    type Out = ();
-
-    fn ask(&self) -> Result<Kind, Error> {
-        Ok(Kind::zkdilithium(Op::Keygen))
-    }
-
-    fn count(&self) -> usize {
-        self.seeds.len()
-    }
-
-    fn owned(&self) -> usize {
-        0
-    }
-
-    fn output(&self, _: &GroupFacts) -> usize {
-        self.count() * self.held
-    }
-
-    fn run(
-        place: &Place<'_>,
-        jobs: &mut [scheduler::Block<Self>],
-        _: &mut Vec<u8>,
-    ) -> Result<Vec<Result<(), Error>>, Error> {
-        let seeds = seeds(place, jobs.iter().map(|block| block.job.seeds))?;
-        keygen(place, &seeds.0, jobs.iter_mut().flat_map(|block| &mut *block.job.keys).collect())?;
-        if place.scheduler.options.redundant {
-            let mut second = SigningKeys::new();
-            let place = Place { elsewhere: true, ..*place };
-            keygen(&place, &seeds.0, second.room(seeds.0.len()).iter_mut().collect())?;
-            let mut again = second.room_again();
-            for block in &*jobs {
-                let (mine, others) = again.split_at(block.count);
-                compare(&place, "key", block.job.keys, mine)?;
-                again = others;
-            }
-        }
-        let with_public = jobs.iter_mut().filter_map(|block| {
-            let KeygenIntoBlock { keys, public, .. } = &mut block.job;
-            Some((&**keys, public.as_deref_mut()?))
-        });
-        place.each_of(with_public.collect(), &write_public)?;
-        Ok(jobs.iter().map(|_| Ok(())).collect())
-    }
-
-    fn discard((): ()) {}
-}
-
-impl ZkJob for SignJob<'_> {
-    const OP: Op = Op::Sign;
-    const OUTPUT: usize = SIG_BYTES + size_of::<Result<Signature, Error>>();
-    type Answer = Result<Signature, Error>;
+impl Job for SignJob<'_> {
     type Out = Signature;
+
+    fn kind(&self) -> Result<Kind, Error> {
+        Ok(Kind::zkdilithium(Op::Sign))
+    }
 
     fn owned(&self) -> usize {
         self.message.owned()
     }
 
-    fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<Result<Signature, Error>>, Error> {
+    fn output(_: &GroupFacts) -> usize {
+        SIG_BYTES + size_of::<Result<Signature, Error>>()
+    }
+
+    fn run(
+        Run { place, .. }: &Run<'_>,
+        jobs: &[&Self],
+        _: &mut Vec<u8>,
+    ) -> Result<Vec<Result<Signature, Error>>, Error> {
         let (keys, of) = by_key(jobs, |job| &job.key);
         let mut signatures = each(place, jobs, |_| Signature::zeros());
         let places = signatures.iter_mut().map(Signature::bytes_mut).collect();
@@ -280,62 +47,60 @@ impl ZkJob for SignJob<'_> {
         Ok(signatures.into_iter().zip(of).map(result).collect())
     }
 
-    fn result(answer: Result<Signature, Error>) -> Result<Signature, Error> {
-        answer
-    }
-
     /// A faulty one can tell the key.
     fn discard(signature: Signature) {
         signature.into_bytes().zeroize();
     }
 }
 
-/// A seed whose key is made with those of other tickets.
-pub(super) struct KeygenJob<'a>(pub(super) &'a [u8; SEED_BYTES]);
+/// A key from its seed, or from the operating system's randomness.
+pub(super) struct KeygenJob<'a>(pub(super) Option<&'a [u8; SEED_BYTES]>);
 
-impl ZkJob for KeygenJob<'_> {
-    const OP: Op = Op::Keygen;
-    const OUTPUT: usize = SK_BYTES;
-    type Answer = SigningKey;
+impl Job for KeygenJob<'_> {
     type Out = SigningKey;
 
+    fn kind(&self) -> Result<Kind, Error> {
+        Ok(Kind::zkdilithium(Op::Keygen))
+    }
+
     fn owned(&self) -> usize {
-        0
+        SEED_BYTES
     }
 
-    fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<SigningKey>, Error> {
-        made(place, &seeds(place, jobs.iter().map(|job| BlockSeeds::Given(std::slice::from_ref(job.0))))?.0)
+    fn output(_: &GroupFacts) -> usize {
+        SK_BYTES + size_of::<Result<SigningKey, Error>>()
     }
 
-    fn result(key: SigningKey) -> Result<SigningKey, Error> {
-        Ok(key)
-    }
-
-    fn discard(key: SigningKey) {
-        drop(key);
+    fn run(
+        Run { place, .. }: &Run<'_>,
+        jobs: &[&Self],
+        _: &mut Vec<u8>,
+    ) -> Result<Vec<Result<SigningKey, Error>>, Error> {
+        let of = jobs.iter().map(|KeygenJob(seed)| (1, seed.map(|seed| &seed[..])));
+        Ok(made(place, &seeds(place, of)?.0)?.into_iter().map(Ok).collect())
     }
 }
 
-impl ZkJob for VerifyJob<'_> {
-    const OP: Op = Op::Verify;
-    const OUTPUT: usize = size_of::<Result<bool, Error>>();
-    type Answer = bool;
+impl Job for VerifyJob<'_> {
     type Out = bool;
+
+    fn kind(&self) -> Result<Kind, Error> {
+        Ok(Kind::zkdilithium(Op::Verify))
+    }
 
     fn owned(&self) -> usize {
         self.message.owned() + owned(&self.signature)
     }
 
-    fn run(place: &Place<'_>, jobs: &[&Self]) -> Result<Vec<bool>, Error> {
+    fn output(_: &GroupFacts) -> usize {
+        size_of::<Result<bool, Error>>()
+    }
+
+    fn run(Run { place, .. }: &Run<'_>, jobs: &[&Self], _: &mut Vec<u8>) -> Result<Vec<Result<bool, Error>>, Error> {
         let (keys, of) = by_key(jobs, |job| &job.key);
-        verify(place, &keys, &of, |i| (jobs[i].message.borrowed(), &jobs[i].signature))
+        let verdicts = verify(place, &keys, &of, |i| (jobs[i].message.borrowed(), &jobs[i].signature))?;
+        Ok(verdicts.into_iter().map(Ok).collect())
     }
-
-    fn result(verdict: bool) -> Result<bool, Error> {
-        Ok(verdict)
-    }
-
-    fn discard(_: bool) {}
 }
 
 /// The keys of jobs, and which of them each job has: one for jobs in succession whose key lies in one place. Each is checked there.
@@ -430,21 +195,46 @@ impl Drop for Seeds {
     }
 }
 
-fn seeds<'a>(place: &Place<'_>, blocks: impl Iterator<Item = BlockSeeds<'a>> + Clone) -> Result<Seeds, Error> {
-    let mut all = Seeds(vec![[0; SEED_BYTES]; blocks.clone().map(|block| block.len()).sum()]);
+/// Seeds, so many of each part: the caller's, or from the operating system now that a device is about to use them.
+fn seeds<'a>(
+    place: &Place<'_>,
+    parts: impl Iterator<Item = (usize, Option<&'a [u8]>)> + Clone,
+) -> Result<Seeds, Error> {
+    let mut all = Seeds(vec![[0; SEED_BYTES]; parts.clone().map(|(count, _)| count).sum()]);
     let mut left = &mut all.0[..];
     let mut drawn = Vec::new();
-    for block in blocks {
-        let (to, others) = std::mem::take(&mut left).split_at_mut(block.len());
+    for (count, given) in parts {
+        let (to, others) = mem::take(&mut left).split_at_mut(count);
         left = others;
-        match block {
-            BlockSeeds::Given(seeds) => to.copy_from_slice(seeds),
-            BlockSeeds::Random(_) => drawn.push(to),
+        match given {
+            Some(seeds) => to.as_flattened_mut().copy_from_slice(seeds),
+            None => drawn.push(to),
         }
     }
     // A thread takes longer for a full chunk's than a GPU for their keys.
     place.each_of(drawn, &|seeds: &mut [[u8; SEED_BYTES]]| random(seeds.as_flattened_mut()))?;
     Ok(all)
+}
+
+/// Makes keys in the caller's memory.
+pub(super) fn keygen_into(place: &Place<'_>, keys: &mut [KeyColumns<'_>]) -> Result<(), Error> {
+    fn places<'k>(keys: &'k mut [KeyColumns<'_>]) -> impl Iterator<Item = &'k mut SigningKeyBytes> {
+        keys.iter_mut().flat_map(|keys| keys.private.as_chunks_mut().0)
+    }
+    let seeds = seeds(place, keys.iter().map(|keys| (keys.private.len() / SK_BYTES, keys.seeds)))?;
+    keygen(place, &seeds.0, places(keys).collect())?;
+    if place.scheduler.options.redundant {
+        let mut second = Zeroizing::new(vec![[0; SK_BYTES]; seeds.0.len()]);
+        let place = Place { elsewhere: true, ..*place };
+        keygen(&place, &seeds.0, second.iter_mut().collect())?;
+        let again: Vec<_> = second.iter_mut().collect();
+        compare(&place, "key", &places(keys).collect::<Vec<_>>(), &again)?;
+    }
+    let with_public = keys.iter_mut().filter_map(|keys| {
+        let KeyColumns { private, public, .. } = keys;
+        Some((private.as_chunks().0, public.as_deref_mut()?.as_chunks_mut().0))
+    });
+    place.each_of(with_public.collect(), &write_public)
 }
 
 /// The key of each seed.

@@ -1,14 +1,13 @@
 //! Batches of zkDilithium, over the scheduler that SLH-DSA's go through too.
 
-use super::blocks::{BlockSeeds, KeygenBlock, KeygenIntoBlock, Zk, ZkJob};
-use super::{JobMessage, SignJob, Signature, SigningKey, SigningKeys, VerifyJob, VerifyingKey, only};
-use crate::block::one_by_one;
+use super::blocks::KeygenJob;
+use super::{JobMessage, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
 use crate::flow::Flow;
 use crate::run::host_isa;
 use crate::{Error, Fault, Isa, Rates, Stats};
 use hypergrove_cpu::Cpu;
 use hypergrove_engine::programs::Group;
-use hypergrove_engine::scheduler::{Scheduler, Worker, block, check_memory};
+use hypergrove_engine::scheduler::{Scheduler, Worker};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{
     Axis, Backend, Device, Policy, THREADS, Timing, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify,
@@ -16,7 +15,6 @@ use hypergrove_engine::{
 use hypergrove_zkdilithium::Op;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
 use std::fmt;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -259,7 +257,7 @@ impl Engine {
 
     /// Makes a key from the operating system's randomness.
     pub fn generate(&self) -> Result<SigningKey, Error> {
-        Ok(only(self.scheduler().one(KeygenBlock(BlockSeeds::Random(1)))?))
+        self.0.0.one(KeygenJob(None))
     }
 
     /// Makes `count` keys from the operating system's randomness. `sink` gets each key with its number. It may stop the call by
@@ -269,55 +267,19 @@ impl Engine {
         count: usize,
         mut sink: impl FnMut(usize, SigningKey) -> F,
     ) -> Result<(), Error> {
-        self.generate_all(count, &mut |index, key| sink(index, key).flow())
+        self.0.0.each(&mut (0..count).map(|_| KeygenJob(None)), &mut |index, key| sink(index, key).flow())
     }
 
-    /// Makes the keys of these seeds, in their order. Each key has memory of its own, whose allocation limits a GPU: see
-    /// [`Engine::from_seeds_into`].
+    /// Makes the keys of these seeds, in their order. Each key has memory of its own, whose allocation limits a GPU:
+    /// [`Engine::keygen_rows_from_seeds`] makes many keys faster.
     pub fn from_seeds(&self, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
         self.ask(Op::Keygen, seeds.len())?;
-        let mut keys = Vec::with_capacity(seeds.len());
-        let size = self.block();
-        self.scheduler().run_until_error(
-            &mut seeds.chunks(size).map(|seeds| KeygenBlock(BlockSeeds::Given(seeds))),
-            |made| {
-                keys.extend(made);
-                ControlFlow::Continue(())
-            },
-        )?;
-        Ok(keys)
-    }
-
-    /// Makes the keys of these seeds, in their order, in place of those that `keys` held. It allocates memory only for more keys than
-    /// ever before. After an error, `keys` is empty.
-    pub fn from_seeds_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut SigningKeys) -> Result<(), Error> {
-        self.ask(Op::Keygen, seeds.len()).inspect_err(|_| keys.clear())?;
-        if seeds.len() > keys.most() {
-            // Wiped and freed before more is asked for.
-            *keys = SigningKeys::new();
-            check_memory((seeds.len() * SK_BYTES) as u64)?;
-        }
-        let size = self.block();
-        let room = keys.room(seeds.len()).chunks_mut(size);
-        let mut all = seeds.chunks(size).zip(room).map(|(seeds, keys)| {
-            // The memory was asked for.
-            KeygenIntoBlock { seeds: BlockSeeds::Given(seeds), keys, public: None, held: 0 }
-        });
-        match self.scheduler().run_until_error(&mut all, |()| ControlFlow::Continue(())) {
-            Ok(()) => {
-                keys.come();
-                Ok(())
-            }
-            Err(why) => {
-                keys.clear();
-                Err(why)
-            }
-        }
+        self.0.0.all(&mut seeds.iter().map(|seed| KeygenJob(Some(seed))))
     }
 
     /// Signs one message. The error is [`Error::KeyDamaged`] for a damaged key.
     pub fn sign<'a>(&self, key: &'a SigningKey, message: impl Into<JobMessage<'a>>) -> Result<Signature, Error> {
-        self.one(SignJob::new(key, message))
+        self.0.0.one(SignJob::new(key, message))
     }
 
     /// Signs any number of messages in bounded memory.
@@ -333,7 +295,7 @@ impl Engine {
         jobs: impl IntoIterator<Item = SignJob<'a>, IntoIter: Send>,
         mut sink: impl FnMut(usize, Result<Signature, Error>) -> F,
     ) -> Result<(), Error> {
-        self.feed(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
+        self.0.0.feed(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
     }
 
     /// Signs all these jobs, and returns a result for each, in their order. See [`Engine::sign_batch`].
@@ -341,7 +303,9 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
     ) -> Result<Vec<Result<Signature, Error>>, Error> {
-        self.to_vec(&jobs.into_iter().collect::<Vec<_>>())
+        let jobs: Vec<_> = jobs.into_iter().collect();
+        self.ask(Op::Sign, jobs.len())?;
+        self.0.0.to_vec(jobs)
     }
 
     /// Verifies one signature: `true` if the key signed this message. A signature of another length is not valid. See
@@ -352,7 +316,7 @@ impl Engine {
         message: impl Into<JobMessage<'a>>,
         signature: &'a [u8],
     ) -> Result<bool, Error> {
-        self.one(VerifyJob::new(key, message, signature))
+        self.0.0.one(VerifyJob::new(key, message, signature))
     }
 
     /// Verifies any number of signatures in bounded memory. `sink` gets the index and the verdict of each job, in order; all else is as
@@ -362,7 +326,7 @@ impl Engine {
         jobs: impl IntoIterator<Item = VerifyJob<'a>, IntoIter: Send>,
         mut sink: impl FnMut(usize, Result<bool, Error>) -> F,
     ) -> Result<(), Error> {
-        self.feed(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
+        self.0.0.feed(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
     }
 
     /// Verifies all these jobs, and returns a verdict for each, in their order. See [`Engine::verify_batch`].
@@ -370,52 +334,9 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>>,
     ) -> Result<Vec<Result<bool, Error>>, Error> {
-        self.to_vec(&jobs.into_iter().collect::<Vec<_>>())
-    }
-
-    fn generate_all(
-        &self,
-        count: usize,
-        sink: &mut dyn FnMut(usize, SigningKey) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        // Several blocks fit the memory budget.
-        let room = self.scheduler().memory_budget().saturating_sub(self.bytes(Op::Keygen, 0));
-        let fit = usize::try_from(room).unwrap_or(usize::MAX) / (8 * self.scheduler().copies() * SK_BYTES);
-        let size = self.block().min(fit).max(1);
-        let blocks = (0..count).step_by(size).map(|first| KeygenBlock(BlockSeeds::Random(size.min(count - first))));
-        let mut numbers = 0..count;
-        self.scheduler().run_until_error(&mut { blocks }, |made| {
-            made.into_iter().zip(&mut numbers).try_for_each(|(key, number)| sink(number, key))
-        })
-    }
-
-    /// Jobs of a source that may block.
-    fn feed<J: ZkJob>(
-        &self,
-        jobs: &mut (dyn Iterator<Item = J> + Send),
-        sink: &mut dyn FnMut(usize, Result<J::Out, Error>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        self.scheduler().run_blocking(&mut jobs.map(Zk::one), &mut one_by_one(J::discard, sink))
-    }
-
-    fn to_vec<J: ZkJob>(&self, jobs: &[J]) -> Result<Vec<Result<J::Out, Error>>, Error> {
-        self.ask(J::OP, jobs.len())?;
-        let mut results = Vec::with_capacity(jobs.len());
-        self.scheduler().run_until_error(&mut jobs.iter().map(Zk::one), |of_block| {
-            results.extend(of_block);
-            ControlFlow::Continue(())
-        })?;
-        Ok(results)
-    }
-
-    fn one<J: ZkJob>(&self, job: J) -> Result<J::Out, Error> {
-        self.scheduler().one(Zk::one(job))?.next().expect("a result for the job")
-    }
-
-    /// Seeds of a block: few enough that each device's chunk has several.
-    fn block(&self) -> usize {
-        let full = |worker: &Worker| worker.programs.facts(self.group(Op::Keygen)).ok().map(|facts| facts.most());
-        self.scheduler().live().filter_map(full).min().map_or(1, block)
+        let jobs: Vec<_> = jobs.into_iter().collect();
+        self.ask(Op::Verify, jobs.len())?;
+        self.0.0.to_vec(jobs)
     }
 }
 
@@ -429,7 +350,7 @@ impl fmt::Debug for Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zkdilithium::Message;
+    use crate::zkdilithium::{Message, only};
     use hypergrove_engine::{Reference, SelfTest, ZkDilithium, ZkDilithiumPrograms, capabilities, forward};
     use hypergrove_zkdilithium::{SignatureBytes, SigningKeyBytes, Trace, VerifyingKey as RawVerifyingKey, reference};
     use rayon::ThreadPoolBuilder;
@@ -580,10 +501,12 @@ mod tests {
         assert!(seeds.iter().zip(keys).all(|(seed, key)| *key.as_ref() == reference::keygen(seed)));
     }
 
-    /// Keys that an engine makes in memory which it has used before.
-    fn keys_into(engine: &Engine, seeds: &[[u8; 32]], keys: &mut SigningKeys) -> Vec<SigningKey> {
-        engine.from_seeds_into(seeds, keys).unwrap();
-        keys.iter().collect()
+    /// Keys that an engine makes in one piece of memory.
+    fn keys_of_rows(engine: &Engine, seeds: &[[u8; 32]]) -> Result<Vec<SigningKey>, Error> {
+        let mut keys = vec![0; seeds.len() * SK_BYTES];
+        let made = engine.keygen_rows_from_seeds(seeds, &mut keys, None);
+        assert!(made.is_ok() || keys.iter().all(|byte| *byte == 0), "after an error there are no keys");
+        made.map(|()| keys.chunks(SK_BYTES).map(|key| SigningKey::from_bytes(key).unwrap()).collect())
     }
 
     /// Which device takes what is chance: in some call each has its turn.
@@ -609,9 +532,8 @@ mod tests {
             assert!(key.verifying_key().is_valid(Message::Bytes(b"m"), signature.as_bytes()));
         }
         assert!(engine.sign_batch_to_vec([]).unwrap().is_empty());
-        let mut keys = SigningKeys::new();
         for count in [20, 7, 0, 23] {
-            are_keys_of(&keys_into(&engine, &seeds(count), &mut keys), &seeds(count));
+            are_keys_of(&keys_of_rows(&engine, &seeds(count)).unwrap(), &seeds(count));
         }
         assert!(engine.faults().is_empty());
     }
@@ -705,14 +627,13 @@ mod tests {
         });
         let faults = engine.faults();
         assert!(faults.iter().all(|fault| fault.device.id() == "mock:0" && fault.jobs > 0), "{faults:?}");
-        let mut into = SigningKeys::new();
         in_the_end(|| {
             let engine = Engine::builder().devices(mocks(&mock)).threads(2).build().unwrap();
-            are_keys_of(&keys_into(&engine, &seeds(11), &mut into), &seeds(11));
+            are_keys_of(&keys_of_rows(&engine, &seeds(11)).unwrap(), &seeds(11));
             !engine.faults().is_empty()
         });
         mock.fails.store(0b11, Relaxed);
-        assert!(engine.from_seeds_into(&seeds(11), &mut into).is_err() && into.is_empty());
+        assert!(keys_of_rows(&engine, &seeds(11)).is_err());
         let why = engine.from_seeds(&seeds(11)).unwrap_err();
         assert!(matches!(&why, Error::Device { device, what } if device == "mock:1" && what == "no answer"), "{why}");
         mock.fails.store(0, Relaxed);

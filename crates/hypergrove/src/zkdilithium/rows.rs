@@ -1,17 +1,17 @@
 //! Rows of zkDilithium: batches as columns.
 
-use super::blocks::{self, BlockSeeds, KeygenIntoBlock};
+use super::blocks;
 use super::{Engine, Message, SigningKey, VerifyingKey};
 use crate::Error;
 use crate::flow::Flow;
 use crate::jobs::check_length;
 use crate::rows::{
-    Column, Keys, Progress, RowSigningKeys, RowStatus, Rows, RowsCall, check_table, index_in, no_progress, of_calls,
-    of_table, run_keys, run_one, run_rows,
+    Column, KeyCall, KeyColumns, KeySet, RowSigningKeys, RowStatus, Rows, check_table, index_in, no_progress, of_calls,
+    of_table, run_one, run_rows,
 };
-use crate::run::room;
+use crate::run::{Run, room};
 use hypergrove_engine::programs::{Group, GroupFacts};
-use hypergrove_engine::scheduler::{Memory, Options, Place, Scheduler};
+use hypergrove_engine::scheduler::{Memory, Options, Place};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{ZkSign, ZkVerify};
 use hypergrove_zkdilithium::params::{MUSIZE, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
@@ -209,7 +209,8 @@ impl Engine {
         public: Option<&mut [u8]>,
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        KeyRows { seeds: None }.grow(self.scheduler(), private, public, &mut |done| progress(done).flow())
+        let columns = KeyColumns { seeds: None, private, public };
+        run_one(self.scheduler(), KeyCall::new(Keys, columns)?, &mut |done| progress(done).flow())
     }
 
     /// As [`Engine::keygen_rows`], from seeds of 32 bytes for each row.
@@ -219,79 +220,32 @@ impl Engine {
         private: &mut [u8],
         public: Option<&mut [u8]>,
     ) -> Result<(), Error> {
-        KeyRows { seeds: Some(seeds) }.grow(self.scheduler(), private, public, &mut no_progress)
+        let columns = KeyColumns { seeds: Some(seeds.as_flattened()), private, public };
+        run_one(self.scheduler(), KeyCall::new(Keys, columns)?, &mut no_progress)
     }
 }
 
-/// Keys to be made: from the operating system's randomness, or from these seeds.
+/// Key pairs, as columns have them.
 #[derive(Clone, Copy)]
-pub(crate) struct KeyRows<'a> {
-    pub(crate) seeds: Option<&'a [[u8; SEED_BYTES]]>,
-}
+pub(crate) struct Keys;
 
-impl KeyRows<'_> {
-    /// The rows of columns of these lengths.
-    pub(crate) fn check(&self, private: usize, public: Option<usize>) -> Result<usize, Error> {
-        let rows = private / SK_BYTES;
-        check_length("the column of private keys", rows * SK_BYTES, private)?;
-        if let Some(public) = public {
-            check_length("the column of public keys", rows * PK_BYTES, public)?;
-        }
-        if let Some(seeds) = self.seeds {
-            check_length("the list of seeds", rows, seeds.len())?;
-        }
-        Ok(rows)
+impl KeySet for Keys {
+    fn kind(&self) -> Kind {
+        Kind::zkdilithium(Op::Keygen)
     }
 
-    fn grow(
-        self,
-        scheduler: &Scheduler,
-        private: &mut [u8],
-        public: Option<&mut [u8]>,
-        progress: Progress<'_>,
-    ) -> Result<(), Error> {
-        run_one(scheduler, KeyCall::new(self, private, public)?, progress)
-    }
-}
-
-/// A call that makes keys.
-pub(crate) struct KeyCall<'a> {
-    rows: KeyRows<'a>,
-    keys: Keys<'a>,
-    has_public: bool,
-}
-
-impl<'a> KeyCall<'a> {
-    pub(crate) fn new(
-        rows: KeyRows<'a>,
-        private: &'a mut [u8],
-        public: Option<&'a mut [u8]>,
-    ) -> Result<KeyCall<'a>, Error> {
-        let has_public = public.is_some();
-        let keys = Keys { private, public: public.unwrap_or_default(), are_whole: false };
-        rows.check(keys.private.len(), has_public.then_some(keys.public.len()))?;
-        Ok(KeyCall { rows, keys, has_public })
-    }
-}
-
-impl RowsCall for KeyCall<'_> {
-    fn run(scheduler: &Scheduler, calls: &mut [Self], progress: Progress<'_>) -> Result<(), Error> {
-        // The seed, and what a redundant engine compares with.
-        let again = if scheduler.options.redundant { SK_BYTES } else { 0 };
-        let held = SEED_BYTES + size_of::<(&mut SigningKeyBytes, [u8; SEED_BYTES])>() + again;
-        let rows = calls.iter().map(|call| call.keys.private.len() / SK_BYTES).sum();
-        let block = scheduler.block_size(Kind::zkdilithium(Op::Keygen), rows, |_| held)?;
-        let lent = calls.iter_mut().map(|KeyCall { rows, keys, has_public }| {
-            let Keys { private, public, are_whole } = keys;
-            let (keys, public) = (private.as_chunks_mut().0, has_public.then_some(public.as_chunks_mut().0));
-            let seeds = rows.seeds.map_or(BlockSeeds::Random(keys.len()), BlockSeeds::Given);
-            (KeygenIntoBlock { seeds, keys, public, held }, are_whole)
-        });
-        run_keys(scheduler, lent.unzip(), block, progress)
+    fn sizes(&self) -> [usize; 3] {
+        [SEED_BYTES, SK_BYTES, PK_BYTES]
     }
 
-    fn result(self, all: &Result<(), Error>) -> Result<(), Error> {
-        self.keys.result(all)
+    /// The seed, and what a redundant engine compares with.
+    fn held(_: &GroupFacts, options: &Options) -> usize {
+        let again = if options.redundant { SK_BYTES } else { 0 };
+        SEED_BYTES + size_of::<(&mut SigningKeyBytes, [u8; SEED_BYTES])>() + again
+    }
+
+    fn make(&self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], _: &mut Vec<u8>) -> Result<(), Error> {
+        blocks::keygen_into(&run.place, keys)
     }
 }
 

@@ -1,11 +1,12 @@
 //! Jobs of tickets for zkDilithium.
 
-use super::blocks::{KeygenJob, Zk, ZkJob};
+use super::blocks::KeygenJob;
 use super::{Engine, Fe, JobMessage, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey, params};
 use crate::Error;
+use crate::block::Job;
 use crate::jobs::JobKey;
 use crate::tickets::{Refused, Submit, one_of, own_key, queued};
-use hypergrove_engine::scheduler::{self, Queued, Room, Scheduler, Size, Ticket};
+use hypergrove_engine::scheduler::{Queued, Room, Scheduler, Size, Ticket};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use std::time::Instant;
@@ -51,9 +52,9 @@ impl std::fmt::Debug for GenerateJob {
 }
 
 queued! {
-    OwnedSign => Signature, <SignJob<'_> as ZkJob>::discard;
-    OwnedVerify => bool, drop;
-    OwnedGenerate => SigningKey, drop;
+    OwnedSign: SignJob<'static> => Signature;
+    OwnedVerify: VerifyJob<'static> => bool;
+    OwnedGenerate: KeygenJob<'static> => SigningKey;
 }
 
 /// A message that is the job's own.
@@ -95,8 +96,8 @@ pub struct OwnedSign {
 }
 
 impl OwnedSign {
-    fn lend(&self) -> Result<Zk<SignJob<'_>>, Error> {
-        Ok(Zk::one(SignJob::new(&*self.key, self.message.borrowed())))
+    fn lend(&self) -> Result<SignJob<'_>, Error> {
+        Ok(SignJob::new(&*self.key, self.message.borrowed()))
     }
 }
 
@@ -121,8 +122,8 @@ pub struct OwnedVerify {
 }
 
 impl OwnedVerify {
-    fn lend(&self) -> Result<Zk<VerifyJob<'_>>, Error> {
-        Ok(Zk::one(VerifyJob::new(&*self.key, self.message.borrowed(), &self.signature)))
+    fn lend(&self) -> Result<VerifyJob<'_>, Error> {
+        Ok(VerifyJob::new(&*self.key, self.message.borrowed(), &self.signature))
     }
 }
 
@@ -144,8 +145,8 @@ impl Submit for VerifyJob<'_> {
 pub struct OwnedGenerate(Result<Box<Zeroizing<[u8; SEED_BYTES]>>, Error>);
 
 impl OwnedGenerate {
-    fn lend(&self) -> Result<Zk<KeygenJob<'_>>, Error> {
-        self.0.as_ref().map(|seed| Zk::one(KeygenJob(seed))).map_err(Clone::clone)
+    fn lend(&self) -> Result<KeygenJob<'_>, Error> {
+        self.0.as_ref().map(|seed| KeygenJob(Some(seed))).map_err(Clone::clone)
     }
 }
 

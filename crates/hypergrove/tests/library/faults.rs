@@ -433,7 +433,9 @@ fn rows_that_the_double_of_a_gpu_compares() {
         let kind = double_with(if digest > 0 { &[("digest", 256)] } else { &[] });
         table("rows of SLH-DSA", &kind, slh_dsa_rows, &[Check::Redundant], flips().div_ceil(10));
         let (subject, mut row, mut state) = (slh_dsa_rows(&kind, Check::Redundant), Row::default(), 5);
-        for case in 0..subject.right.len() {
+        // With few flips, the sets by turns.
+        let is_turn = |case: &usize| flips() > FLIPS || case % 2 == usize::from(digest > 0);
+        for case in (0..subject.right.len()).filter(is_turn) {
             let (sites, _) = kind.faults.survey(|| (subject.sign)(case));
             assert!(sites.iter().any(|site| site.stage == "compare"), "the device compares");
             assert_eq!(sites.iter().filter(|site| site.stage == "digest").count(), if digest > 0 { 2 } else { 0 });

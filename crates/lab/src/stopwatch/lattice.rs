@@ -8,8 +8,7 @@ use crate::machine::{self, Limits};
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus};
 use hypergrove::zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
-    Engine, Message, RowVerifyingKeys, SignJob, SignRows, Signature, SigningKey, SigningKeys, VerifyJob, VerifyRows,
-    VerifyingKey,
+    Engine, Message, RowVerifyingKeys, SignJob, SignRows, Signature, SigningKey, VerifyJob, VerifyRows, VerifyingKey,
 };
 use hypergrove::{Error, Op, Work};
 use hypergrove_zkdilithium::{Trace, reference};
@@ -96,28 +95,22 @@ type Answer = Result<(Times, Option<f64>), Failure>;
 
 fn keygen(engine: &Engine, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
     let seeds: Vec<_> = (0..batch).map(seed).collect();
-    let (mut answer, mut keys) = (SigningKeys::new(), SigningKeys::new());
-    engine.from_seeds_into(&seeds, &mut answer)?;
-    if answer.secret_bytes()[batch - 1] != **reference::keygen(&seeds[batch - 1]).to_bytes() {
+    // Nothing here is secret.
+    let (mut answer, mut keys) = (vec![0; batch * SK_BYTES], vec![0; batch * SK_BYTES]);
+    engine.keygen_rows_from_seeds(&seeds, &mut answer, None)?;
+    if answer[(batch - 1) * SK_BYTES..] != **reference::keygen(&seeds[batch - 1]).to_bytes() {
         return Err(wrong("the reference makes another key from the same seed"));
     }
     // The first time takes the memory that all others use again.
-    engine.from_seeds_into(&seeds, &mut keys)?;
+    engine.keygen_rows_from_seeds(&seeds, &mut keys, None)?;
     let times = until_used_up(budget, || {
         let start = Instant::now();
-        engine.from_seeds_into(&seeds, &mut keys)?;
+        engine.keygen_rows_from_seeds(&seeds, &mut keys, None)?;
         let time = start.elapsed();
-        // Nothing here is secret, and `==` of keys takes as long as it has to.
-        if keys.secret_bytes() == answer.secret_bytes() {
-            Ok(time)
-        } else {
-            Err(wrong("two runs of the same work differ"))
-        }
+        if keys == answer { Ok(time) } else { Err(wrong("two runs of the same work differ")) }
     })?;
-    Ok((
-        times,
-        kernels(|| engine.timing().execute, program, |jobs| Ok(engine.from_seeds_into(&seeds[..jobs], &mut keys)?))?,
-    ))
+    let few = |jobs: usize| Ok(engine.keygen_rows_from_seeds(&seeds[..jobs], &mut keys[..jobs * SK_BYTES], None)?);
+    Ok((times, kernels(|| engine.timing().execute, program, few)?))
 }
 
 fn sign_all(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>]) -> Result<Vec<Signature>, Failure> {
@@ -182,15 +175,15 @@ fn verify(engine: &Engine, batch: usize, budget: Duration, program: Option<usize
 /// Private keys alone, which contain ρ and t.
 fn keygen_rows(engine: &Engine, rows: RowMemory, batch: usize, budget: Duration, program: Option<usize>) -> Answer {
     let seeds: Vec<_> = (0..batch).map(seed).collect();
-    let mut answer = SigningKeys::new();
-    engine.from_seeds_into(&seeds, &mut answer)?;
+    let mut answer = vec![0; batch * SK_BYTES];
+    engine.keygen_rows_from_seeds(&seeds, &mut answer, None)?;
     let mut private = memory(Some(rows), |bytes| engine.memory(bytes), batch * SK_BYTES)?;
     let mut keygen = |jobs: usize| {
         let private = &mut private[..jobs * SK_BYTES];
         let start = Instant::now();
         engine.keygen_rows_from_seeds(&seeds[..jobs], private, None)?;
         let time = start.elapsed();
-        match *private == answer.secret_bytes()[..jobs].as_flattened()[..] {
+        match *private == answer[..jobs * SK_BYTES] {
             true => Ok(time),
             false => Err(wrong("rows of keys differ from jobs of the same seeds")),
         }
