@@ -261,7 +261,7 @@ impl Engine {
     }
 
     /// Makes `count` keys from the operating system's randomness. `sink` gets each key with its number. It may stop the call by
-    /// [`ControlFlow::Break`].
+    /// [`ControlFlow::Break`](std::ops::ControlFlow::Break).
     pub fn generate_batch<F: Flow>(
         &self,
         count: usize,
@@ -285,7 +285,7 @@ impl Engine {
     /// Signs any number of messages in bounded memory.
     ///
     /// `sink` gets the index and the result of each job, in order, on this thread, as soon as they are known. It may stop the call by
-    /// [`ControlFlow::Break`]. A thread of its own takes jobs from the iterator, at most one chunk before the devices need them, so an
+    /// [`ControlFlow::Break`](std::ops::ControlFlow::Break). A thread of its own takes jobs from the iterator, at most one chunk before the devices need them, so an
     /// iterator that blocks delays no result. With one thread and only the CPU, this thread takes the jobs, a chunk at a time.
     ///
     /// A job with a damaged key gets an error, and the others go on. If the last device fails, the call ends with an error. The call
