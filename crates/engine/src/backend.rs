@@ -318,7 +318,7 @@ impl<'b> dyn Backend + 'b {
 const MOST_IN_FLIGHT: usize = 4;
 
 impl<'b> dyn Backend + 'b {
-    /// Programs of any scheme in flight that keep a device busy, at most.
+    /// Programs of any scheme in flight that keep a device busy, at most: [`Device::queue`], or more where a scheme has more.
     pub(crate) fn most_in_flight(&self, device: &Device) -> usize {
         let of_zkdilithium = if self.zkdilithium().is_some() && device.queue > 1 { MOST_IN_FLIGHT } else { 1 };
         (device.queue.max(1) as usize).max(of_zkdilithium)

@@ -1,7 +1,7 @@
 //! SHA-256 of many messages (FIPS 180-4): what a backend may do besides plans.
 
 use crate::programs::{Group, GroupFacts};
-use crate::scheme::{Facts, FirstChunks, Habits, Kind, Prepared, ProgramFactory, Scheme, Site};
+use crate::scheme::{Facts, FirstChunks, Habits, Kind, NO_SET, Prepared, ProgramFactory, Scheme, Site};
 use crate::{Axis, Choice, Error, Policy, THREADS, Timing};
 use std::ops::Range;
 use std::time::Duration;
@@ -137,7 +137,7 @@ static SHA256: Scheme = Scheme { name: "SHA-256", factory: &Hashers };
 impl Kind {
     /// SHA-256 of messages. Its unit of work is a block of 64 bytes.
     pub fn sha256() -> Kind {
-        Kind { scheme: &SHA256, set: &(), op: 0, variant: 0 }
+        Kind { scheme: &SHA256, set: &NO_SET, op: 0, variant: 0 }
     }
 }
 

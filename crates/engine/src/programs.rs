@@ -201,7 +201,7 @@ impl Drop for InUse<'_> {
 pub struct Programs {
     backend: Arc<dyn Backend>,
     device: Device,
-    /// The policy where nothing else is known.
+    /// The policy of schemes for which nothing is measured.
     policy: Policy,
     /// Bytes that programs may hold between two calls.
     budget: u64,
@@ -390,7 +390,8 @@ impl Programs {
     }
 
     /// A program that nobody uses, or a new one. Where the device's memory does not suffice, idle programs make way first.
-    /// After that whoever needs a sized program makes it smaller; for others one waits until those that run are done.
+    /// If that does not suffice for a sized program, it is an error, and the caller asks for a smaller one. For others this waits until the programs
+    /// that run are done.
     fn ready(
         &self,
         facts: &GroupFacts,

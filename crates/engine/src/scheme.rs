@@ -58,6 +58,9 @@ impl Kind {
     }
 }
 
+/// The parameter set of schemes that have one alone.
+pub(crate) static NO_SET: () = ();
+
 /// What the scheduler goes by for a kind of work, whatever the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
@@ -101,7 +104,7 @@ pub struct Site<'a> {
     pub device: &'a Device,
     /// What measurements say.
     pub knowledge: &'a dyn Knowledge,
-    /// The policy where nothing else is known.
+    /// The policy of schemes for which nothing is measured.
     pub policy: &'a Policy,
 }
 

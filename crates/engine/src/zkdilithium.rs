@@ -1,7 +1,7 @@
 //! zkDilithium by the batch: what a backend may do besides plans of SLH-DSA.
 
 use crate::programs::{Group, GroupFacts};
-use crate::scheme::{Facts, FirstChunks, Habits, Kind, Prepared, ProgramFactory, Scheme, Site};
+use crate::scheme::{Facts, FirstChunks, Habits, Kind, NO_SET, Prepared, ProgramFactory, Scheme, Site};
 use crate::{Axis, Choice, Error, Policy, THREADS, Timing};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{
@@ -111,7 +111,7 @@ const OPS: [Op; 3] = [Op::Keygen, Op::Sign, Op::Verify];
 impl Kind {
     /// An operation of zkDilithium.
     pub fn zkdilithium(op: Op) -> Kind {
-        Kind { scheme: &ZKDILITHIUM, set: &(), op: op as u8, variant: 0 }
+        Kind { scheme: &ZKDILITHIUM, set: &NO_SET, op: op as u8, variant: 0 }
     }
 }
 

@@ -6,6 +6,7 @@ use hypergrove_engine::programs::{Group, GroupFacts};
 use hypergrove_engine::scheduler::{self, Place};
 use hypergrove_engine::scheme::Kind;
 use std::ops::ControlFlow;
+use zeroize::Zeroize;
 
 /// A job of some scheme: a signature to be made or verified, a key to be made or checked.
 pub(crate) trait Job: Send + Sync + Sized {
@@ -94,12 +95,20 @@ impl<J: Job> scheduler::Job for Block<J> {
                 None => groups.push((group, vec![number])),
             }
         }
+        // Of several groups each has memory of its own: after an error of one, nothing is left of the others either.
+        let mut others: Vec<Vec<u8>> = vec![Vec::new(); groups.len().saturating_sub(1)];
         let run_all = || {
-            for (group, members) in groups {
+            let memories = std::iter::once(&mut *memory).chain(&mut others);
+            for ((group, members), memory) in groups.into_iter().zip(memories) {
                 let facts = place.worker.programs.facts(group)?;
                 let jobs: Vec<&J> = members.iter().flat_map(|number| blocks[*number].job.jobs()).collect();
-                let mut of_jobs = J::run(&Run { place: *place, facts: &facts }, &jobs, memory)?.into_iter();
+                let of_jobs = J::run(&Run { place: *place, facts: &facts }, &jobs, memory)?;
                 assert_eq!(of_jobs.len(), jobs.len(), "a result for each job");
+                if let [only] = members[..] {
+                    results[only] = Ok(of_jobs);
+                    continue;
+                }
+                let mut of_jobs = of_jobs.into_iter();
                 for number in members {
                     results[number] = Ok(of_jobs.by_ref().take(blocks[number].count).collect());
                 }
@@ -108,6 +117,8 @@ impl<J: Job> scheduler::Job for Block<J> {
         };
         if let Err(why) = run_all() {
             results.into_iter().flatten().for_each(Self::discard);
+            memory.zeroize();
+            others.iter_mut().for_each(Zeroize::zeroize);
             return Err(why);
         }
         Ok(results)

@@ -409,7 +409,7 @@ impl Engine {
         jobs: impl IntoIterator<Item = SignJob<'a>, IntoIter: Send>,
         mut sink: impl FnMut(usize, Result<Signature, Error>) -> F,
     ) -> Result<(), Error> {
-        self.0.feed(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
+        self.0.sign_all(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
     }
 
     /// Signs all these jobs, and returns a result for each, in their order. See [`Engine::sign_batch`].
@@ -417,7 +417,7 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
     ) -> Result<Vec<Result<Signature, Error>>, Error> {
-        self.0.to_vec(jobs.into_iter().collect())
+        self.0.sign_list(jobs.into_iter().collect())
     }
 
     /// Verifies one signature: `true` if the key signed this message in this mode. A signature of the wrong length is an error.
@@ -434,7 +434,7 @@ impl Engine {
         jobs: impl IntoIterator<Item = VerifyJob<'a>, IntoIter: Send>,
         mut sink: impl FnMut(usize, Result<bool, Error>) -> F,
     ) -> Result<(), Error> {
-        self.0.feed(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
+        self.0.verify_all(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
     }
 
     /// Verifies all these jobs, and returns a verdict for each, in their order. See [`Engine::verify_batch`].
@@ -442,7 +442,7 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>>,
     ) -> Result<Vec<Result<bool, Error>>, Error> {
-        self.0.to_vec(jobs.into_iter().collect())
+        self.0.verify_list(jobs.into_iter().collect())
     }
 
     /// Returns the same key with the nodes of its top `layers` layers, which makes the same signatures with less work. One layer is the
@@ -539,6 +539,34 @@ pub(crate) struct Inner {
     pub(crate) scheduler: Arc<Scheduler>,
     notices: Arc<Mutex<Vec<String>>>,
     pub(crate) host_hashing: HostHashing,
+}
+
+/// What generic calls of [`Engine`] end in. These are not generic, so that they are compiled here once, and not again in every program for
+/// every iterator.
+impl Inner {
+    fn sign_all<'a>(
+        &self,
+        jobs: &mut (dyn Iterator<Item = SignJob<'a>> + Send),
+        sink: &mut dyn FnMut(usize, Result<Signature, Error>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.feed(jobs, sink)
+    }
+
+    fn verify_all<'a>(
+        &self,
+        jobs: &mut (dyn Iterator<Item = VerifyJob<'a>> + Send),
+        sink: &mut dyn FnMut(usize, Result<bool, Error>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.feed(jobs, sink)
+    }
+
+    fn sign_list(&self, jobs: Vec<SignJob<'_>>) -> Result<Vec<Result<Signature, Error>>, Error> {
+        self.to_vec(jobs)
+    }
+
+    fn verify_list(&self, jobs: Vec<VerifyJob<'_>>) -> Result<Vec<Result<bool, Error>>, Error> {
+        self.to_vec(jobs)
+    }
 }
 
 /// Calls for jobs of any scheme.
@@ -641,7 +669,7 @@ impl Inner {
         let scale = Scale { scheduler, worker };
         let memory = scheduler.memory_budget() / slots(live.iter().map(|worker| worker.queue() as u64));
         let held = (scheduler.copies() * facts.plan().out_bytes()) as u64;
-        let mut jobs = SubBatches::new((0..batch).map(|_| QueuedBlock { group: Ok(group), held, owned: 0, count: 1 }));
+        let mut jobs = SubBatches::new((0..batch).map(|_| QueuedBlock { group: Ok(group), held, count: 1 }));
         let others = live.iter().filter(|other| !std::ptr::eq(**other, worker)).copied();
         let bounds = scale.bounds(memory, Some(group), others);
         let sub_batch = match jobs.cut(&scale, bounds) {

@@ -15,8 +15,6 @@ pub struct QueuedBlock {
     pub group: Result<Group, Error>,
     /// Bytes that the jobs and their outputs take while they are worked on.
     pub held: u64,
-    /// Bytes of these that the jobs own.
-    pub owned: usize,
     /// Jobs of the block.
     pub count: usize,
 }
@@ -41,6 +39,8 @@ pub struct Block<J> {
 
 /// What the scheduler does with blocks of any jobs.
 pub(super) trait Client: Sync {
+    /// Bytes that the jobs of a block own.
+    fn owned(&self, number: usize) -> usize;
     /// Bytes of the output of a block, by what is known of its group.
     fn output(&self, number: usize, facts: &GroupFacts) -> usize;
     /// Runs blocks together, and keeps their results. After an error there are none.
@@ -88,9 +88,8 @@ impl<J: Job> Blocks<J> {
     /// Takes the next block in. Numbers are those of the order in which blocks come.
     pub(super) fn add(&self, next: QueuedJob<J>) -> QueuedBlock {
         let QueuedJob { job, group, held, count, .. } = next;
-        let owned = job.owned();
         lock(&self.0).states.push_back(State::Waits(job));
-        QueuedBlock { group, held, owned, count }
+        QueuedBlock { group, held, count }
     }
 
     /// Takes the result of a block, or gives `refused` where it was not run.
@@ -111,6 +110,14 @@ impl<J: Job> Blocks<J> {
 }
 
 impl<J: Job> Client for Blocks<J> {
+    fn owned(&self, number: usize) -> usize {
+        let table = lock(&self.0);
+        match &table.states[number - table.first] {
+            State::Waits(job) => job.owned(),
+            _ => 0,
+        }
+    }
+
     fn output(&self, number: usize, facts: &GroupFacts) -> usize {
         let table = lock(&self.0);
         match &table.states[number - table.first] {

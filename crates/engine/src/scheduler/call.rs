@@ -466,7 +466,7 @@ impl<'a> Call<'a> {
         let Some(permit) = self.devices[device].permit(&self.signal, device) else { return Cut::No };
         let mut cut = self.jobs.cut(&scale, bounds);
         if let Some(SubBatch::TooLarge(first, asked, needs)) = cut {
-            let memory = scheduler.memory_alone(asked.owned);
+            let memory = scheduler.memory_alone(self.client.owned(first));
             if asked.group.is_err() || needs > memory {
                 let why = asked.group.err().unwrap_or_else(|| scheduler.out_of_memory(worker, needs));
                 self.fresh = self.fresh.max(first + 1);
@@ -551,7 +551,7 @@ impl<'a> Call<'a> {
 
     /// The job's result is an error.
     fn refuse(&mut self, index: usize, count: usize, why: Error) {
-        let block = QueuedBlock { group: Err(why.clone()), held: 0, owned: 0, count };
+        let block = QueuedBlock { group: Err(why.clone()), held: 0, count };
         self.ready
             .insert(index, WaitingResults { blocks: vec![(index, block)], next: 0, from: None, refused: Some(why) });
     }

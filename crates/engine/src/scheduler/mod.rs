@@ -126,7 +126,7 @@ pub struct Scheduler {
     workers: Vec<Worker>,
     lazy: Option<Lazy>,
     know: KnowledgeSource,
-    /// Choices for programs without a plan.
+    /// The policy of schemes for which nothing is measured.
     policy: Policy,
     rates: CallRates,
     faults: Mutex<Vec<Fault>>,
@@ -165,8 +165,8 @@ pub fn slots(queues: impl Iterator<Item = u64>) -> u64 {
 
 impl Scheduler {
     /// A scheduler over these devices, one at least. Nothing is prepared and no thread started before the first call. With
-    /// `wake` there is one device, the host, and others are initialised when a batch is worth it. `policy` is for programs
-    /// without a plan.
+    /// `wake` there is one device, the host, and others are initialised when a batch is worth it. `policy` is that of
+    /// schemes for which nothing is measured.
     pub fn new(
         devices: Vec<(Arc<dyn Backend>, Device)>,
         wake: Option<Wake>,
@@ -396,7 +396,7 @@ impl Scheduler {
             return Err(Failure::Job(why));
         }
         let room = (memory - held, memory - held);
-        let blocks = [(0, QueuedBlock { group: Ok(group), held, owned, count })];
+        let blocks = [(0, QueuedBlock { group: Ok(group), held, count })];
         let run = |pool: Option<&ThreadPool>| {
             let place = Place { scheduler: self, worker, room, pool, threads: group.threads, elsewhere: false };
             client.run(&place, &blocks, &mut Vec::new())

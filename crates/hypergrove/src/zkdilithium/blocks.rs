@@ -14,10 +14,40 @@ use hypergrove_zkdilithium::keys::public_parts;
 use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKey as RawSigningKey, SigningKeyBytes};
 use std::mem;
-use zeroize::{Zeroize, Zeroizing, optimization_barrier};
+use zeroize::{Zeroize, optimization_barrier};
 
 /// Jobs that a thread lists for a program, at least: one takes a few nanoseconds.
 const JOBS_OF_A_THREAD: usize = 4096;
+
+/// Seeds of a request to the operating system, where threads make several: 4 KB.
+const SEEDS_OF_A_REQUEST: usize = 128;
+
+/// A job of a list. The list and the results are the caller's memory: the call asks for it before it begins.
+pub(super) struct Listed<'a, J>(pub(super) &'a J);
+
+impl<J: Job> Job for Listed<'_, J> {
+    type Out = J::Out;
+
+    fn kind(&self) -> Result<Kind, Error> {
+        self.0.kind()
+    }
+
+    fn owned(&self) -> usize {
+        0
+    }
+
+    fn output(_: &GroupFacts) -> usize {
+        0
+    }
+
+    fn run(run: &Run<'_>, jobs: &[&Self], memory: &mut Vec<u8>) -> Result<Vec<Result<J::Out, Error>>, Error> {
+        J::run(run, &jobs.iter().map(|job| job.0).collect::<Vec<_>>(), memory)
+    }
+
+    fn discard(out: J::Out) {
+        J::discard(out);
+    }
+}
 
 impl Job for SignJob<'_> {
     type Out = Signature;
@@ -64,7 +94,7 @@ impl Job for KeygenJob<'_> {
     }
 
     fn owned(&self) -> usize {
-        SEED_BYTES
+        if self.0.is_none() { SEED_BYTES } else { 0 }
     }
 
     fn output(_: &GroupFacts) -> usize {
@@ -76,8 +106,11 @@ impl Job for KeygenJob<'_> {
         jobs: &[&Self],
         _: &mut Vec<u8>,
     ) -> Result<Vec<Result<SigningKey, Error>>, Error> {
-        let of = jobs.iter().map(|KeygenJob(seed)| (1, seed.map(|seed| &seed[..])));
-        Ok(made(place, &seeds(place, of)?.0)?.into_iter().map(Ok).collect())
+        // Of many keys, a thread draws the seeds of some together.
+        let alike = jobs.chunk_by(|a, b| a.0.is_none() && b.0.is_none());
+        let parts = alike.flat_map(|alike| alike.chunks(SEEDS_OF_A_REQUEST));
+        let parts: Vec<_> = parts.map(|part| (part.len(), part[0].0.map(|seed| &seed[..]))).collect();
+        Ok(made(place, &seeds(place, parts.into_iter())?.0)?.into_iter().map(Ok).collect())
     }
 }
 
@@ -185,12 +218,12 @@ pub(super) fn verify<'m>(
     place.checked(work, |first, second| compare(place, "verdict", first, &second?))
 }
 
-/// Copies of seeds. On drop, they are wiped by the widest stores there are, where `zeroize` would write byte by byte.
-struct Seeds(Vec<[u8; SEED_BYTES]>);
+/// Secrets of `N` bytes each. On drop, they are wiped by the widest stores there are, where `zeroize` would write byte by byte.
+struct Wiped<const N: usize>(Vec<[u8; N]>);
 
-impl Drop for Seeds {
+impl<const N: usize> Drop for Wiped<N> {
     fn drop(&mut self) {
-        self.0.fill([0; SEED_BYTES]);
+        self.0.fill([0; N]);
         optimization_barrier(&self.0[..]);
     }
 }
@@ -199,8 +232,8 @@ impl Drop for Seeds {
 fn seeds<'a>(
     place: &Place<'_>,
     parts: impl Iterator<Item = (usize, Option<&'a [u8]>)> + Clone,
-) -> Result<Seeds, Error> {
-    let mut all = Seeds(vec![[0; SEED_BYTES]; parts.clone().map(|(count, _)| count).sum()]);
+) -> Result<Wiped<SEED_BYTES>, Error> {
+    let mut all = Wiped(vec![[0; SEED_BYTES]; parts.clone().map(|(count, _)| count).sum()]);
     let mut left = &mut all.0[..];
     let mut drawn = Vec::new();
     for (count, given) in parts {
@@ -224,10 +257,10 @@ pub(super) fn keygen_into(place: &Place<'_>, keys: &mut [KeyColumns<'_>]) -> Res
     let seeds = seeds(place, keys.iter().map(|keys| (keys.private.len() / SK_BYTES, keys.seeds)))?;
     keygen(place, &seeds.0, places(keys).collect())?;
     if place.scheduler.options.redundant {
-        let mut second = Zeroizing::new(vec![[0; SK_BYTES]; seeds.0.len()]);
+        let mut second = Wiped(vec![[0; SK_BYTES]; seeds.0.len()]);
         let place = Place { elsewhere: true, ..*place };
-        keygen(&place, &seeds.0, second.iter_mut().collect())?;
-        let again: Vec<_> = second.iter_mut().collect();
+        keygen(&place, &seeds.0, second.0.iter_mut().collect())?;
+        let again: Vec<_> = second.0.iter_mut().collect();
         compare(&place, "key", &places(keys).collect::<Vec<_>>(), &again)?;
     }
     let with_public = keys.iter_mut().filter_map(|keys| {

@@ -1,7 +1,8 @@
 //! Batches of zkDilithium, over the scheduler that SLH-DSA's go through too.
 
-use super::blocks::KeygenJob;
+use super::blocks::{KeygenJob, Listed};
 use super::{JobMessage, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
+use crate::block::Job;
 use crate::flow::Flow;
 use crate::run::host_isa;
 use crate::{Error, Fault, Isa, Rates, Stats};
@@ -15,6 +16,7 @@ use hypergrove_engine::{
 use hypergrove_zkdilithium::Op;
 use hypergrove_zkdilithium::params::{SEED_BYTES, SIG_BYTES, SK_BYTES};
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -261,20 +263,29 @@ impl Engine {
     }
 
     /// Makes `count` keys from the operating system's randomness. `sink` gets each key with its number. It may stop the call by
-    /// [`ControlFlow::Break`](std::ops::ControlFlow::Break).
+    /// [`ControlFlow::Break`].
     pub fn generate_batch<F: Flow>(
         &self,
         count: usize,
         mut sink: impl FnMut(usize, SigningKey) -> F,
     ) -> Result<(), Error> {
-        self.0.0.each(&mut (0..count).map(|_| KeygenJob(None)), &mut |index, key| sink(index, key).flow())
+        self.generate_all(count, &mut |index, key| sink(index, key).flow())
+    }
+
+    fn generate_all(
+        &self,
+        count: usize,
+        sink: &mut dyn FnMut(usize, SigningKey) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.0.0.each(&mut (0..count).map(|_| KeygenJob(None)), sink)
     }
 
     /// Makes the keys of these seeds, in their order. Each key has memory of its own, whose allocation limits a GPU:
     /// [`Engine::keygen_rows_from_seeds`] makes many keys faster.
     pub fn from_seeds(&self, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
         self.ask(Op::Keygen, seeds.len())?;
-        self.0.0.all(&mut seeds.iter().map(|seed| KeygenJob(Some(seed))))
+        let jobs: Vec<KeygenJob<'_>> = seeds.iter().map(|seed| KeygenJob(Some(seed))).collect();
+        self.0.0.all(&mut jobs.iter().map(Listed))
     }
 
     /// Signs one message. The error is [`Error::KeyDamaged`] for a damaged key.
@@ -285,7 +296,7 @@ impl Engine {
     /// Signs any number of messages in bounded memory.
     ///
     /// `sink` gets the index and the result of each job, in order, on this thread, as soon as they are known. It may stop the call by
-    /// [`ControlFlow::Break`](std::ops::ControlFlow::Break). A thread of its own takes jobs from the iterator, at most one chunk before the devices need them, so an
+    /// [`ControlFlow::Break`]. A thread of its own takes jobs from the iterator, at most one chunk before the devices need them, so an
     /// iterator that blocks delays no result. With one thread and only the CPU, this thread takes the jobs, a chunk at a time.
     ///
     /// A job with a damaged key gets an error, and the others go on. If the last device fails, the call ends with an error. The call
@@ -295,7 +306,7 @@ impl Engine {
         jobs: impl IntoIterator<Item = SignJob<'a>, IntoIter: Send>,
         mut sink: impl FnMut(usize, Result<Signature, Error>) -> F,
     ) -> Result<(), Error> {
-        self.0.0.feed(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
+        self.sign_all(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
     }
 
     /// Signs all these jobs, and returns a result for each, in their order. See [`Engine::sign_batch`].
@@ -303,9 +314,7 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = SignJob<'a>>,
     ) -> Result<Vec<Result<Signature, Error>>, Error> {
-        let jobs: Vec<_> = jobs.into_iter().collect();
-        self.ask(Op::Sign, jobs.len())?;
-        self.0.0.to_vec(jobs)
+        self.sign_list(&jobs.into_iter().collect::<Vec<_>>())
     }
 
     /// Verifies one signature: `true` if the key signed this message. A signature of another length is not valid. See
@@ -326,7 +335,7 @@ impl Engine {
         jobs: impl IntoIterator<Item = VerifyJob<'a>, IntoIter: Send>,
         mut sink: impl FnMut(usize, Result<bool, Error>) -> F,
     ) -> Result<(), Error> {
-        self.0.0.feed(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
+        self.verify_all(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
     }
 
     /// Verifies all these jobs, and returns a verdict for each, in their order. See [`Engine::verify_batch`].
@@ -334,9 +343,39 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = VerifyJob<'a>>,
     ) -> Result<Vec<Result<bool, Error>>, Error> {
-        let jobs: Vec<_> = jobs.into_iter().collect();
-        self.ask(Op::Verify, jobs.len())?;
-        self.0.0.to_vec(jobs)
+        self.verify_list(&jobs.into_iter().collect::<Vec<_>>())
+    }
+}
+
+/// Not generic, as in [`crate::Engine`].
+impl Engine {
+    fn sign_all<'a>(
+        &self,
+        jobs: &mut (dyn Iterator<Item = SignJob<'a>> + Send),
+        sink: &mut dyn FnMut(usize, Result<Signature, Error>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.0.0.feed(jobs, sink)
+    }
+
+    fn verify_all<'a>(
+        &self,
+        jobs: &mut (dyn Iterator<Item = VerifyJob<'a>> + Send),
+        sink: &mut dyn FnMut(usize, Result<bool, Error>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.0.0.feed(jobs, sink)
+    }
+
+    fn sign_list(&self, jobs: &[SignJob<'_>]) -> Result<Vec<Result<Signature, Error>>, Error> {
+        self.to_vec(Op::Sign, jobs)
+    }
+
+    fn verify_list(&self, jobs: &[VerifyJob<'_>]) -> Result<Vec<Result<bool, Error>>, Error> {
+        self.to_vec(Op::Verify, jobs)
+    }
+
+    fn to_vec<J: Job>(&self, op: Op, jobs: &[J]) -> Result<Vec<Result<J::Out, Error>>, Error> {
+        self.ask(op, jobs.len())?;
+        self.0.0.to_vec(jobs.iter().map(Listed).collect())
     }
 }
 

@@ -188,6 +188,9 @@ fn a_memory_budget_is_asked_and_cuts_batches() {
     let fit = tight.jobs_to_fill(Op::Sign).unwrap();
     assert_eq!(tight.sign_batch_to_vec(vec![job(); fit]).unwrap(), vec![Ok(signature.clone()); fit]);
     assert!(tight.sign_batch_to_vec(vec![job(); fit + 1]).is_err_and(is_refused));
+    // A list and its results are the caller's memory, messages and seeds too.
+    assert!(tight.sign_batch_to_vec([SignJob::new(&key, vec![7; 200_000])]).unwrap()[0].is_ok());
+    assert_eq!(within(free.bytes(Op::Keygen, 1)).from_seeds(&[[1; 32]]).unwrap().len(), 1);
     assert!(tight.from_seeds(&[[1; 32]; 100]).is_err_and(is_refused));
     assert_eq!(tight.verify_batch_to_vec(vec![check(); 3]).unwrap(), [const { Ok(true) }; 3]);
     // What comes from an iterator is cut to fit.
