@@ -600,10 +600,12 @@ fn sets_share_launches() {
                     break;
                 }
                 sets = results.into_iter().map(Result::unwrap).collect();
-                // By powers of two: 3 rows, and 30.
-                assert_eq!(engine.stats().tickets.batch_sizes, [0, 1, 0, 0, 1]);
+                // 3 rows, and 30 in one batch, or in two where the gate opened so late that the device seems slow.
+                let sizes = engine.stats().tickets.batch_sizes;
+                let batches = sizes.iter().sum::<u64>();
+                assert!(sizes[1] == 1 && (2..=3).contains(&batches), "{sizes:?}");
                 if number == 0 {
-                    assert_eq!(gpu.runs[0].load(SeqCst), 2);
+                    assert_eq!(gpu.runs[0].load(SeqCst) as u64, batches);
                 }
                 for it in &mut sets {
                     match lend(it) {
