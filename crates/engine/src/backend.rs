@@ -298,7 +298,10 @@ pub trait ReachableMemory: Send + Sync {
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
-/// A capability, or the error that a device lacks it.
+/// Programs of zkDilithium that a device with a queue has in flight, at most.
+const MOST_IN_FLIGHT: usize = 4;
+
+/// A capability, or the error that a device lacks it; and how many programs its devices have in flight.
 impl<'b> dyn Backend + 'b {
     /// [`Backend::slh_dsa`] for a device; `Err(Unsupported)` where the backend lacks it.
     pub fn slh_dsa_on(&self, device: &Device) -> Result<&dyn SlhDsaPrograms, Error> {
@@ -312,12 +315,7 @@ impl<'b> dyn Backend + 'b {
     pub fn zkdilithium_on(&self, device: &Device) -> Result<&dyn ZkDilithiumPrograms, Error> {
         supported(self.zkdilithium(), device, "zkDilithium")
     }
-}
 
-/// Programs of zkDilithium that a device with a queue has in flight, at most.
-const MOST_IN_FLIGHT: usize = 4;
-
-impl<'b> dyn Backend + 'b {
     /// Programs of any scheme in flight that keep a device busy, at most: [`Device::queue`], or more where a scheme has more.
     pub(crate) fn most_in_flight(&self, device: &Device) -> usize {
         let of_zkdilithium = if self.zkdilithium().is_some() && device.queue > 1 { MOST_IN_FLIGHT } else { 1 };

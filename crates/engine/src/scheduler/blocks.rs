@@ -22,7 +22,7 @@ pub struct QueuedBlock {
 /// Blocks with their numbers.
 pub(super) type Numbered = Vec<(usize, QueuedBlock)>;
 
-/// Jobs of a block, at most.
+/// Jobs of all these blocks.
 pub(super) fn counted(blocks: &[(usize, QueuedBlock)]) -> usize {
     blocks.iter().map(|(_, block)| block.count).sum()
 }

@@ -236,7 +236,7 @@ impl<'a> Call<'a> {
     fn share_memory(&mut self) {
         // A source that may block is not asked.
         let group = match self.feed {
-            None => self.jobs.peek().and_then(|(_, asked)| asked.group.as_ref().ok().copied()),
+            None => self.jobs.peek().and_then(|(_, block)| block.group.as_ref().ok().copied()),
             Some(_) => None,
         };
         self.group = group.filter(|group| group.kind.habits().comes_alone);
@@ -301,7 +301,7 @@ impl<'a> Call<'a> {
 
     /// Jobs that are left, if the source says how many there are at most.
     fn left(&self) -> Option<usize> {
-        let waiting = self.jobs.all_waiting().map(|(_, asked)| asked.count).sum();
+        let waiting = self.jobs.all_waiting().map(|(_, block)| block.count).sum();
         Some(self.jobs.left_in_source()?.saturating_mul(self.each).saturating_add(waiting))
     }
 
@@ -346,10 +346,10 @@ impl<'a> Call<'a> {
             && let Some(feed) = self.feed
         {
             // As many as fill the largest chunk may be taken ahead.
-            let group = self.jobs.peek().and_then(|(_, asked)| asked.group.as_ref().ok().copied());
+            let group = self.jobs.peek().and_then(|(_, block)| block.group.as_ref().ok().copied());
             let most = group.and_then(|_| self.devices.iter().map(|device| device.worker.most(group)).max());
             let in_flight = self.devices.iter().map(|device| device.jobs).sum();
-            let others = self.jobs.waiting().map_or(0, |(_, asked)| asked.count);
+            let others = self.jobs.waiting().map_or(0, |(_, block)| block.count);
             // A chunk of a discrete device is a full program; others' are small.
             let discrete = self.devices.iter().map(|device| device.worker).filter(|worker| worker.has_memory());
             let longest = group.and_then(|group| discrete.filter_map(|worker| worker.full(group)).reduce(f64::max));
@@ -359,8 +359,8 @@ impl<'a> Call<'a> {
             }
         }
         let head = if self.end.is_some() { self.jobs.waiting() } else { self.jobs.peek() };
-        let Some((index, asked)) = head else { return Started::No(None) };
-        let (index, group) = (*index, asked.group.as_ref().ok().copied());
+        let Some((index, block)) = head else { return Started::No(None) };
+        let (index, group) = (*index, block.group.as_ref().ok().copied());
         let most = self.end.as_ref().map_or(usize::MAX, |(end, _)| end.saturating_sub(index));
         // Refused jobs hold nothing, but their errors wait to be handed out too. What comes next is never kept waiting.
         let full = self.held.len() >= self.slots || self.ready.len() >= self.slots;
@@ -412,12 +412,12 @@ impl<'a> Call<'a> {
     fn refuse_head(&mut self, group: Option<Group>) -> Started<'a> {
         let live: Vec<&Worker> = self.scheduler.live().collect();
         let why = group.map(|group| self.scheduler.facts(&live, group).map(drop)).unwrap_or(Ok(()));
-        let Some((index, asked)) = self.jobs.pop() else { return Started::No(None) };
+        let Some((index, block)) = self.jobs.pop() else { return Started::No(None) };
         let lost = self.first.clone().unwrap_or_else(|| Error::Device {
             device: "every device that could have done this job".into(),
             what: "in another call".into(),
         });
-        self.refuse(index, asked.count, why.err().unwrap_or(lost));
+        self.refuse(index, block.count, why.err().unwrap_or(lost));
         Started::Yes
     }
 
@@ -465,15 +465,15 @@ impl<'a> Call<'a> {
         }
         let Some(permit) = self.devices[device].permit(&self.signal, device) else { return Cut::No };
         let mut cut = self.jobs.cut(&scale, bounds);
-        if let Some(SubBatch::TooLarge(first, asked, needs)) = cut {
+        if let Some(SubBatch::TooLarge(first, block, needs)) = cut {
             let memory = scheduler.memory_alone(self.client.owned(first));
-            if asked.group.is_err() || needs > memory {
-                let why = asked.group.err().unwrap_or_else(|| scheduler.out_of_memory(worker, needs));
+            if block.group.is_err() || needs > memory {
+                let why = block.group.err().unwrap_or_else(|| scheduler.out_of_memory(worker, needs));
                 self.fresh = self.fresh.max(first + 1);
-                self.refuse(first, asked.count, why);
+                self.refuse(first, block.count, why);
                 return Cut::Refused;
             }
-            self.jobs.give_back(vec![(first, asked)]);
+            self.jobs.give_back(vec![(first, block)]);
             // It gets the whole budget, when nothing else takes of it.
             if index > self.next || self.devices.iter().any(|device| device.chunks > 0) {
                 return Cut::No;

@@ -698,13 +698,13 @@ impl<'a> Rows for &'a SignRows<'a> {
     }
 
     fn finish(output: &Output<'_>, nth: usize, _: &SignRow<'a>, to: &mut [u8]) -> RowStatus {
-        output.of(nth).map_or_else(
-            |why| why,
-            |signature| {
+        match output.of(nth) {
+            Ok(signature) => {
                 to.copy_from_slice(signature);
                 RowStatus::Signed
-            },
-        )
+            }
+            Err(why) => why,
+        }
     }
 
     fn held(facts: &GroupFacts, _: &Options) -> usize {
@@ -832,8 +832,11 @@ impl<'a> Rows for &'a VerifyRows<'a> {
     }
 
     fn finish(output: &Output<'_>, nth: usize, row: &VerifyRow<'a>, _: &mut [u8]) -> RowStatus {
-        let verdict = |root: &[u8]| if row.pk_root == root { RowStatus::Valid } else { RowStatus::Invalid };
-        output.of(nth).map_or_else(|why| why, verdict)
+        match output.of(nth) {
+            Ok(root) if root == row.pk_root => RowStatus::Valid,
+            Ok(_) => RowStatus::Invalid,
+            Err(why) => why,
+        }
     }
 
     fn held(facts: &GroupFacts, _: &Options) -> usize {

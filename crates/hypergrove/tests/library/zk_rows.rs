@@ -571,7 +571,8 @@ fn gated(fails: bool) -> (Gpu, Receiver<()>, Sender<()>) {
         }
         if fails { Err(dead(device)) } else { Ok(Answer::Right) }
     };
-    (Gpu { jobs: 64, queue: 1, ..Gpu::new(after) }, came, go)
+    // However long the first run waits, and the device seems slow, an eighth of these jobs is a batch.
+    (Gpu { jobs: 256, queue: 1, ..Gpu::new(after) }, came, go)
 }
 
 #[test]
@@ -600,12 +601,10 @@ fn sets_share_launches() {
                     break;
                 }
                 sets = results.into_iter().map(Result::unwrap).collect();
-                // 3 rows, and 30 in one batch, or in two where the gate opened so late that the device seems slow.
-                let sizes = engine.stats().tickets.batch_sizes;
-                let batches = sizes.iter().sum::<u64>();
-                assert!(sizes[1] == 1 && (2..=3).contains(&batches), "{sizes:?}");
+                // By powers of two: 3 rows, and 30.
+                assert_eq!(engine.stats().tickets.batch_sizes, [0, 1, 0, 0, 1]);
                 if number == 0 {
-                    assert_eq!(gpu.runs[0].load(SeqCst) as u64, batches);
+                    assert_eq!(gpu.runs[0].load(SeqCst), 2);
                 }
                 for it in &mut sets {
                     match lend(it) {
