@@ -1,9 +1,6 @@
 //! Compiles the kernels for devices, where the feature `ready` asks for it.
 
 #[cfg(feature = "ready")]
-#[path = "src/constants.rs"]
-mod constants;
-#[cfg(feature = "ready")]
 #[path = "src/defines.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod defines;
@@ -11,6 +8,9 @@ mod defines;
 #[path = "src/kernel.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod kernel;
+#[cfg(feature = "ready")]
+#[path = "src/zk_constants.rs"]
+mod zk_constants;
 
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ fn fingerprint(solo: bool) -> String {
 #[cfg(feature = "ready")]
 fn generated() -> std::path::PathBuf {
     let folder = std::path::PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
-    for (path, text) in constants::headers() {
+    for (path, text) in zk_constants::headers() {
         let path = folder.join(path);
         let parent = path.parent().expect("it is in a folder");
         let written = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&path, text));

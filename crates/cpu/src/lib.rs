@@ -117,7 +117,7 @@ impl Backend for Cpu {
 
     hypergrove_engine::forward!(self => self; is_host);
 
-    capabilities!(has slh_dsa, sha256, zkdilithium; lacks host_memory;);
+    capabilities!(has slh_dsa, sha256, zkdilithium;);
 }
 
 impl SlhDsaPrograms for Cpu {

@@ -168,37 +168,28 @@ macro_rules! forward {
     };
 }
 
-/// Says which of [`Backend`](crate::Backend)'s capabilities a backend has: `capabilities!(has slh_dsa; lacks sha256,
-/// zkdilithium);`.
+/// Says which of [`Backend`](crate::Backend)'s capabilities a backend has; it lacks the others: `capabilities!(has slh_dsa, sha256;);`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! capabilities {
-    ($(has $($has:ident),+;)? $(lacks $($lacks:ident),+;)?) => {
-        $($($crate::capabilities!(@ $has Some self);)+)?
-        $($($crate::capabilities!(@ $lacks None self);)+)?
+    ($(has $($has:ident),+;)?) => {
+        fn slh_dsa(&self) -> Option<&dyn $crate::SlhDsaPrograms> {
+            $crate::capabilities!(@ slh_dsa self [$($($has)+)?])
+        }
+        fn sha256(&self) -> Option<&dyn $crate::Sha256Programs> {
+            $crate::capabilities!(@ sha256 self [$($($has)+)?])
+        }
+        fn zkdilithium(&self) -> Option<&dyn $crate::ZkDilithiumPrograms> {
+            $crate::capabilities!(@ zkdilithium self [$($($has)+)?])
+        }
+        fn host_memory(&self) -> Option<&dyn $crate::HostMemory> {
+            $crate::capabilities!(@ host_memory self [$($($has)+)?])
+        }
     };
-    (@ slh_dsa Some $self:ident) => {
-        fn slh_dsa(&$self) -> Option<&dyn $crate::SlhDsaPrograms> { Some($self) }
-    };
-    (@ sha256 Some $self:ident) => {
-        fn sha256(&$self) -> Option<&dyn $crate::Sha256Programs> { Some($self) }
-    };
-    (@ zkdilithium Some $self:ident) => {
-        fn zkdilithium(&$self) -> Option<&dyn $crate::ZkDilithiumPrograms> { Some($self) }
-    };
-    (@ host_memory Some $self:ident) => {
-        fn host_memory(&$self) -> Option<&dyn $crate::HostMemory> { Some($self) }
-    };
-    (@ slh_dsa None $self:ident) => {
-        fn slh_dsa(&$self) -> Option<&dyn $crate::SlhDsaPrograms> { None }
-    };
-    (@ sha256 None $self:ident) => {
-        fn sha256(&$self) -> Option<&dyn $crate::Sha256Programs> { None }
-    };
-    (@ zkdilithium None $self:ident) => {
-        fn zkdilithium(&$self) -> Option<&dyn $crate::ZkDilithiumPrograms> { None }
-    };
-    (@ host_memory None $self:ident) => {
-        fn host_memory(&$self) -> Option<&dyn $crate::HostMemory> { None }
-    };
+    (@ slh_dsa $self:ident [slh_dsa $($rest:ident)*]) => { Some($self) };
+    (@ sha256 $self:ident [sha256 $($rest:ident)*]) => { Some($self) };
+    (@ zkdilithium $self:ident [zkdilithium $($rest:ident)*]) => { Some($self) };
+    (@ host_memory $self:ident [host_memory $($rest:ident)*]) => { Some($self) };
+    (@ $wanted:ident $self:ident [$other:ident $($rest:ident)*]) => { $crate::capabilities!(@ $wanted $self [$($rest)*]) };
+    (@ $wanted:ident $self:ident []) => { None };
 }

@@ -42,7 +42,7 @@ impl Backend for Reference {
     fn fingerprint(&self, _: &Device) -> String {
         String::new()
     }
-    crate::capabilities!(has slh_dsa, sha256; lacks zkdilithium, host_memory;);
+    crate::capabilities!(has slh_dsa, sha256;);
 }
 
 impl SlhDsaPrograms for Reference {

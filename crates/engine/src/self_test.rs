@@ -635,7 +635,7 @@ mod tests {
             self.0
         }
         forward!(self => Reference; devices, absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has slh_dsa, sha256; lacks zkdilithium, host_memory;);
+        capabilities!(has slh_dsa, sha256;);
     }
 
     impl SlhDsaPrograms for Double {

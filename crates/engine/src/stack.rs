@@ -2,7 +2,7 @@
 
 use zeroize::zeroize_stack;
 
-/// Bytes below a frame that are wiped. The deepest work with secrets, making a zkDilithium key ready, takes half of them
+/// Bytes below a frame that are wiped. The deepest work with secrets, making a key of a lattice ready, takes half of them
 /// when it is optimised.
 const DEPTH: usize = 64 << 10;
 

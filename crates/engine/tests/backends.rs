@@ -126,7 +126,7 @@ impl Backend for Faulty {
         "faulty"
     }
     forward!(self => Reference; devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
+    capabilities!(has slh_dsa;);
 }
 
 impl SlhDsaPrograms for Faulty {
@@ -226,7 +226,7 @@ impl Backend for Telling {
     fn free(&self, _: &Device) -> Option<u64> {
         Some(83)
     }
-    capabilities!(has slh_dsa, sha256, zkdilithium; lacks host_memory;);
+    capabilities!(has slh_dsa, sha256, zkdilithium;);
 }
 
 impl SlhDsaPrograms for Telling {

@@ -2,13 +2,13 @@
 #![forbid(unsafe_code)]
 
 pub mod arguments;
-mod constants;
 mod defines;
 mod headers;
 mod kernel;
 #[cfg(feature = "ready")]
 mod ready;
 pub mod zk;
+mod zk_constants;
 
 pub use defines::{CHAINS_BLOCKS, FP64, HASH_BLOCKS, IMAD, MAX_THREADS, UNROLLED, number as family_number};
 use headers::number_after;
@@ -29,7 +29,7 @@ static SOURCES: &[(&str, &str)] = sources! {
 };
 
 /// Headers that are generated.
-static GENERATED: LazyLock<[(&str, String); 3]> = LazyLock::new(constants::headers);
+static GENERATED: LazyLock<[(&str, String); 3]> = LazyLock::new(zk_constants::headers);
 
 /// The headers that are generated, by the paths that kernels include.
 pub fn generated_headers() -> &'static [(&'static str, String)] {

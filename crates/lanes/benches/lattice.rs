@@ -1,4 +1,4 @@
-//! Rates of zkDilithium's arithmetic, by instruction set and width: `cargo bench -p hypergrove-lanes --bench lattice`.
+//! Rates of lattice arithmetic, by instruction set and width: `cargo bench -p hypergrove-lanes --bench lattice`.
 
 use hypergrove_lanes::{Constants, Isa, Rows, Width, lattice};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The seam of zkDilithium's arithmetic: R_q and Poseidon over groups of instances.
+//! The seam of lattice arithmetic: R_q and Poseidon over groups of instances.
 
 use crate::field::{canonical, decompose, inverse, mul, reduce, reduce_all};
 use crate::keccak;

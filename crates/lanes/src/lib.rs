@@ -200,7 +200,7 @@ macro_rules! isas {
             use simd::Simd;
             Some(with_room(match isa { $($(#[$meta])* Isa::$isa => one_message(<$token>::detect()?),)* }))
         }
-        /// zkDilithium's arithmetic by an instruction set, in the narrowest or the fastest groups; `None` if the CPU lacks
+        /// Lattice arithmetic by an instruction set, in the narrowest or the fastest groups; `None` if the CPU lacks
         /// it.
         pub fn lattice(isa: Isa, width: Width, constants: &Constants<'_>) -> Option<Box<dyn Lattice>> {
             use simd::Simd;

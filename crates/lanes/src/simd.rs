@@ -225,7 +225,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// SHA-512 likewise; Keccak's 25 words fill the registers with one group.
     type U64s: Lanes<u64>;
     type Sha512Wide: Lanes<u64>;
-    /// The field of zkDilithium: what one instance alone takes, and what is fastest for many.
+    /// The field of lattice arithmetic: what one instance alone takes, and what is fastest for many.
     type Doubles: Doubles;
     type DoublesWide: Doubles;
     /// SHA-256 instructions, which beat the vectors for up to so many jobs: 0 where there are none.

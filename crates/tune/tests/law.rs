@@ -281,7 +281,7 @@ impl Backend for Device1 {
         Some(Rates { sha256: 1e9, sha512: 0.0, keccak: 2e8 })
     }
     forward!(self => Reference; self_test, absent, notices, clock, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
+    capabilities!(has slh_dsa;);
 }
 
 impl SlhDsaPrograms for Device1 {
