@@ -1,18 +1,12 @@
 //! Engines and devices.
 
 use crate::failure::{Failure, Status, call, value};
-use crate::pointers::{Handle, In, Out, OutHandle, c_structs, put_bytes};
-use hypergrove::{BACKENDS, Backend, Device, zkdilithium};
+use crate::pointers::{Handle, In, Out, OutHandle, c_structs, made, put_bytes};
+use hypergrove::{BACKENDS, Backend, Device, Engine};
 use std::ffi::c_char;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// `hg_engine`.
-pub(crate) struct Engine {
-    pub(crate) slh_dsa: hypergrove::Engine,
-    pub(crate) zkdilithium: zkdilithium::Engine,
-}
 
 const VERIFY_SIGNATURES: u32 = 1;
 const REDUNDANT: u32 = 2;
@@ -65,19 +59,13 @@ fn devices(names: &[In<c_char>], cache: Option<&Path>) -> Result<Vec<Chosen>, Fa
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hg_engine_new(options: In<EngineOptions>, mut engine: OutHandle<Engine>) -> Status {
-    call(|| {
-        let place = engine.clear("engine")?;
-        let slh_dsa = built(&options.versioned("options")?)?;
-        let zkdilithium = slh_dsa.zkdilithium();
-        place.fill(Engine { slh_dsa, zkdilithium });
-        Ok(())
-    })
+extern "C" fn hg_engine_new(options: In<EngineOptions>, engine: OutHandle<Engine>) -> Status {
+    made(engine, "engine", || built(&options.versioned("options")?))
 }
 
-fn built(options: &EngineOptions) -> Result<hypergrove::Engine, Failure> {
+fn built(options: &EngineOptions) -> Result<Engine, Failure> {
     check_flags(options.flags, VERIFY_SIGNATURES | REDUNDANT)?;
-    let mut builder = hypergrove::Engine::builder()
+    let mut builder = Engine::builder()
         .verify_signatures(options.flags & VERIFY_SIGNATURES != 0)
         .redundant(options.flags & REDUNDANT != 0);
     let cache = match options.cache.is_null() {
@@ -135,7 +123,7 @@ extern "C" fn hg_devices(text: Out<c_char>, room: usize, mut length: Out<usize>)
 #[unsafe(no_mangle)]
 extern "C" fn hg_engine_devices(engine: In<Engine>, text: Out<c_char>, room: usize, mut length: Out<usize>) -> Status {
     call(|| {
-        let devices = engine.get("engine")?.slh_dsa.devices();
+        let devices = engine.get("engine")?.devices();
         put_lines(&lines_of(&devices), text, room, &mut length)
     })
 }
@@ -143,7 +131,7 @@ extern "C" fn hg_engine_devices(engine: In<Engine>, text: Out<c_char>, room: usi
 #[unsafe(no_mangle)]
 extern "C" fn hg_engine_notices(engine: In<Engine>, text: Out<c_char>, room: usize, mut length: Out<usize>) -> Status {
     call(|| {
-        let engine = &engine.get("engine")?.slh_dsa;
+        let engine = engine.get("engine")?;
         let mut lines = engine.notices();
         let faults = engine.faults();
         lines.extend(faults.iter().map(|fault| format!("{}: {}", fault.device.id(), fault.error)));
@@ -163,7 +151,7 @@ mod tests {
         for (milliseconds, timeout) in [(0, DEVICE_TIMEOUT), (3_600_000, hour), (u64::MAX, Duration::MAX)] {
             let engine = built(&EngineOptions { device_timeout: milliseconds, ..none });
             let engine = engine.unwrap_or_else(|why| panic!("{:?}", why.text()));
-            assert_eq!((engine.device_timeout(), engine.zkdilithium().device_timeout()), (timeout, timeout));
+            assert_eq!(engine.device_timeout(), timeout);
         }
     }
 }

@@ -105,12 +105,6 @@ impl From<KeyError> for Failure {
     }
 }
 
-impl From<hypergrove::zkdilithium::KeyError> for Failure {
-    fn from(why: hypergrove::zkdilithium::KeyError) -> Failure {
-        Failure::bad_input(why.to_string())
-    }
-}
-
 thread_local! {
     /// What `hg_error_text` points to.
     static LAST: RefCell<CString> = RefCell::default();

@@ -21,5 +21,6 @@ mod pointers;
 mod queue;
 #[allow(unsafe_code)]
 mod rows;
+mod schemes;
 #[allow(unsafe_code)]
 mod sets;

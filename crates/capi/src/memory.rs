@@ -1,9 +1,8 @@
 //! Memory that devices reach.
 
-use crate::engine::Engine;
-use crate::failure::{Status, call, value};
-use crate::pointers::{Handle, In, Out, OutHandle, Shared};
-use hypergrove::rows;
+use crate::failure::{Status, value};
+use crate::pointers::{Handle, In, Out, OutHandle, Shared, made};
+use hypergrove::{Engine, rows};
 use std::ffi::c_void;
 use zeroize::Zeroize;
 
@@ -16,13 +15,11 @@ pub(crate) struct Memory {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hg_memory_new(engine: In<Engine>, length: usize, mut memory: OutHandle<Memory>) -> Status {
-    call(|| {
-        let place = memory.clear("memory")?;
-        let mut memory = engine.get("engine")?.slh_dsa.memory(length)?;
+extern "C" fn hg_memory_new(engine: In<Engine>, length: usize, memory: OutHandle<Memory>) -> Status {
+    made(memory, "memory", || {
+        let mut memory = engine.get("engine")?.memory(length)?;
         let bytes = Shared::new(&mut memory);
-        place.fill(Memory { memory, bytes, length });
-        Ok(())
+        Ok(Memory { memory, bytes, length })
     })
 }
 

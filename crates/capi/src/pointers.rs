@@ -4,7 +4,7 @@
 //! caller in C, which `hypergrove.h` states once: a pointer is NULL, or it points to as much as the function says for as long as the call
 //! runs, and nobody writes there meanwhile. What can be checked is checked: NULL, alignment, lengths, overlap.
 
-use crate::failure::{Failure, Status};
+use crate::failure::{Failure, Status, call};
 use hypergrove::rows::RowStatus;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -310,6 +310,19 @@ impl<T> Place<'_, T> {
         // SAFETY: `clear` wrote here.
         unsafe { self.0.0.write(Box::into_raw(Box::new(value))) };
     }
+}
+
+/// Runs a function of the library that makes a handle.
+pub(crate) fn made<T>(
+    mut handle: OutHandle<T>,
+    what: &'static str,
+    make: impl FnOnce() -> Result<T, Failure>,
+) -> Status {
+    call(|| {
+        let place = handle.clear(what)?;
+        place.fill(make()?);
+        Ok(())
+    })
 }
 
 impl<T> Handle<T> {

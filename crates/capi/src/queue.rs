@@ -1,11 +1,10 @@
 //! Jobs that are queued and answered by a callback.
 
-use crate::engine::Engine;
 use crate::failure::{Failure, Status, call, judge, value};
-use crate::keys::{PrivateKey, PublicKey};
-use crate::messages::{MessageOptions, check_signature};
+use crate::messages::{MessageOptions, check_signature, sign_job, verify_job};
 use crate::pointers::{Done, Given, Handle, In, OutHandle, User};
-use hypergrove::{Canceller, SignJob, Ticket, VerifyJob, zkdilithium as zk};
+use crate::schemes::{PrivateKey, PublicKey, of_scheme};
+use hypergrove::{Canceller, Engine, Ticket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -68,19 +67,10 @@ extern "C" fn hg_sign_queued(
         let (engine, key, options) = (engine.get("engine")?, key.get("key")?, options.versioned("options")?);
         let (message, to) = (message.slice(message_length, "message")?, Answer::new(done, user, milliseconds)?);
         ticket.clear_if_there("ticket")?;
-        match key {
-            PrivateKey::SlhDsa(key) => {
-                let job = SignJob::new(key.clone(), message).mode(options.mode()?).randomizer(options.randomizer()?);
-                let queued = engine.slh_dsa.submit(job).map_err(|refused| refused.why)?;
-                answer(queued, to, ticket, |signature| (true, signature.as_bytes()))
-            }
-            PrivateKey::ZkDilithium(key) => {
-                options.check_none()?;
-                let job = zk::SignJob::new(key.clone(), message);
-                let queued = engine.zkdilithium.submit(job).map_err(|refused| refused.why)?;
-                answer(queued, to, ticket, |signature| (true, signature.as_bytes()))
-            }
-        }
+        of_scheme!(key, key => {
+            let queued = engine.submit(sign_job(key, &options, message)?).map_err(|refused| refused.why)?;
+            answer(queued, to, ticket, |signature| (true, signature.as_ref()))
+        })
     })
 }
 
@@ -105,19 +95,10 @@ extern "C" fn hg_verify_queued(
         check_signature(key.set(), signature_length)?;
         let to = Answer::new(done, user, milliseconds)?;
         ticket.clear_if_there("ticket")?;
-        match key {
-            PublicKey::SlhDsa(key) => {
-                let job = VerifyJob::new(key.clone(), message, signature).mode(options.mode()?);
-                let queued = engine.slh_dsa.submit(job).map_err(|refused| refused.why)?;
-                answer(queued, to, ticket, |is_valid| (*is_valid, &[]))
-            }
-            PublicKey::ZkDilithium(key) => {
-                options.check_none()?;
-                let job = zk::VerifyJob::new(key.clone(), message, signature);
-                let queued = engine.zkdilithium.submit(job).map_err(|refused| refused.why)?;
-                answer(queued, to, ticket, |is_valid| (*is_valid, &[]))
-            }
-        }
+        let queued = of_scheme!(key, key => {
+            engine.submit(verify_job(key, &options, message, signature)?).map_err(|refused| refused.why)?
+        });
+        answer(queued, to, ticket, |is_valid| (*is_valid, &[]))
     })
 }
 
@@ -136,13 +117,13 @@ extern "C" fn hg_ticket_free(ticket: Handle<Canceller>) {
 
 #[unsafe(no_mangle)]
 extern "C" fn hg_engine_wait_for_room(engine: In<Engine>) -> Status {
-    call(|| Ok(engine.get("engine")?.slh_dsa.ready().wait()?))
+    call(|| Ok(engine.get("engine")?.ready().wait()?))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hg_engine_drain(engine: In<Engine>, milliseconds: u32) -> Status {
     call(|| {
         let until = Instant::now() + Duration::from_millis(milliseconds.into());
-        Ok(engine.get("engine")?.slh_dsa.drain(until)?)
+        Ok(engine.get("engine")?.drain(until)?)
     })
 }

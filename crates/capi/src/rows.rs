@@ -1,13 +1,12 @@
 //! Many messages in a call.
 
-use crate::engine::Engine;
 use crate::failure::{Failure, Status, call};
-use crate::keys::{PrivateKey, PublicKey};
-use crate::messages::MessageOptions;
+use crate::messages::{MessageOptions, OfOptions};
 use crate::pointers::{In, Out, Span, c_structs};
-use crate::sets::Set;
-use hypergrove::rows::{Column, Offsets, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
-use hypergrove::{SigningKey, VerifyingKey, zkdilithium as zk};
+use crate::schemes::{Any, InC, Key, PrivateKey, PublicKey, Set, of_scheme};
+use hypergrove::Engine;
+use hypergrove::rows::{Column, Offsets, RowSigningKeys, RowStatus};
+use hypergrove::scheme::{MessageRows, RowVerifyingKeys, SignatureRows};
 
 c_structs! {
     /// `hg_column`.
@@ -76,7 +75,29 @@ struct Keys<'a, K> {
 }
 
 /// The keys, and which of them each row has if it is not the only one.
-type Table<'a, K> = (Vec<&'a K>, Option<&'a [u32]>);
+struct Table<'a, K> {
+    keys: Vec<&'a K>,
+    /// How many keys C gave, those of another scheme included.
+    given: usize,
+    of: Option<&'a [u32]>,
+}
+
+impl<'a, A, B> Table<'a, Any<A, B>> {
+    /// Its keys of the first one's scheme.
+    fn like_first(self) -> Any<Table<'a, A>, Table<'a, B>> {
+        of_scheme!(Any::like_first(&self.keys), keys => Any(Table { keys, given: self.given, of: self.of }))
+    }
+}
+
+impl<S, K: Clone> Table<'_, Key<S, K>> {
+    /// Copies of the keys: rows take keys that lie one after the other.
+    fn copies(&self) -> Result<Vec<K>, Failure> {
+        match self.keys.len() == self.given {
+            true => Ok(self.keys.iter().map(|of| (*of.key).clone()).collect()),
+            false => Err(Failure::bad_input("table: it has keys of both schemes; make a call for each".into())),
+        }
+    }
+}
 
 impl<'a, K> Keys<'a, K> {
     fn read(&self, rows: usize) -> Result<Table<'a, K>, Failure> {
@@ -95,7 +116,7 @@ impl<'a, K> Keys<'a, K> {
         if keys.is_empty() {
             return Err(Failure::bad_input("there is no key; give one, or a table with one at least".into()));
         }
-        Ok((keys, of))
+        Ok(Table { given: keys.len(), keys, of })
     }
 
     fn is_absent(&self) -> bool {
@@ -108,37 +129,49 @@ impl<'a, K> Keys<'a, K> {
     }
 }
 
-/// Copies of keys, which are all of one scheme: rows take keys that lie one after the other.
-fn copies<K, T: Clone>(keys: &[&K], of_scheme: impl Fn(&K) -> Option<&T>) -> Result<Vec<T>, Failure> {
-    let all: Option<Vec<T>> = keys.iter().map(|key| of_scheme(key).cloned()).collect();
-    all.ok_or_else(|| Failure::bad_input("table: it has keys of both schemes; make a call for each".into()))
+fn sign_rows<S: InC>(
+    engine: &Engine,
+    table: &Table<'_, Key<S, S::SigningKey>>,
+    options: &MessageOptions,
+    messages: Column<'_>,
+    out: &mut [u8],
+    statuses: &mut [RowStatus],
+) -> Result<(), Failure> {
+    let (mode, randomizer) = (OfOptions::of(options)?, OfOptions::of(options)?);
+    let keys = &*table.copies()?;
+    let keys = table.of.map_or(RowSigningKeys::One(&keys[0]), |of| RowSigningKeys::Table { keys, of });
+    let rows = MessageRows::<S> { keys, mode, messages: messages.into(), randomizer };
+    Ok(engine.sign_rows(&rows, out, statuses)?)
 }
 
-impl PrivateKey {
-    fn slh_dsa(&self) -> Option<&SigningKey> {
-        if let PrivateKey::SlhDsa(key) = self { Some(key) } else { None }
-    }
-
-    fn zkdilithium(&self) -> Option<&zk::SigningKey> {
-        if let PrivateKey::ZkDilithium(key) = self { Some(key) } else { None }
-    }
+fn verify_rows<S: InC>(
+    engine: &Engine,
+    table: &Table<'_, Key<S, S::VerifyingKey>>,
+    options: &MessageOptions,
+    messages: Column<'_>,
+    signatures: Column<'_>,
+    statuses: &mut [RowStatus],
+) -> Result<(), Failure> {
+    let mode = OfOptions::of(options)?;
+    let keys = &*table.copies()?;
+    let keys = table.of.map_or(RowVerifyingKeys::One(&keys[0]), |of| RowVerifyingKeys::Table { keys, of });
+    let rows = SignatureRows::<S> { keys, mode, messages: messages.into(), signatures };
+    Ok(engine.verify_rows(&rows, statuses)?)
 }
 
-impl PublicKey {
-    fn slh_dsa(&self) -> Option<&VerifyingKey> {
-        if let PublicKey::SlhDsa(key) = self { Some(key) } else { None }
-    }
-
-    fn zkdilithium(&self) -> Option<&zk::VerifyingKey> {
-        if let PublicKey::ZkDilithium(key) = self { Some(key) } else { None }
-    }
-}
-
-fn signing_keys<'a, K>(keys: &'a [K], of: Option<&'a [u32]>) -> RowSigningKeys<'a, K> {
-    match of {
-        None => RowSigningKeys::One(&keys[0]),
-        Some(of) => RowSigningKeys::Table { keys, of },
-    }
+/// Verifies by a column of keys.
+fn verify_encoded<S: InC>(
+    engine: &Engine,
+    set: S,
+    keys: Column<'_>,
+    options: &MessageOptions,
+    messages: Column<'_>,
+    signatures: Column<'_>,
+    statuses: &mut [RowStatus],
+) -> Result<(), Failure> {
+    let (keys, mode) = (RowVerifyingKeys::Encoded { params: set.set(), keys }, OfOptions::of(options)?);
+    let rows = SignatureRows::<S> { keys, mode, messages: messages.into(), signatures };
+    Ok(engine.verify_rows(&rows, statuses)?)
 }
 
 #[unsafe(no_mangle)]
@@ -163,22 +196,8 @@ extern "C" fn hg_sign_rows(
         others.push(written);
         let statuses = statuses.statuses(rows, &others)?;
         let messages = batch.messages.column(rows, "messages")?;
-        let (keys, of) = keys.read(rows)?;
-        match keys[0] {
-            PrivateKey::SlhDsa(_) => {
-                let (mode, randomizer) = (options.mode()?, options.randomizer()?);
-                let keys = copies(&keys, PrivateKey::slh_dsa)?;
-                let rows = SignRows { keys: signing_keys(&keys, of), mode, messages, randomizer };
-                engine.slh_dsa.sign_rows(&rows, out, statuses)?;
-            }
-            PrivateKey::ZkDilithium(_) => {
-                options.check_none()?;
-                let keys = copies(&keys, PrivateKey::zkdilithium)?;
-                let rows = zk::SignRows { keys: signing_keys(&keys, of), messages: messages.into() };
-                engine.zkdilithium.sign_rows(&rows, out, statuses)?;
-            }
-        }
-        Ok(())
+        let table = keys.read(rows)?.like_first();
+        of_scheme!(table, table => sign_rows(engine, &table, &options, messages, out, statuses))
     })
 }
 
@@ -208,48 +227,15 @@ extern "C" fn hg_verify_rows(
         }
         if keys.is_absent() && !batch.keys.is_absent() {
             let encoded = batch.keys.column(rows, "keys")?;
-            match Set::of(batch.set)? {
-                Set::SlhDsa(params) => {
-                    let keys = RowVerifyingKeys::Encoded { params, keys: encoded };
-                    let rows = VerifyRows { keys, mode: options.mode()?, messages, signatures };
-                    engine.slh_dsa.verify_rows(&rows, statuses)?;
-                }
-                Set::ZkDilithium => {
-                    options.check_none()?;
-                    let keys = zk::RowVerifyingKeys::Encoded(encoded);
-                    let rows = zk::VerifyRows { keys, messages: messages.into(), signatures };
-                    engine.zkdilithium.verify_rows(&rows, statuses)?;
-                }
-            }
-            return Ok(());
+            let set = Set::of(batch.set)?;
+            return of_scheme!(set, set => verify_encoded(engine, set, encoded, &options, messages, signatures, statuses));
         }
         if !batch.keys.is_absent() || batch.set != 0 {
             let text = "keys and set: they go together, and without key and table; leave them zero";
             return Err(Failure::bad_input(text.into()));
         }
-        let (keys, of) = keys.read(rows)?;
-        match keys[0] {
-            PublicKey::SlhDsa(_) => {
-                let mode = options.mode()?;
-                let keys = copies(&keys, PublicKey::slh_dsa)?;
-                let keys = match of {
-                    None => RowVerifyingKeys::One(&keys[0]),
-                    Some(of) => RowVerifyingKeys::Table { keys: &keys, of },
-                };
-                engine.slh_dsa.verify_rows(&VerifyRows { keys, mode, messages, signatures }, statuses)?;
-            }
-            PublicKey::ZkDilithium(_) => {
-                options.check_none()?;
-                let keys = copies(&keys, PublicKey::zkdilithium)?;
-                let keys = match of {
-                    None => zk::RowVerifyingKeys::One(&keys[0]),
-                    Some(of) => zk::RowVerifyingKeys::Table { keys: &keys, of },
-                };
-                let rows = zk::VerifyRows { keys, messages: messages.into(), signatures };
-                engine.zkdilithium.verify_rows(&rows, statuses)?;
-            }
-        }
-        Ok(())
+        let table = keys.read(rows)?.like_first();
+        of_scheme!(table, table => verify_rows(engine, &table, &options, messages, signatures, statuses))
     })
 }
 
@@ -267,10 +253,11 @@ extern "C" fn hg_keygen_rows(
 ) -> Status {
     call(|| {
         let (engine, set) = (engine.get("engine")?, Set::of(set)?);
+        let sizes = set.sizes();
         for (what, each, length) in [
-            ("private_keys", set.private_key_size(), private_length),
-            ("public_keys", set.public_key_size(), public_length),
-            ("seeds", if seeds.is_null() { 0 } else { set.seed_size() }, seeds_length),
+            ("private_keys", sizes.private, private_length),
+            ("public_keys", sizes.public, public_length),
+            ("seeds", if seeds.is_null() { 0 } else { sizes.seeds }, seeds_length),
         ] {
             let needs = rows.saturating_mul(each);
             if needs != length {
@@ -284,14 +271,10 @@ extern "C" fn hg_keygen_rows(
         let public = public_keys.slice(public_length, "public_keys", &[of_seeds(), written])?;
         let is_given = !seeds.is_null();
         let seeds = seeds.slice(seeds_length, "seeds")?;
-        match (set, is_given) {
-            (Set::SlhDsa(p), false) => engine.slh_dsa.keygen_rows(p, private, public)?,
-            (Set::SlhDsa(p), true) => engine.slh_dsa.keygen_rows_from_seeds(p, seeds, private, public)?,
-            (Set::ZkDilithium, false) => engine.zkdilithium.keygen_rows(private, Some(public))?,
-            (Set::ZkDilithium, true) => {
-                engine.zkdilithium.keygen_rows_from_seeds(seeds.as_chunks().0, private, Some(public))?;
-            }
-        }
+        of_scheme!(set, set => match is_given {
+            false => engine.keygen_rows(set, private, Some(public))?,
+            true => engine.keygen_rows_from_seeds(set, seeds, private, Some(public))?,
+        });
         Ok(())
     })
 }
@@ -314,7 +297,7 @@ extern "C" fn hg_sha256_rows(
         let out = sums.slice(sums_length, "sums", &others)?;
         others.push(written);
         let statuses = statuses.statuses(rows, &others)?;
-        engine.slh_dsa.sha256_rows(column.column(rows, "messages")?, out, statuses)?;
+        engine.sha256_rows(column.column(rows, "messages")?, out, statuses)?;
         Ok(())
     })
 }

@@ -2,90 +2,18 @@
 
 use crate::failure::{Failure, Status, call, value};
 use crate::pointers::{Given, In, Out};
-use hypergrove::zkdilithium::params as zk;
-use hypergrove::{PARAMETER_SETS, Params, PreHash, cache_bytes};
+use crate::schemes::Set;
+use hypergrove::{PreHash, cache_bytes};
 use std::ffi::{CString, c_char};
 use std::sync::LazyLock;
 
-/// `HG_ZKDILITHIUM`.
-pub(crate) const ZKDILITHIUM: u32 = 1000;
-
-/// What keys and signatures are of.
-#[derive(Clone, Copy)]
-pub(crate) enum Set {
-    SlhDsa(&'static Params),
-    ZkDilithium,
-}
-
-/// Numbers and names of sets, as C has them: those with an object identifier, and zkDilithium.
+/// Numbers and names of sets, as C has them.
 pub(crate) static NAMES: LazyLock<Vec<(u32, CString)>> = LazyLock::new(|| {
-    let numbered = PARAMETER_SETS.iter().filter_map(|p| Some((p.oid_arc()?.into(), p.name)));
-    let mut all: Vec<(u32, &str)> = numbered.chain([(ZKDILITHIUM, zk::NAME)]).collect();
+    let named = |set: Set| (set.number(), CString::new(set.name()).expect("no zero is in a name"));
+    let mut all: Vec<(u32, CString)> = Set::all().map(named).collect();
     all.sort_unstable();
-    all.into_iter().map(|(number, name)| (number, CString::new(name).expect("no zero is in a name"))).collect()
+    all
 });
-
-impl Set {
-    /// The set of a number. Sets without an object identifier have none.
-    pub(crate) fn of(number: u32) -> Result<Set, Failure> {
-        if number == ZKDILITHIUM {
-            return Ok(Set::ZkDilithium);
-        }
-        let known = PARAMETER_SETS.iter().find(|p| p.oid_arc().map(u32::from) == Some(number));
-        known.map(|p| Set::SlhDsa(p)).ok_or_else(|| Failure::bad_input(format!("set {number}: there is no such set")))
-    }
-
-    pub(crate) fn number(self) -> u32 {
-        match self {
-            // No set without an identifier becomes a `Set`.
-            Set::SlhDsa(p) => p.oid_arc().map_or(0, u32::from),
-            Set::ZkDilithium => ZKDILITHIUM,
-        }
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Set::SlhDsa(p) => p.name,
-            Set::ZkDilithium => zk::NAME,
-        }
-    }
-
-    pub(crate) fn signature_size(self) -> usize {
-        match self {
-            Set::SlhDsa(p) => p.sig_bytes(),
-            Set::ZkDilithium => zk::SIG_BYTES,
-        }
-    }
-
-    pub(crate) fn public_key_size(self) -> usize {
-        match self {
-            Set::SlhDsa(p) => p.pk_bytes(),
-            Set::ZkDilithium => zk::PK_BYTES,
-        }
-    }
-
-    pub(crate) fn private_key_size(self) -> usize {
-        match self {
-            Set::SlhDsa(p) => p.sk_bytes(),
-            Set::ZkDilithium => zk::SK_BYTES,
-        }
-    }
-
-    /// Bytes of the nodes of the top layers; 0 if the set has no such layers, or too many nodes.
-    fn cache_size(self, layers: u32) -> usize {
-        match self {
-            Set::SlhDsa(p) if layers as usize <= p.d => cache_bytes(p, layers as usize).unwrap_or(0),
-            Set::SlhDsa(_) | Set::ZkDilithium => 0,
-        }
-    }
-
-    pub(crate) fn seed_size(self) -> usize {
-        match self {
-            Set::SlhDsa(p) => 3 * p.n,
-            Set::ZkDilithium => zk::SEED_BYTES,
-        }
-    }
-}
 
 /// The hash function of a number: the last arc of its object identifier.
 pub(crate) fn prehash(number: u32) -> Result<PreHash, Failure> {
@@ -97,16 +25,13 @@ pub(crate) fn prehash(number: u32) -> Result<PreHash, Failure> {
 extern "C" fn hg_set_by_name(name: In<c_char>, mut set: Out<u32>) -> Status {
     call(|| {
         set.put(0, "set")?;
-        let name = name.text("name")?;
-        if name.eq_ignore_ascii_case(zk::NAME) {
-            return set.put(ZKDILITHIUM, "set");
-        }
-        let p: &Params = name.parse().map_err(|why: hypergrove::UnknownSet| Failure::bad_input(why.to_string()))?;
-        match p.oid_arc() {
-            None => {
-                Err(Failure::unsupported(format!("{}: it has no object identifier, so C has no number for it", p.name)))
+        let named = Set::named(name.text("name")?)?;
+        match named.number() {
+            0 => {
+                let text = format!("{}: it has no object identifier, so C has no number for it", named.name());
+                Err(Failure::unsupported(text))
             }
-            Some(arc) => set.put(arc.into(), "set"),
+            number => set.put(number, "set"),
         }
     })
 }
@@ -124,27 +49,31 @@ fn size(set: u32, of: impl FnOnce(Set) -> usize) -> usize {
 
 #[unsafe(no_mangle)]
 extern "C" fn hg_signature_size(set: u32) -> usize {
-    size(set, Set::signature_size)
+    size(set, |set| set.sizes().signature)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hg_public_key_size(set: u32) -> usize {
-    size(set, Set::public_key_size)
+    size(set, |set| set.sizes().public)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hg_private_key_size(set: u32) -> usize {
-    size(set, Set::private_key_size)
+    size(set, |set| set.sizes().private)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hg_seed_size(set: u32) -> usize {
-    size(set, Set::seed_size)
+    size(set, |set| set.sizes().seeds)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hg_cache_size(set: u32, layers: u32) -> usize {
-    size(set, |set| set.cache_size(layers))
+    // 0 if the set has no such layers, or too many nodes.
+    size(set, |set| match set.slh_dsa() {
+        Some(p) if layers as usize <= p.d => cache_bytes(p, layers as usize).unwrap_or(0),
+        _ => 0,
+    })
 }
 
 #[cfg(test)]

@@ -633,9 +633,6 @@ impl MessageOptions {
             None => Mode::Pure { context },
         })
     }
-}
-
-impl MessageOptions {
     /// The same with a key: one of HashSLH-DSA implies its hash.
     pub(crate) fn mode_with(&self, key: &VerifyingKey) -> Result<Mode<'_>, Failure> {
         let mode = match self.mode()? {

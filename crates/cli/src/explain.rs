@@ -2,7 +2,7 @@
 
 use crate::args::{Explain, MachineOptions};
 use hypergrove::backend::{Forest, Size, Stage};
-use hypergrove::{Engine, Explanation, PolicySource, Rates};
+use hypergrove::{Engine, Explanation, PolicySource, Rates, SlhDsa};
 use hypergrove_lab::args::op_name;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine::{self, Limits, Waits, rates_json, work_json};
@@ -144,7 +144,8 @@ fn try_out(
         return Ok(limits);
     }
     let jobs = ((TRIED / ideal) as usize).clamp(1, explanation.memory.sub_batch.max(1));
-    let question = Question { params, op, batch: Some(jobs), cached_layers: 0, budget: BUDGET, rows: None };
+    let question =
+        Question { params: SlhDsa::from(params), op, batch: Some(jobs), cached_layers: 0, budget: BUDGET, rows: None };
     match measure(engine, question, options) {
         Ok(measured) => Ok(measured.limits),
         // The operation is explained all the same.

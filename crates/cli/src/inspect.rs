@@ -1,14 +1,13 @@
 //! `hypergrove inspect`.
 
-use crate::args::{self, Inspect, KeyKind, Scheme};
+use crate::args::{self, Inspect, KeyKind};
 use crate::files::Source;
 use crate::keys::{Element, Encoding, Key, KeyFile, LoadedKey, elements};
-use crate::{pem, x509, zkdilithium};
-use hypergrove::Params;
+use crate::schemes::{InTool, of_scheme};
+use crate::{pem, x509};
 use hypergrove::envelope::{self, Envelope};
-use hypergrove::known_sets;
 use hypergrove::pkcs8::der::Tag;
-use hypergrove::zkdilithium::params::*;
+use hypergrove::{Params, SlhDsa, known_sets};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{Printer, Table, Visible, grouped};
 use serde::Serialize;
@@ -18,26 +17,26 @@ use std::ops::Range;
 const SHOWN: usize = 32;
 
 /// What a file is.
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 pub(crate) struct Report {
     /// `private key`, `public key` or `signature`.
-    kind: &'static str,
+    pub(crate) kind: &'static str,
     /// The sets that it may be of: a signature's length fits two.
-    sets: Vec<&'static str>,
+    pub(crate) sets: Vec<&'static str>,
     /// Of a key's public half.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fingerprint: Option<String>,
+    pub(crate) fingerprint: Option<String>,
     /// The hash function that a key of HashSLH-DSA implies.
     #[serde(skip_serializing_if = "Option::is_none")]
-    prehash: Option<String>,
+    pub(crate) prehash: Option<String>,
     /// What an envelope says of its signature.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    envelope: Option<EnvelopeFields>,
+    pub(crate) envelope: Option<EnvelopeFields>,
     /// `PEM`, `DER`, `raw` or `envelope`.
-    format: &'static str,
+    pub(crate) format: &'static str,
     /// How it was encrypted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    encryption: Option<String>,
+    pub(crate) encryption: Option<String>,
     /// Bytes, without the PEM around them; of what was encrypted, those that were decrypted.
     pub(crate) bytes: usize,
     pub(crate) parts: Vec<Stretch>,
@@ -45,7 +44,7 @@ pub(crate) struct Report {
 
 /// What an envelope says of its signature. Nothing of it is verified.
 #[derive(Serialize)]
-struct EnvelopeFields {
+pub(crate) struct EnvelopeFields {
     mode: String,
     /// In hexadecimal.
     context: String,
@@ -144,13 +143,15 @@ pub(crate) fn report(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Re
     if envelope::looks_like_it(&file.bytes) {
         return of_envelope(file, of);
     }
-    if file.scheme(of)? == Scheme::ZkDilithium {
-        return of_zkdilithium(file, show_secrets);
-    }
+    of_scheme!(file.scheme(of)?, S => S::inspect(file, of, show_secrets))
+}
+
+/// A key of SLH-DSA, or what has the length of a signature of it.
+pub(crate) fn of_slh_dsa(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Report, Failure> {
     let KeyFile { source, bytes, .. } = file;
     let fitting: Vec<_> = known_sets().filter(|p| p.sig_bytes() == bytes.len()).collect();
     if fitting.is_empty() || pem::is_pem(bytes) {
-        return Ok(key(&file.found(of.set)?, show_secrets));
+        return Ok(key(&SlhDsa::read(file, of.set)?, show_secrets));
     }
     let sets = match of.set {
         None => fitting,
@@ -174,6 +175,21 @@ fn hidden(_: &[u8], range: Range<usize>, name: &str) -> Stretch {
     Stretch { offset: range.start, length: range.len(), name: name.into(), value: Value::Hidden { hidden: true } }
 }
 
+/// Fields one after the other, from a place on; those that are hidden are not read.
+pub(crate) fn fields(
+    bytes: &[u8],
+    mut at: usize,
+    fields: &[(&str, usize)],
+    is_hidden: impl Fn(&str) -> bool,
+) -> Vec<Stretch> {
+    let field = |(name, length): &(&str, usize)| {
+        at += length;
+        let of = if is_hidden(name) { hidden } else { part };
+        of(bytes, at - length..at, name)
+    };
+    fields.iter().map(field).collect()
+}
+
 /// R, the FORS trees and the layers of the hypertree. Sets of one length have one layout.
 fn signature(bytes: &[u8], sets: &[&'static Params]) -> Report {
     let p = sets[0];
@@ -190,17 +206,7 @@ fn signature(bytes: &[u8], sets: &[&'static Params]) -> Report {
         parts.push(part(bytes, path..end, &format!("layer {layer}: authentication path")));
     }
     let sets = sets.iter().map(|p| p.name).collect();
-    Report {
-        kind: "signature",
-        sets,
-        fingerprint: None,
-        prehash: None,
-        envelope: None,
-        format: "raw",
-        encryption: None,
-        bytes: bytes.len(),
-        parts,
-    }
+    Report { kind: "signature", sets, format: "raw", bytes: bytes.len(), parts, ..Report::default() }
 }
 
 fn key(found: &LoadedKey, show_secrets: bool) -> Report {
@@ -210,11 +216,9 @@ fn key(found: &LoadedKey, show_secrets: bool) -> Report {
         Key::Private(_) => ("private key", &["SK.seed", "SK.prf", "PK.seed", "PK.root"]),
         Key::Public(_) => ("public key", &["PK.seed", "PK.root"]),
     };
+    let each: Vec<_> = names.iter().map(|name| (*name, p.n)).collect();
     let fields = |parts: &mut Vec<Stretch>, start: usize| {
-        for (i, name) in names.iter().enumerate() {
-            let of = if name.starts_with("SK") && !show_secrets { hidden } else { part };
-            parts.push(of(bytes, start + i * p.n..start + (i + 1) * p.n, name));
-        }
+        parts.extend(fields(bytes, start, &each, |name| name.starts_with("SK") && !show_secrets));
     };
     let mut parts = Vec::new();
     match encoding {
@@ -253,24 +257,10 @@ fn key(found: &LoadedKey, show_secrets: bool) -> Report {
             }
         }
     }
-    let format = match encoding {
-        Encoding::Pem => "PEM",
-        Encoding::Der => "DER",
-        Encoding::Raw => "raw",
-    };
     let fingerprint = Some(key.public().fingerprint().to_string());
-    let prehash = prehash.map(|hash| hash.to_string());
-    Report {
-        kind,
-        sets: vec![p.name],
-        fingerprint,
-        prehash,
-        envelope: None,
-        format,
-        encryption: encryption.clone(),
-        bytes: bytes.len(),
-        parts,
-    }
+    let (prehash, encryption) = (prehash.map(|hash| hash.to_string()), encryption.clone());
+    let (sets, format, bytes) = (vec![p.name], encoding.name(), bytes.len());
+    Report { kind, sets, fingerprint, prehash, envelope: None, format, encryption, bytes, parts }
 }
 
 /// A signature with what its envelope says; the parts are those of the bare signature.
@@ -298,43 +288,5 @@ fn of_envelope(file: &KeyFile<'_>, of: &KeyKind) -> Result<Report, Failure> {
         fingerprint: Some(header.key().to_string()),
         format: "envelope",
         ..signature(envelope.signature(), &[header.params()])
-    })
-}
-
-/// A key or a signature of zkDilithium: fields of fixed lengths, one after the other.
-fn of_zkdilithium(file: &KeyFile<'_>, show_secrets: bool) -> Result<Report, Failure> {
-    let found = zkdilithium::recognise(file)?;
-    let t = ("t", T_BYTES);
-    let (kind, fields): (_, Vec<(&str, usize)>) = match found.kind {
-        zkdilithium::Kind::Private => {
-            let hashes = [("rho", HASH_BYTES), ("key", HASH_BYTES), ("tr", HASH_BYTES)];
-            let secrets = [("s1", L * ETA_BYTES), ("s2", K * ETA_BYTES), t];
-            ("private key", [hashes, secrets].concat())
-        }
-        zkdilithium::Kind::Public => ("public key", vec![("rho", HASH_BYTES), t]),
-        zkdilithium::Kind::Signature => ("signature", vec![("c_tilde", C_TILDE_BYTES), ("z", L * GAMMA1_BYTES)]),
-    };
-    let fingerprint = match found.kind {
-        zkdilithium::Kind::Signature => None,
-        _ => Some(zkdilithium::key(file)?.public().fingerprint().to_string()),
-    };
-    let mut at = 0;
-    let parts = fields.into_iter().map(|(name, length)| {
-        let of = if ["key", "s1", "s2"].contains(&name) && !show_secrets { hidden } else { part };
-        at += length;
-        of(&found.bytes, at - length..at, name)
-    });
-    let parts = parts.collect();
-    let format = if found.pem { "PEM" } else { "raw" };
-    Ok(Report {
-        kind,
-        sets: vec![NAME],
-        fingerprint,
-        prehash: None,
-        envelope: None,
-        format,
-        encryption: None,
-        bytes: found.bytes.len(),
-        parts,
     })
 }

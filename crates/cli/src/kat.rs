@@ -3,13 +3,13 @@
 use crate::args::{Kat, MachineOptions};
 use crate::files::Source;
 use crate::hexadecimal;
-use crate::zkdilithium;
+use hypergrove::Engine;
 use hypergrove::text::without_mark;
 use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
-use hypergrove::zkdilithium::{Engine, SignJob, VerifyJob, VerifyingKey};
+use hypergrove::zkdilithium::{SignJob, VerifyJob, VerifyingKey, ZkDilithium};
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::printer::shortened;
-use hypergrove_lab::printer::{Printer, brief};
+use hypergrove_lab::machine;
+use hypergrove_lab::printer::{Printer, brief, shortened};
 use serde::{Deserialize, Serialize};
 
 /// Cases computed together: how often the progress bar moves.
@@ -101,7 +101,7 @@ struct MutationVerdict<'a> {
 pub(crate) fn run(args: &Kat, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let source = Source::from(args.file.as_path());
     let questions = parse(&source, &source.read()?)?;
-    let engine = zkdilithium::engine(machine, printer)?;
+    let engine = machine::engine(machine, printer)?;
     let bar = printer.progress(questions.cases.len(), "computing");
     let mut cases = Vec::with_capacity(questions.cases.len());
     for batch in questions.cases.chunks(BATCH) {
@@ -132,7 +132,7 @@ pub(crate) fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answ
         })
     };
     let seeds = cases.iter().map(seed).collect::<Result<Vec<_>, _>>()?;
-    let keys = engine.from_seeds(&seeds)?;
+    let keys = engine.from_seeds(ZkDilithium, &seeds)?;
     let jobs = cases.iter().zip(&keys).map(|(case, key)| SignJob::new(key, &case.msg.0));
     let signatures = engine.sign_batch_to_vec(jobs)?.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut answers = Vec::with_capacity(cases.len());

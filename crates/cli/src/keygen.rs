@@ -1,17 +1,17 @@
 //! `hypergrove keygen`.
 
-use crate::args::{Bytes, Keygen, MachineOptions, Scheme};
+use crate::args::{Keygen, MachineOptions, Scheme};
 use crate::files::{Access, Prepared, Replace, Sources, Target, commit_pair};
 use crate::json::{Counts, KeyLine, Line, TableLine};
-use crate::keys::{Encoding, check_encoding, encode_encrypted, encode_private, encode_public};
-use crate::zkdilithium;
-use hypergrove::zkdilithium::params::NAME;
-use hypergrove::{Fingerprint, Params, Seeds, SigningKey};
+use crate::keys::Encoding;
+use crate::schemes::{InTool, of_scheme};
+use hypergrove::{Fingerprint, SigningKey, SlhDsa};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::slice;
 use zeroize::{Zeroize, Zeroizing};
 
 pub(crate) fn run(args: &Keygen, read: &Sources, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &Keygen, read: &Sources, machine: &MachineOptions, print
         return table(args, count.get(), path, read, machine, printer);
     }
     let (private, public) = (Target::from(args.output.as_path()), args.pubout.as_deref().map(Target::from));
-    let (encoding, replace) = (args.encoding.encoding(), Replace { force: args.overwrite.force, read });
+    let replace = Replace { force: args.overwrite.force, read };
     if public.as_ref().is_some_and(|public| public.is(&private)) {
         return Err(Failure::new(format!("both keys would go to {private}"))
             .hint("name a file for the private key with --output, and another one with --pubout"));
@@ -32,14 +32,8 @@ pub(crate) fn run(args: &Keygen, read: &Sources, machine: &MachineOptions, print
         return Err(Failure::new("a key and JSON would both go to standard output")
             .hint("name a file for the private key with --output, and for the public key with --pubout"));
     }
-    let wanted = KeyRequest::new(args)?;
-    private.check(Access::Private, encoding != Encoding::Pem, replace)?;
-    if let Some(public) = &public {
-        public.check(Access::Public, encoding != Encoding::Pem, replace)?;
-    }
-    let passphrase = args.encrypt.then(|| args.passphrase.choose(&private)).transpose()?;
-
-    let pair = KeyPair::new(wanted, args, passphrase, machine, printer)?;
+    let targets = (&private, public.as_ref());
+    let pair = of_scheme!(scheme(args), S => KeyPair::new::<S>(args, targets, replace, machine, printer))?;
     // Both are on the disk before either has its name.
     let private_file = private.prepare(&pair.private, Access::Private, replace)?;
     match &public {
@@ -93,10 +87,12 @@ fn table(
     machine: &MachineOptions,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
-    let KeyRequest::SlhDsa(p, _) = KeyRequest::new(args)? else {
-        return Err(Failure::new(format!("--count makes keys of SLH-DSA, and --scheme says {NAME}"))
+    if scheme(args) != Scheme::SlhDsa {
+        let name = of_scheme!(scheme(args), S => S::wanted(args).map(|_| S::NAME))?;
+        return Err(Failure::new(format!("--count makes keys of SLH-DSA, and --scheme says {name}"))
             .hint("make keys of this scheme one by one"));
-    };
+    }
+    let (p, _) = SlhDsa::wanted(args)?;
     let (private, public) = (Target::from(path), args.pubout.as_deref().map(Target::from));
     let replace = Replace { force: args.overwrite.force, read };
     if public.as_ref().is_some_and(|public| public.is(&private)) {
@@ -195,32 +191,8 @@ pub(crate) fn public_is_missing(private: &Target) -> String {
     format!("{private} has the new private key; `hypergrove pubkey {private}` makes its public key")
 }
 
-/// The kind of key, with the seeds that were given.
-enum KeyRequest {
-    SlhDsa(&'static Params, Option<Seeds>),
-    ZkDilithium(Option<Zeroizing<Vec<u8>>>),
-}
-
-impl KeyRequest {
-    /// Refuses, before any work is done, what cannot be made or written.
-    fn new(args: &Keygen) -> Result<KeyRequest, Failure> {
-        let encoding = args.encoding.encoding();
-        match (args.scheme, args.set) {
-            (None | Some(Scheme::SlhDsa), Some(p)) => {
-                let seeds = args.seeds.as_ref().map(|bytes| seeds(p, bytes)).transpose()?;
-                check_encoding(p, encoding)?;
-                Ok(KeyRequest::SlhDsa(p, seeds))
-            }
-            (Some(Scheme::ZkDilithium), None) => {
-                zkdilithium::check_encoding(encoding)?;
-                zkdilithium::refuse(&[(args.encrypt, "--encrypt"), (args.hash_slh_dsa, "--hash-slh-dsa")])?;
-                Ok(KeyRequest::ZkDilithium(args.seeds.as_ref().map(|Bytes(seed)| seed.clone())))
-            }
-            (Some(Scheme::ZkDilithium), Some(p)) => Err(zkdilithium::has_no_sets(p)),
-            (_, None) => Err(Failure::new("SLH-DSA has many parameter sets, and none is named")
-                .hint("name one with --set, for example --set SLH-DSA-SHA2-128f")),
-        }
-    }
+fn scheme(args: &Keygen) -> Scheme {
+    args.scheme.unwrap_or(Scheme::SlhDsa)
 }
 
 /// A new pair of keys, as it is written.
@@ -233,48 +205,28 @@ struct KeyPair {
 }
 
 impl KeyPair {
-    fn new(
-        wanted: KeyRequest,
+    fn new<S: InTool>(
         args: &Keygen,
-        passphrase: Option<Zeroizing<Vec<u8>>>,
+        (private, public): (&Target, Option<&Target>),
+        replace: Replace<'_>,
         machine: &MachineOptions,
         printer: &Printer,
     ) -> Result<KeyPair, Failure> {
         let encoding = args.encoding.encoding();
-        match wanted {
-            KeyRequest::SlhDsa(p, seeds) => {
-                let engine = machine::engine(machine, printer)?;
-                let key = match seeds {
-                    None => engine.generate(p)?,
-                    Some(seeds) => engine.from_seeds(p, &[seeds])?.remove(0),
-                };
-                let key = if args.hash_slh_dsa { key.into_hash_slh_dsa() } else { key };
-                let private = match &passphrase {
-                    Some(passphrase) => encode_encrypted(&key.encrypt(passphrase, args.kdf.into())?, encoding)?,
-                    None => encode_private(&key, encoding)?,
-                };
-                let public = key.verifying_key();
-                let (fingerprint, public) = (public.fingerprint(), encode_public(&public, encoding)?);
-                Ok(KeyPair { set: p.name, fingerprint, private, public })
-            }
-            KeyRequest::ZkDilithium(seed) => {
-                let key = zkdilithium::generate(seed.as_deref(), machine, printer)?;
-                let private = zkdilithium::encode_private(&key, encoding);
-                let public = key.verifying_key();
-                let (fingerprint, public) = (public.fingerprint(), zkdilithium::encode_public(&public, encoding));
-                Ok(KeyPair { set: NAME, fingerprint, private, public })
-            }
-        }
-    }
-}
+        let (set, seeds) = S::wanted(args)?;
+        private.check(Access::Private, encoding != Encoding::Pem, replace)?;
+        public.map_or(Ok(()), |public| public.check(Access::Public, encoding != Encoding::Pem, replace))?;
+        let passphrase = args.encrypt.then(|| args.passphrase.choose(private)).transpose()?;
 
-/// SK.seed ‖ SK.prf ‖ PK.seed.
-fn seeds(p: &Params, Bytes(bytes): &Bytes) -> Result<Seeds, Failure> {
-    if bytes.len() != 3 * p.n {
-        let (got, want) = (bytes.len(), 3 * p.n);
-        return Err(Failure::new(format!("--seeds has {got} bytes, {p} takes {want}"))
-            .hint(format!("give SK.seed, SK.prf and PK.seed, {} bytes each, one after the other", p.n)));
+        let engine = machine::engine(machine, printer)?;
+        let key = match &seeds {
+            None => engine.generate(set)?,
+            Some(seeds) => engine.from_seeds(set, slice::from_ref(&**seeds))?.remove(0),
+        };
+        let key = if args.hash_slh_dsa { S::hashing(key) } else { key };
+        let passphrase = passphrase.as_ref().map(|passphrase| (&passphrase[..], args.kdf));
+        let (private, public) = (S::encode_private(&key, encoding, passphrase)?, S::public(&key));
+        let (fingerprint, public) = (S::fingerprint(&public), S::encode_public(&public, encoding)?);
+        Ok(KeyPair { set: set.name(), fingerprint, private, public })
     }
-    let part = |i: usize| bytes[i * p.n..(i + 1) * p.n].to_vec();
-    Ok(Seeds { sk_seed: Zeroizing::new(part(0)), sk_prf: Zeroizing::new(part(1)), pk_seed: part(2) })
 }

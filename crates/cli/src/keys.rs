@@ -1,13 +1,13 @@
 //! Keys in files, whatever their form.
 
-use crate::args::{KeyKind, Scheme};
 use crate::files::Source;
 use crate::passphrase::PassphraseOptions;
 use crate::pem::{Pem, is_pem, mixed};
-use crate::{x509, zkdilithium};
+use crate::schemes::InTool;
+use crate::x509;
 use hypergrove::pkcs8::der::{self, AnyRef, Decode, Reader, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
-use hypergrove::{EncryptedSigningKey, KeyError, Params, SigningKey, VerifyingKey, known_sets};
+use hypergrove::{EncryptedSigningKey, KeyError, Params, SigningKey, SlhDsa, VerifyingKey, known_sets};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::brief;
 use std::ops::Range;
@@ -25,30 +25,40 @@ pub(crate) enum Encoding {
     Raw,
 }
 
-/// Half of a key pair, or all of it.
-pub(crate) enum Key {
-    Private(SigningKey),
-    Public(VerifyingKey),
-}
-
-impl Key {
-    pub(crate) fn params(&self) -> &'static Params {
+impl Encoding {
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Key::Private(key) => key.params(),
-            Key::Public(key) => key.params(),
+            Encoding::Pem => "PEM",
+            Encoding::Der => "DER",
+            Encoding::Raw => "raw",
         }
     }
-    pub(crate) fn public(&self) -> VerifyingKey {
+}
+
+/// Half of a key pair, or all of it.
+pub(crate) enum Key<S: InTool = SlhDsa> {
+    Private(S::SigningKey),
+    Public(S::VerifyingKey),
+}
+
+impl<S: InTool> Key<S> {
+    pub(crate) fn params(&self) -> S::Set {
         match self {
-            Key::Private(key) => key.verifying_key(),
+            Key::Private(key) => S::of_private(key).set(),
+            Key::Public(key) => S::of_public(key).set(),
+        }
+    }
+    pub(crate) fn public(&self) -> S::VerifyingKey {
+        match self {
+            Key::Private(key) => S::public(key),
             Key::Public(key) => key.clone(),
         }
     }
 }
 
 /// What a file with a key holds.
-pub(crate) struct LoadedKey {
-    pub(crate) key: Key,
+pub(crate) struct LoadedKey<S: InTool = SlhDsa> {
+    pub(crate) key: Key<S>,
     pub(crate) encoding: Encoding,
     /// How it was encrypted.
     pub(crate) encryption: Option<String>,
@@ -77,48 +87,6 @@ impl KeyFile<'_> {
     ) -> Result<KeyFile<'a>, Failure> {
         let bytes = source.read_key(what)?;
         Ok(KeyFile { source, bytes, passphrase })
-    }
-
-    /// What it is a key of: what was said, or what it looks like.
-    pub(crate) fn scheme(&self, of: &KeyKind) -> Result<Scheme, Failure> {
-        let looks = || zkdilithium::looks_like_it(&self.bytes).map_err(|failure| failure.of(&self.source));
-        let scheme = match of.scheme {
-            Some(scheme) => scheme,
-            None if looks()? => Scheme::ZkDilithium,
-            None => Scheme::SlhDsa,
-        };
-        match (scheme, of.set) {
-            (Scheme::ZkDilithium, Some(p)) => Err(zkdilithium::has_no_sets(p).of(&self.source)),
-            (scheme, _) => Ok(scheme),
-        }
-    }
-
-    /// A key of SLH-DSA that signs.
-    pub(crate) fn private(&self, set: Option<&'static Params>) -> Result<SigningKey, Failure> {
-        match self.key(set)? {
-            Key::Private(key) => Ok(key),
-            Key::Public(_) => Err(self.is_public()),
-        }
-    }
-
-    /// A key of SLH-DSA, of either kind.
-    pub(crate) fn key(&self, set: Option<&'static Params>) -> Result<Key, Failure> {
-        self.found(set).map(|found| found.key)
-    }
-
-    /// A key of SLH-DSA, with what its file is like.
-    pub(crate) fn found(&self, set: Option<&'static Params>) -> Result<LoadedKey, Failure> {
-        let passphrase = || match self.passphrase {
-            Some(passphrase) => passphrase.get(&self.source),
-            None => Err(Failure::from(KeyError::Encrypted)),
-        };
-        recognise(&self.bytes, set, passphrase).map_err(|failure| failure.of(&self.source))
-    }
-
-    /// What is said where a private key is needed.
-    pub(crate) fn is_public(&self) -> Failure {
-        Failure::new(format!("{} is a public key, signing takes the private key", self.source))
-            .hint("name the file that `keygen` wrote with --output")
     }
 }
 

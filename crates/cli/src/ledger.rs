@@ -4,8 +4,8 @@ use crate::args::{self, Ledger, LedgerCommand, LedgerInit, LedgerKey, LedgerLeas
 use crate::files::{Access, Replace, Source, Sources, Target};
 use crate::json::{LedgerLine, Line};
 use crate::keys::KeyFile;
-use hypergrove::VerifyingKey;
 use hypergrove::ledger::{FileLedger, Ledger as _, LedgerError, LedgerState, Reservation, note, witnessed};
+use hypergrove::{SlhDsa, VerifyingKey};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
@@ -211,7 +211,7 @@ fn key(args: &LedgerKey) -> Result<(VerifyingKey, PathBuf), Failure> {
     args::one_stdin([Some(args.key.as_path()), args.passphrase.path().as_deref()].into_iter().flatten())?;
     let source = Source::from(args.key.as_path());
     let path = path(&source, args.ledger.as_deref())?;
-    let key = KeyFile::read(source, Some(&args.passphrase))?.key(args.of.set)?.public();
+    let key = KeyFile::read(source, Some(&args.passphrase))?.public::<SlhDsa>(args.of.set)?;
     Ok((key, path))
 }
 

@@ -26,6 +26,7 @@ mod pem;
 mod pubkey;
 mod quickstart;
 mod report;
+mod schemes;
 mod shell;
 mod sign;
 mod staged;
@@ -35,7 +36,6 @@ mod trees;
 mod verdicts;
 mod verify;
 mod x509;
-mod zkdilithium;
 
 use args::{Cli, Command};
 use clap::FromArgMatches;

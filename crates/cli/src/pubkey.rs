@@ -1,12 +1,10 @@
 //! `hypergrove pubkey`.
 
-use crate::args::{self, KeyKind, MachineOptions, Pubkey, Scheme};
+use crate::args::{self, KeyKind, MachineOptions, Pubkey};
 use crate::files::{Access, Replace, Source, Sources, Target};
-use crate::keys::{Encoding, Key, KeyFile, encode_public};
-use crate::zkdilithium;
-use hypergrove::zkdilithium::params::NAME;
+use crate::keys::{Encoding, Key, KeyFile};
+use crate::schemes::{InTool, of_scheme};
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::machine;
 use hypergrove_lab::printer::Printer;
 
 pub(crate) fn run(args: &Pubkey, read: &Sources, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
@@ -18,26 +16,7 @@ pub(crate) fn run(args: &Pubkey, read: &Sources, machine: &MachineOptions, print
     let checked = target.check(Access::Public, encoding != Encoding::Pem, replace);
     checked.map_err(|failure| compared(failure, &source, &target, &args.of))?;
     let file = KeyFile::read(source, Some(&args.passphrase))?;
-    let (name, bytes) = match file.scheme(&args.of)? {
-        Scheme::SlhDsa => {
-            let key = file.key(args.of.set)?;
-            if let Key::Private(key) = &key {
-                // A wrong root would be handed on as a public key that verifies nothing.
-                machine::engine(machine, printer)?.check(key).map_err(|error| Failure::from(error).of(&file.source))?;
-            }
-            let public = key.public();
-            let bytes = match args.line {
-                true => format!("{}\n", public.to_base64()?).into_bytes(),
-                false => encode_public(&public, encoding)?,
-            };
-            (key.params().name, bytes)
-        }
-        Scheme::ZkDilithium => {
-            zkdilithium::check_encoding(encoding)?;
-            zkdilithium::refuse(&[(args.line, "--line")])?;
-            (NAME, zkdilithium::encode_public(&zkdilithium::key(&file)?.public(), encoding))
-        }
-    };
+    let (name, bytes) = of_scheme!(file.scheme(&args.of)?, S => public::<S>(args, &file, machine, printer))?;
     target.write(&bytes, Access::Public, replace, printer)?;
     if let Target::File(_) = &target {
         printer.note(format_args!("wrote {target}: a public key of {name}"));
@@ -45,14 +24,31 @@ pub(crate) fn run(args: &Pubkey, read: &Sources, machine: &MachineOptions, print
     Ok(Exit::Good)
 }
 
+/// The name of the set, and the bytes that are written.
+fn public<S: InTool>(
+    args: &Pubkey,
+    file: &KeyFile<'_>,
+    machine: &MachineOptions,
+    printer: &Printer,
+) -> Result<(&'static str, Vec<u8>), Failure> {
+    S::refuse(&[(args.line, "--line")])?;
+    let key = S::read(file, args.of.set)?.key;
+    if let Key::Private(key) = &key {
+        S::check(key, &file.source, machine, printer)?;
+    }
+    let public = key.public();
+    let bytes = match S::as_slh_dsa(&public) {
+        Some(public) if args.line => format!("{}\n", public.to_base64()?).into_bytes(),
+        _ => S::encode_public(&public, args.encoding.encoding())?,
+    };
+    Ok((S::of_public(&public).name(), bytes))
+}
+
 /// What is refused because a key is there: says whether both are halves of one pair.
 fn compared(failure: Failure, source: &Source, target: &Target, of: &KeyKind) -> Failure {
     let public = |source: Source| -> Result<Vec<u8>, Failure> {
         let file = KeyFile::read(source, None)?;
-        Ok(match file.scheme(of)? {
-            Scheme::SlhDsa => file.key(of.set)?.public().to_bytes(),
-            Scheme::ZkDilithium => zkdilithium::key(&file)?.public().as_bytes().to_vec(),
-        })
+        of_scheme!(file.scheme(of)?, S => S::encode_public(&file.public::<S>(of.set)?, Encoding::Raw))
     };
     let there = match target {
         Target::File(path) => public(Source::File(path.clone())),

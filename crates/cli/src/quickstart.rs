@@ -7,7 +7,7 @@ use crate::keys::{Encoding, encode_private, encode_public};
 use crate::message::Messages;
 use crate::sign::signature_path;
 use crate::tagged::tagged;
-use hypergrove::{Engine, Op, Params, Rates, SignJob, SigningKey, VerifyJob};
+use hypergrove::{Engine, Op, Params, Rates, SignJob, SigningKey, SlhDsa, VerifyJob};
 use hypergrove_lab::args::op_name;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
@@ -257,7 +257,8 @@ fn rates(engine: &Engine, p: &'static Params, options: &MachineOptions, printer:
     let mut table = Table::new("lrrrr", ["measured", "batch", "each", "a second", "of this machine's hash rate"]);
     let mut last: Option<Rates> = None;
     for op in [Op::Keygen, Op::Sign, Op::Verify] {
-        let question = Question { params: p, op, batch: None, cached_layers: 0, budget: MEASURE, rows: None };
+        let question =
+            Question { params: SlhDsa::from(p), op, batch: None, cached_layers: 0, budget: MEASURE, rows: None };
         let measured = measure(engine, question, options)?;
         table.row([
             op_name(op).into(),

@@ -1,22 +1,19 @@
 //! `hypergrove sign`.
 
-use crate::args::{self, MachineOptions, Named, Scheme, Sign};
+use crate::args::{self, MachineOptions, Named, Sign};
 use crate::files::{Access, MAKE_IT, Replace, Source, Sources, Target, directory, is_directory};
 use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::outputs::{Claims, Outputs, Writing};
+use crate::schemes::{InTool, of_scheme};
 use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{judge, read_signature};
-use crate::zkdilithium;
 use crate::{table, trees};
-use hypergrove::backend::Size;
 use hypergrove::envelope::{Envelope, EnvelopeError, Header, is_reserved};
-use hypergrove::zkdilithium as zk;
-use hypergrove::{
-    Engine, Error, Fingerprint, Mode, Randomizer, SignJob, Signature, SigningKey, VerifyJob, cache_bytes,
-};
+use hypergrove::scheme::{SignJob, VerifyJob};
+use hypergrove::{Mode, VerifyingKey};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine::{self, Watched};
 use hypergrove_lab::printer::{PathDisplay, Printer};
@@ -25,12 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub(crate) fn run(
-    args: &Sign,
-    mut read: Sources,
-    machine: &MachineOptions,
-    printer: &Printer,
-) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Sign, read: Sources, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let passphrase = args.passphrase.path();
     let given = args.inputs.files.iter().chain(&args.inputs.list);
     args::one_stdin(given.chain(&args.key).chain(&args.table).chain(&passphrase).map(PathBuf::as_path))?;
@@ -40,22 +32,36 @@ pub(crate) fn run(
         (None, Some(path)) => path,
         (None, None) => unreachable!("the arguments require one of the two"),
     };
-    let key_file = KeyFile::read(path.as_path().into(), Some(&args.passphrase))?;
-    let key = match key_file.scheme(&args.of)? {
-        Scheme::SlhDsa => Signer::SlhDsa(key_file.private(args.of.set)?),
-        Scheme::ZkDilithium => Signer::ZkDilithium(zkdilithium::private(&key_file)?),
+    let file = KeyFile::read(path.as_path().into(), Some(&args.passphrase))?;
+    of_scheme!(file.scheme(&args.of)?, S => by_key::<S>(args, &file, read, machine, printer))
+}
+
+/// Signs with the key of a file.
+fn by_key<S: InTool>(
+    args: &Sign,
+    key_file: &KeyFile<'_>,
+    mut read: Sources,
+    machine: &MachineOptions,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let key = key_file.private::<S>(args.of.set)?;
+    S::refuse(&[(args.armor, "--armor"), (args.ledger.is_some(), "--ledger")])?;
+    S::check_message(&args.message)?;
+    S::refuse(&[
+        (args.digest.is_some(), "--digest"),
+        (args.cache_layers.is_some(), "--cache-layers"),
+        (args.cache_memory.is_some(), "--cache-memory"),
+    ])?;
+    let public = S::public(&key);
+    let mode = S::mode(&args.message, &public).map_err(|failure| failure.of(&key_file.source))?;
+    let header = match S::as_slh_dsa(&public) {
+        Some(public) if args.armor => Some(Header::new(public, mode, args.comment.as_deref()).map_err(unfit)?),
+        _ => unreserved(mode).map(|_| None)?,
     };
-    let mode = match &key {
-        Signer::SlhDsa(key) => {
-            args.message.mode_with(&key.verifying_key()).map_err(|failure| failure.of(&key_file.source))?
-        }
-        Signer::ZkDilithium(_) => Mode::default(),
-    };
-    let header = header(args, &key, mode)?;
-    let ledger = OwnLedger::of(&key, &key_file.source, args, printer)?;
+    let ledger = OwnLedger::of(S::as_slh_dsa(&public), &key_file.source, args.ledger.as_deref(), printer)?;
     ledger.add_to(&mut read);
     if let Some(tree) = &args.manifest {
-        return trees::sign(args, tree, key, mode, read, &ledger, machine, printer);
+        return trees::sign::<S>(args, tree, key, mode, read, &ledger, machine, printer);
     }
     let signed_context = header.as_ref().map(Header::signed_context);
     let mode = match (&header, &signed_context) {
@@ -80,10 +86,10 @@ pub(crate) fn run(
     if !args.skip_existing {
         ledger.check(files.len())?;
     }
-    let key = key.ready(args, machine, files.len(), printer)?;
+    let signer = Signer::<S>::new(key, args, machine, files.len(), printer)?;
     let messages = Messages::new(machine, args.digest.as_ref());
     let existing = match args.skip_existing {
-        true => key.judge_existing(mode, &messages, &files, &targets)?,
+        true => signer.judge_existing(mode, &messages, &files, &targets)?,
         false => Vec::new(),
     };
     let kept = existing.iter().filter(|existing| matches!(existing, Some(Ok(())))).count();
@@ -91,11 +97,11 @@ pub(crate) fn run(
     let path_of = |index: usize| Some(targets[index].path_text());
     let verdicts = Verdicts::new(printer, &files, &path_of, format, "signing", Word::Signed);
     let outputs = Outputs { files: &files, targets: &targets, replace, verdicts: &verdicts, printer };
-    let done = key.sign_all(&outputs, existing, &messages, (mode, args.deterministic), header.as_ref());
+    let done = signer.sign_all(&outputs, existing, &messages, (mode, args.deterministic), header.as_ref());
     let exit = verdicts.finish(done)?;
     if let (false, Exit::Good, target @ Target::File(_)) = (many, exit, &targets[0]) {
         let done = if kept > 0 { "kept" } else { "wrote" };
-        printer.note(format_args!("{done} {target}: a signature of {}", key.signature().0));
+        printer.note(format_args!("{done} {target}: a signature of {}", S::of_public(&public).name()));
     }
     Ok(exit)
 }
@@ -110,20 +116,6 @@ fn format(args: &Sign, many: bool, targets: &[Target]) -> Result<VerdictFormat, 
         (true, _) => Ok(VerdictFormat::Json),
         (false, true) => Ok(VerdictFormat::Lines),
         (false, false) => Ok(VerdictFormat::Silent),
-    }
-}
-
-/// What each envelope says; none where signatures stay bare.
-fn header(args: &Sign, key: &Signer, mode: Mode<'_>) -> Result<Option<Header>, Failure> {
-    match (key, mode) {
-        (Signer::ZkDilithium(_), _) => {
-            zkdilithium::refuse(&[(args.armor, "--armor")])?;
-            Ok(None)
-        }
-        (Signer::SlhDsa(key), mode) if args.armor => {
-            Header::new(&key.verifying_key(), mode, args.comment.as_deref()).map(Some).map_err(unfit)
-        }
-        (_, mode) => unreserved(mode).map(|_| None),
     }
 }
 
@@ -158,20 +150,14 @@ pub(crate) struct OwnLedger {
 }
 
 impl OwnLedger {
-    fn of(key: &Signer, source: &Source, args: &Sign, printer: &Printer) -> Result<OwnLedger, Failure> {
-        let named = args.ledger.as_deref();
-        let ledger = match key {
-            Signer::SlhDsa(key) => crate::ledger::of(&key.verifying_key(), source, named, printer)?,
-            Signer::ZkDilithium(_) => {
-                zkdilithium::refuse(&[(named.is_some(), "--ledger")])?;
-                None
-            }
-        };
-        Ok(OwnLedger { ledger })
-    }
-    /// That of a key of a table.
-    pub(crate) fn of_key(key: &SigningKey, source: &Source, printer: &Printer) -> Result<OwnLedger, Failure> {
-        Ok(OwnLedger { ledger: crate::ledger::of(&key.verifying_key(), source, None, printer)? })
+    pub(crate) fn of(
+        key: Option<&VerifyingKey>,
+        source: &Source,
+        named: Option<&Path>,
+        printer: &Printer,
+    ) -> Result<OwnLedger, Failure> {
+        let ledger = key.map(|key| crate::ledger::of(key, source, named, printer)).transpose()?;
+        Ok(OwnLedger { ledger: ledger.flatten() })
     }
     /// Adds the files that are read.
     pub(crate) fn add_to(&self, read: &mut Sources) {
@@ -187,76 +173,27 @@ impl OwnLedger {
     }
 }
 
-/// A private key.
-pub(crate) enum Signer {
-    SlhDsa(SigningKey),
-    ZkDilithium(zk::SigningKey),
-}
-
 /// Whether a signature that is there is kept, and if not, why; `None` if there is none.
 type Existing = Option<Result<(), Failure>>;
 
 /// A private key with what signs by it.
-pub(crate) enum PreparedSigner<'p> {
-    SlhDsa(Watched<'p>, SigningKey),
-    ZkDilithium(Watched<'p, zk::Engine>, zk::SigningKey),
+pub(crate) struct Signer<'p, S: InTool> {
+    pub(crate) engine: Watched<'p>,
+    pub(crate) key: S::SigningKey,
 }
 
-impl Signer {
-    /// Makes the engine; refuses what the scheme does not know.
-    pub(crate) fn ready<'p>(
-        self,
+impl<'p, S: InTool> Signer<'p, S> {
+    pub(crate) fn new(
+        key: S::SigningKey,
         args: &Sign,
         machine: &MachineOptions,
         files: usize,
         printer: &'p Printer,
-    ) -> Result<PreparedSigner<'p>, Failure> {
-        match self {
-            Signer::SlhDsa(key) => {
-                let redundant = args.redundancy.redundant;
-                let engine = machine::engine_with(machine, printer, |builder| builder.redundant(redundant))?;
-                let key = cache(&engine, key, args, files, printer)?;
-                Ok(PreparedSigner::SlhDsa(engine, key))
-            }
-            Signer::ZkDilithium(key) => {
-                zkdilithium::check_message(&args.message)?;
-                zkdilithium::refuse(&[
-                    (args.digest.is_some(), "--digest"),
-                    (args.cache_layers.is_some(), "--cache-layers"),
-                    (args.cache_memory.is_some(), "--cache-memory"),
-                ])?;
-                let redundant = args.redundancy.redundant;
-                let engine = zkdilithium::engine_with(machine, printer, |builder| builder.redundant(redundant))?;
-                Ok(PreparedSigner::ZkDilithium(engine, key))
-            }
-        }
-    }
-}
-
-impl PreparedSigner<'_> {
-    /// Signs one message.
-    pub(crate) fn sign(&self, mode: Mode<'_>, message: &[u8], deterministic: bool) -> Result<Vec<u8>, Failure> {
-        let randomizer = if deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
-        Ok(match self {
-            PreparedSigner::SlhDsa(engine, key) => engine.sign(key, mode, message, randomizer)?.as_bytes().to_vec(),
-            PreparedSigner::ZkDilithium(engine, key) => engine.sign(key, message)?.as_bytes().to_vec(),
-        })
-    }
-
-    /// Whose signatures it makes, and their bytes.
-    pub(crate) fn signature(&self) -> (&'static str, usize) {
-        match self {
-            PreparedSigner::SlhDsa(_, key) => (key.params().name, key.params().sig_bytes()),
-            PreparedSigner::ZkDilithium(..) => (zk::params::NAME, zk::params::SIG_BYTES),
-        }
-    }
-
-    /// What its public key is called.
-    pub(crate) fn fingerprint(&self) -> Fingerprint {
-        match self {
-            PreparedSigner::SlhDsa(_, key) => key.verifying_key().fingerprint(),
-            PreparedSigner::ZkDilithium(_, key) => key.verifying_key().fingerprint(),
-        }
+    ) -> Result<Signer<'p, S>, Failure> {
+        let redundant = args.redundancy.redundant;
+        let engine = machine::engine_with(machine, printer, |builder| builder.redundant(redundant))?;
+        let key = S::with_nodes(&engine, key, (args, files, printer))?;
+        Ok(Signer { engine, key })
     }
 
     /// Signs all files that have no signature to be kept, and writes the signatures.
@@ -287,25 +224,14 @@ impl PreparedSigner<'_> {
             message.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
         };
         let (messages, indices) = tagged((0..files.len()).filter_map(|index| Some((index, message(index)?))));
-        let by = Arc::new(SignedBy { set: self.signature().0, fingerprint: self.fingerprint(), name: None });
+        let by = SignedBy::of::<S>(&S::public(&self.key), None);
         let mut writing = Writing::new(outputs);
-        let mut write = |signature: Result<&[u8], &Error>| {
+        let jobs = messages.map(|(mode, message)| S::signed(SignJob::new(&self.key, message), mode, deterministic));
+        let done = self.engine.sign_batch(jobs, |_, signature| {
             let index = indices.next();
-            let signature = signature.map_err(|error| Failure::from(error.clone()).of(&files[index]));
-            let bytes = signature.and_then(|bytes| armored(header, bytes));
-            writing.write(index, Arc::clone(&by), bytes);
-        };
-        let done = match self {
-            PreparedSigner::SlhDsa(engine, key) => {
-                let randomizer = if deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
-                let jobs = messages.map(|(mode, message)| SignJob::new(key, message).mode(mode).randomizer(randomizer));
-                engine.sign_batch(jobs, |_, signature| write(signature.as_ref().map(Signature::as_bytes)))
-            }
-            PreparedSigner::ZkDilithium(engine, key) => {
-                let jobs = messages.map(|(_, message)| zk::SignJob::new(key, message));
-                engine.sign_batch(jobs, |_, signature| write(signature.as_ref().map(zk::Signature::as_bytes)))
-            }
-        };
+            let signature = signature.as_ref().map_err(|error| Failure::from(error.clone()).of(&files[index]));
+            writing.write(index, Arc::clone(&by), signature.and_then(|signature| armored(header, signature.as_ref())));
+        });
         let written = writing.finish();
         done.map_err(Failure::from).and(written)
     }
@@ -318,7 +244,9 @@ impl PreparedSigner<'_> {
         files: &[Source],
         targets: &[Target],
     ) -> Result<Vec<Existing>, Failure> {
-        let (name, bytes) = self.signature();
+        let key = &S::public(&self.key);
+        let set = S::of_public(key);
+        let length = (set.name(), set.sizes().signature);
         let existing: Vec<_> = files.iter().map(|_| Mutex::new(None)).collect();
         let tell = |index: usize, valid: Result<bool, Failure>| {
             let invalid = || {
@@ -332,27 +260,14 @@ impl PreparedSigner<'_> {
             let Target::File(path) = &targets[index] else { return None };
             fs::symlink_metadata(path).ok()?;
             let message = messages.hash(&files[index], mode);
-            let both =
-                message.and_then(|message| Ok((message, read_signature(&path.as_path().into(), &[(name, bytes)])?)));
+            let both = message.and_then(|message| Ok((message, read_signature(&path.as_path().into(), &[length])?)));
             both.map_err(|failure| tell(index, Err(failure))).ok()
         };
-        let both = (0..files.len()).filter_map(|index| Some((index, both(index)?)));
-        match self {
-            PreparedSigner::SlhDsa(engine, key) => {
-                let key = &key.verifying_key();
-                let jobs = both.map(|(index, ((mode, message), signature))| {
-                    (index, VerifyJob::new(key, message, signature).mode(mode))
-                });
-                judge(engine, jobs, |index, valid| tell(index, valid.map_err(Failure::from)))?;
-            }
-            PreparedSigner::ZkDilithium(engine, key) => {
-                let key = &key.verifying_key();
-                let both = both.map(|(index, ((_, message), signature))| (index, (key, (message, signature))));
-                zkdilithium::verify(engine, false, both, |index, valid| {
-                    tell(index, valid.map_err(Failure::from));
-                })?;
-            }
-        }
+        let jobs = (0..files.len()).filter_map(|index| {
+            let ((mode, message), signature) = both(index)?;
+            Some((index, S::verified(VerifyJob::new(key, message, signature), mode)))
+        });
+        judge::<S, _>(&self.engine, jobs, |index, valid| tell(index, valid.map_err(Failure::from)))?;
         Ok(existing.into_iter().map(|of_file| of_file.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
     }
 }
@@ -398,46 +313,4 @@ pub(crate) fn signature_path(file: &Path) -> PathBuf {
 /// Where the signature of a file lies: next to its file, or in `directory`.
 pub(crate) fn signature_of(file: &Named, directory: Option<&Path>) -> PathBuf {
     signature_path(&directory.map_or_else(|| file.path.clone(), |directory| directory.join(&file.name)))
-}
-
-/// The key with the nodes of its top layers, if that is asked for or worth it.
-fn cache(
-    engine: &Engine,
-    key: SigningKey,
-    args: &Sign,
-    files: usize,
-    printer: &Printer,
-) -> Result<SigningKey, Failure> {
-    let p = key.params();
-    // Layers that were asked for and do not fit: fewer are a way out too.
-    let fewer = |error: Error| match error {
-        Error::OutOfMemory { .. } => Failure::from(error)
-            .hint("ask for fewer layers with --cache-layers or --cache-memory, or give more memory with --memory"),
-        error => error.into(),
-    };
-    let key = match (args.cache_layers, args.cache_memory) {
-        (_, Some(bytes)) => engine.cache_within(&key, usize::try_from(bytes).unwrap_or(usize::MAX)).map_err(fewer)?,
-        (Some(layers), _) if layers > p.d => {
-            return Err(Failure::new(format!("--cache-layers {layers}: {p} has {} layers", p.d))
-                .hint("1 saves the most for its memory"));
-        }
-        (Some(layers), _) => engine.cache(&key, layers).map_err(fewer)?,
-        // The top tree is grown once instead of once for each file, if it fits the memory.
-        _ if files > 1 => match engine.cache(&key, 1) {
-            Err(Error::OutOfMemory { needs, .. }) => {
-                let needs = Size(needs);
-                printer.note(format_args!(
-                    "each signature grows the key's top tree again: to keep it needs {needs}, give more with --memory"
-                ));
-                key
-            }
-            cached => cached?,
-        },
-        _ => key,
-    };
-    if let layers @ 1.. = key.cached_layers() {
-        let bytes = cache_bytes(p, layers).unwrap_or_default();
-        printer.detail(format_args!("the nodes of the top {layers} of {} layers are kept: {bytes} bytes", p.d));
-    }
-    Ok(key)
 }

@@ -1,18 +1,18 @@
 //! Tables: rows of a key, a file and a signature, for `sign` and `verify`.
 
-use crate::args::{MachineOptions, Scheme, Sign, Verify};
+use crate::args::{KeyKind, MachineOptions, Scheme, Sign, Verify};
 use crate::files::{Replace, Source, Sources, Target, listed_path};
 use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::outputs::{Claims, Outputs, Writing};
+use crate::schemes::{InTool, of_scheme};
 use crate::sign::{OwnLedger, unreserved};
 use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{judge, missing, read_signature};
 use hypergrove::text::{Position, without_mark};
-use hypergrove::zkdilithium::params::NAME;
-use hypergrove::{Mode, Randomizer, SignJob, SigningKey, VerifyJob, VerifyingKey};
+use hypergrove::{Mode, SignJob, SigningKey, SlhDsa, VerifyJob, VerifyingKey};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::Printer;
@@ -70,23 +70,22 @@ struct Keys<'a, K>(BTreeMap<PathBuf, Result<TableKey<'a, K>, Failure>>);
 impl<'a, K> Keys<'a, K> {
     fn read(
         rows: &[Row],
-        scheme: impl Fn(&KeyFile<'_>) -> Result<Scheme, Failure>,
+        of: &KeyKind,
         passphrase: &crate::passphrase::PassphraseOptions,
-        key: impl Fn(&KeyFile<'_>) -> Result<K, Failure>,
-        public: impl Fn(&K) -> VerifyingKey,
+        key: impl Fn(&KeyFile<'_>) -> Result<(K, VerifyingKey), Failure>,
         mode: impl Fn(&VerifyingKey) -> Result<Mode<'a>, Failure>,
     ) -> Keys<'a, K> {
         let read = |path: &Path| {
             let file = KeyFile::read(Source::File(path.into()), Some(passphrase))?;
-            if scheme(&file)? == Scheme::ZkDilithium {
-                return Err(Failure::new(format!("{} is a key of {NAME}, a table takes keys of SLH-DSA", file.source))
+            let scheme = file.scheme(of)?;
+            if scheme != Scheme::SlhDsa {
+                let name = of_scheme!(scheme, S => S::NAME);
+                return Err(Failure::new(format!("{} is a key of {name}, a table takes keys of SLH-DSA", file.source))
                     .hint("name the key with --key and its files without a table"));
             }
-            let key = key(&file)?;
-            let public = public(&key);
+            let (key, public) = key(&file)?;
             let mode = mode(&public).map_err(|failure| failure.of(&file.source))?;
-            let by = SignedBy { set: public.params().name, fingerprint: public.fingerprint(), name: None };
-            Ok((key, mode, Arc::new(by)))
+            Ok((key, mode, SignedBy::of::<SlhDsa>(&public, None)))
         };
         let mut keys = BTreeMap::new();
         for Row { key, .. } in rows {
@@ -118,14 +117,14 @@ pub(crate) fn sign(
     let rows = rows(&table, &table.read_text()?)?;
     let keys: Keys<'_, (SigningKey, OwnLedger)> = Keys::read(
         &rows,
-        |file| file.scheme(&args.of),
+        &args.of,
         &args.passphrase,
         |file| {
-            let key = file.private(args.of.set)?;
-            let ledger = OwnLedger::of_key(&key, &file.source, printer)?;
-            Ok((key, ledger))
+            let key = file.private::<SlhDsa>(args.of.set)?;
+            let public = key.verifying_key();
+            let ledger = OwnLedger::of(Some(&public), &file.source, None, printer)?;
+            Ok(((key, ledger), public))
         },
-        |(key, _)| key.verifying_key(),
         |key| args.message.mode_with(key).and_then(unreserved),
     );
     let (files, signatures) = columns(&rows);
@@ -151,8 +150,7 @@ pub(crate) fn sign(
     let mut job = |index: usize| {
         let message = claims.claim(index).and_then(|()| keys.of(&rows[index])).and_then(|((key, _), mode, by)| {
             let (mode, message) = messages.hash(&files[index], *mode)?;
-            let randomizer = if args.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
-            Ok(((index, Arc::clone(by)), SignJob::new(key, message).mode(mode).randomizer(randomizer)))
+            Ok(((index, Arc::clone(by)), SlhDsa::signed(SignJob::new(key, message), mode, args.deterministic)))
         });
         message.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
@@ -172,10 +170,9 @@ pub(crate) fn verify(args: &Verify, path: &Path, machine: &MachineOptions, print
     let rows = rows(&table, &table.read_text()?)?;
     let keys: Keys<'_, VerifyingKey> = Keys::read(
         &rows,
-        |file| file.scheme(&args.of),
+        &args.of,
         &args.passphrase,
-        |file| Ok(file.key(args.of.set)?.public()),
-        VerifyingKey::clone,
+        |file| file.public::<SlhDsa>(args.of.set).map(|key| (key.clone(), key)),
         |key| args.message.mode_with(key),
     );
     let (files, signatures) = columns(&rows);
@@ -197,7 +194,7 @@ pub(crate) fn verify(args: &Verify, path: &Path, machine: &MachineOptions, print
         };
         read().map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
-    let done = judge(&engine, (0..rows.len()).filter_map(job), |(index, by), valid| {
+    let done = judge::<SlhDsa, _>(&engine, (0..rows.len()).filter_map(job), |(index, by), valid| {
         verdicts.tell(
             index,
             match valid {

@@ -3,19 +3,20 @@
 use crate::args::{MachineOptions, Named, Sign, Verify};
 use crate::files::{Access, CHECK_IT, Replace, Source, Sources, Target, commit_pair, directory, is_directory};
 use crate::json::Word;
+use crate::schemes::InTool;
 use crate::sign::{OwnLedger, Signer, signature_path};
 use crate::staged::is_temporary;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
-use crate::verify::{Keys, judge_one, missing, read_signature};
+use crate::verify::{Candidate, judge_one, lengths, missing, read_signature};
 use hypergrove::Mode;
 use hypergrove::manifest::{self, Manifest, ManifestEntry, ManifestError};
+use hypergrove::scheme::SignJob;
 use hypergrove::text::private_key;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// The files of a directory that are signed one by one: no signatures, and no links to them, which would change with them.
 pub(crate) fn files(tree: &Path, printer: &Printer) -> Result<Vec<Named>, Failure> {
@@ -112,10 +113,10 @@ fn is_being_written(path: &Path) -> bool {
 
 /// Writes the manifest of a tree, and its signature next to it.
 #[allow(clippy::too_many_arguments, reason = "what `sign` has read so far")]
-pub(crate) fn sign(
+pub(crate) fn sign<S: InTool>(
     args: &Sign,
     tree: &Path,
-    key: Signer,
+    key: S::SigningKey,
     mode: Mode<'_>,
     mut read: Sources,
     ledger: &OwnLedger,
@@ -138,33 +139,34 @@ pub(crate) fn sign(
     for target in [&target, &signature] {
         target.check(Access::Public, false, replace)?;
     }
-    let key = key.ready(args, machine, 1, printer)?;
+    let signer = Signer::<S>::new(key, args, machine, 1, printer)?;
     let hasher = machine::engine(machine, printer)?;
     let takes = |path: &Path| own.leaves_out(path).is_none() && !is_being_written(path);
     let listed = Manifest::of_tree(&hasher, tree, takes);
     let listed = listed.map_err(|error| failed(error, PathDisplay(tree)))?;
     let text = listed.to_bytes();
     ledger.reserve(1, printer)?;
-    let bytes = key.sign(mode, &text, args.deterministic)?;
+    let job = S::signed(SignJob::new(&signer.key, &text[..]), mode, args.deterministic);
+    let bytes = signer.engine.run(job)?;
     let first = target.prepare(&text, Access::Public, replace)?;
-    let second = signature.prepare(&bytes, Access::Second, replace)?;
+    let second = signature.prepare(bytes.as_ref(), Access::Second, replace)?;
     commit_pair(first, second, |_| "sign the manifest by itself, or make it anew".into(), printer)?;
-    let (name, _) = key.signature();
+    let by = SignedBy::of::<S>(&S::public(&signer.key), None);
     printer.note(format_args!("wrote {target}: the sums of {} files", grouped(listed.entries().len() as u64)));
-    printer.note(format_args!("wrote {signature}: a signature of {name}"));
+    printer.note(format_args!("wrote {signature}: a signature of {}", by.set));
     let files = [Source::File(path.into())];
     let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Silent };
     let path_of = |_| Some(signature.path_text());
     let verdicts = Verdicts::new(printer, &files, &path_of, format, "signing", Word::Signed);
-    verdicts.tell(0, Verdict::Good(Arc::new(SignedBy { set: name, fingerprint: key.fingerprint(), name: None })));
+    verdicts.tell(0, Verdict::Good(by));
     verdicts.finish(Ok(()))
 }
 
 /// Verifies a manifest's signature and then its files.
-pub(crate) fn verify(
+pub(crate) fn verify<S: InTool>(
     args: &Verify,
     path: &Path,
-    keys: &Keys<'_>,
+    keys: &[Candidate<'_, S>],
     machine: &MachineOptions,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
@@ -188,7 +190,7 @@ pub(crate) fn verify(
     let signature = Source::from(signature_path.as_path());
     // What was verified is what is read: neither is looked at again.
     let text = source.read()?;
-    let bytes = read_signature(&signature, &keys.signatures());
+    let bytes = read_signature(&signature, &lengths(keys));
     let bytes = bytes.map_err(|failure| missing(failure, path, &signature))?;
     let verdict = judge_one(keys, args.strict, &text, &bytes, machine, printer)?;
     let (mut files, mut listed, mut extra) = (vec![source.clone()], None, Vec::new());

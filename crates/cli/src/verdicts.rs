@@ -3,6 +3,7 @@
 use crate::diagnose::Advice;
 use crate::files::Source;
 use crate::json::{Counts, FileLine, Line, Word};
+use crate::schemes::InTool;
 use hypergrove::Fingerprint;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{Bar, Printer, Visible, grouped};
@@ -15,6 +16,12 @@ pub(crate) struct SignedBy {
     pub(crate) fingerprint: Fingerprint,
     /// What a list of signers calls the key.
     pub(crate) name: Option<String>,
+}
+
+impl SignedBy {
+    pub(crate) fn of<S: InTool>(key: &S::VerifyingKey, name: Option<String>) -> Arc<SignedBy> {
+        Arc::new(SignedBy { set: S::of_public(key).name(), fingerprint: S::fingerprint(key), name })
+    }
 }
 
 /// What became of a file.

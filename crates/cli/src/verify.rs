@@ -6,14 +6,15 @@ use crate::files::{CHECK_IT, Source, is_directory};
 use crate::json::Word;
 use crate::keys::{Encoding, KeyFile};
 use crate::message::Messages;
+use crate::schemes::{self, InTool, of_scheme};
 use crate::sign::signature_of;
 use crate::tagged::tagged;
 use crate::verdicts::{Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
-use crate::{table, trees, x509, zkdilithium};
+use crate::{table, trees, x509};
 use hypergrove::envelope::{self, Envelope, MAX_ENVELOPE, Mismatch};
+use hypergrove::scheme::VerifyJob;
 use hypergrove::signers::{AllowedSigners, NotAllowed};
-use hypergrove::zkdilithium as zk;
-use hypergrove::{Engine, Error, Fingerprint, Mode, VerifyJob, VerifyingKey, known_sets};
+use hypergrove::{Engine, Error, Fingerprint, Mode, VerifyingKey};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
@@ -45,11 +46,24 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
         return Err(Failure::new("--root and --extra are about a manifest, and none is given")
             .hint("name it with --manifest, or leave them out"));
     }
-    let (keys, left_out) = Keys::read(args, printer)?;
+    let files = args.key.iter().map(|path| KeyFile::read(path.as_path().into(), Some(&args.passphrase)));
+    let files = files.collect::<Result<Vec<_>, _>>()?;
+    let scheme = files.first().map_or(Ok(Scheme::SlhDsa), |file| file.scheme(&args.of))?;
+    of_scheme!(scheme, S => by_keys::<S>(args, &files, machine, printer))
+}
+
+/// Verifies with keys of one scheme.
+fn by_keys<S: InTool>(
+    args: &Verify,
+    key_files: &[KeyFile<'_>],
+    machine: &MachineOptions,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let (keys, left_out) = keys::<S>(args, key_files, printer)?;
     if let Some(manifest) = &args.manifest {
         return trees::verify(args, manifest, &keys, machine, printer);
     }
-    let named = inputs.named(args.digest.as_ref(), args.recursive, printer)?;
+    let named = args.inputs.named(args.digest.as_ref(), args.recursive, printer)?;
     let files: Vec<Source> = named.iter().map(|file| file.path.as_path().into()).collect();
     let signatures = signatures(args, &named)?;
     if args.diagnose && (signatures.contains(&Source::Stdin) || files.contains(&Source::Stdin)) {
@@ -64,7 +78,8 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
         named: &named,
         files: &files,
         signatures: &signatures,
-        lengths: keys.signatures(),
+        keys: &keys,
+        lengths: lengths(&keys),
         left_out: &left_out,
         messages: Messages::new(machine, args.digest.as_ref()),
         verdicts: &verdicts,
@@ -72,29 +87,22 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
         failed: Mutex::default(),
         best: Mutex::default(),
     };
-    let done = match &keys {
-        Keys::SlhDsa(keys) => {
-            let engine = machine::engine(machine, printer)?;
-            if files.contains(&Source::Stdin) && keys.iter().any(|key| key.mode != keys[0].mode) {
-                return Err(Failure::new(
-                    "some keys are of HashSLH-DSA and others are not, and standard input can be read once",
-                )
-                .hint("put what was signed into a file, or name keys of one kind"));
-            }
-            judging.by_slh_dsa(keys, &engine)
-        }
-        Keys::ZkDilithium(keys) => {
-            let engine = zkdilithium::engine(machine, printer)?;
-            judging.by_zkdilithium(keys, &engine)
-        }
-    };
+    let engine = machine::engine(machine, printer)?;
+    if files.contains(&Source::Stdin) && keys.iter().any(|key| key.mode != keys[0].mode) {
+        return Err(Failure::new(
+            "some keys are of HashSLH-DSA and others are not, and standard input can be read once",
+        )
+        .hint("put what was signed into a file, or name keys of one kind"));
+    }
+    let done = judging.by(&engine);
     drop(judging);
     verdicts.finish(done)
 }
 
 /// The files of a run, their signatures, and what is known of them so far.
-struct Verification<'a> {
+struct Verification<'a, S: InTool> {
     args: &'a Verify,
+    keys: &'a [Candidate<'a, S>],
     named: &'a [Named],
     files: &'a [Source],
     signatures: &'a [Source],
@@ -113,53 +121,37 @@ struct Verification<'a> {
 }
 
 /// A message and its signature, once for each key that may have signed it.
-type Group<'m> = (Mode<'m>, Vec<(&'m VerifyingKey, Trial)>, iter::RepeatN<(Vec<u8>, Vec<u8>)>);
+type Group<'m, S> = (Mode<'m>, Vec<Trial<'m, S>>, iter::RepeatN<(Vec<u8>, Vec<u8>)>);
 
-impl Verification<'_> {
-    fn by_slh_dsa(&self, keys: &[Candidate<'_, VerifyingKey>], engine: &Engine) -> Result<(), Failure> {
+impl<S: InTool> Verification<'_, S> {
+    fn by(&self, engine: &Engine) -> Result<(), Failure> {
         let jobs = (0..self.files.len()).flat_map(|index| {
-            let groups = self.groups(index, keys).map_err(|failure| self.no_verdict(index, failure));
+            let groups = self.groups(index).map_err(|failure| self.no_verdict(index, failure));
             groups.unwrap_or_default().into_iter().flat_map(|(mode, tries, both)| {
-                tries.into_iter().zip(both).map(move |((key, one), (message, signature))| {
-                    (one, VerifyJob::new(key, message, signature).mode(mode))
+                tries.into_iter().zip(both).map(move |(one, (message, signature))| {
+                    let key = &one.by.key;
+                    let is_refused = self.args.strict && !S::is_canonical(key, &signature);
+                    ((one, is_refused), S::verified(VerifyJob::new(key, message, signature), mode))
                 })
             })
         });
-        let done = if let ([_], [_]) = (self.files, keys) {
+        let done = if let ([_], [_]) = (self.files, self.keys) {
             // Alone, it takes the engine's quick way: no threads are started.
-            jobs.for_each(|(one, job)| self.tell(one, engine.verify(&job.key, job.mode, &job.message, &job.signature)));
+            jobs.for_each(|(one, job)| self.tell(one, engine.run(job)));
             Ok(())
         } else {
             judge(engine, jobs, |one, valid| self.tell(one, valid))
         };
-        self.diagnose(keys, engine);
+        self.diagnose(engine);
         done
     }
 
-    fn by_zkdilithium(&self, keys: &[Candidate<'_, zk::VerifyingKey>], engine: &zk::Engine) -> Result<(), Failure> {
-        let signature_of = |index: usize| {
-            let signature = read_signature(&self.signatures[index], &self.lengths);
-            signature.map_err(|failure| self.absent(index, failure))
-        };
-        let jobs = (0..self.files.len()).flat_map(|index| {
-            let message = self.messages.read(&self.files[index]);
-            let both = message.and_then(|message| Ok((message, signature_of(index)?)));
-            let both = both.map_err(|failure| self.no_verdict(index, failure)).ok();
-            both.into_iter().flat_map(move |both| {
-                let tries: Vec<_> = tries(index, &keys.iter().collect::<Vec<_>>()).collect();
-                let both = iter::repeat_n(both, tries.len());
-                tries.into_iter().zip(both).map(|((key, one), both)| (one, (key, both)))
-            })
-        });
-        zkdilithium::verify(engine, self.args.strict, jobs, |one, valid| self.tell(one, valid))
-    }
-
     /// A file's message and signature with the keys that may have signed it; none if a verdict is known without.
-    fn groups<'m>(&'m self, index: usize, keys: &'m [Candidate<'m, VerifyingKey>]) -> Result<Vec<Group<'m>>, Failure> {
-        let (file, messages) = (&self.files[index], &self.messages);
-        let signature = match Signed::read(&self.signatures[index], &self.lengths) {
+    fn groups(&self, index: usize) -> Result<Vec<Group<'_, S>>, Failure> {
+        let (file, messages, keys) = (&self.files[index], &self.messages, self.keys);
+        let signature = match Signed::read::<S>(&self.signatures[index], &self.lengths) {
             Ok(Signed::Bare(signature)) => signature,
-            Ok(Signed::Envelope(envelope)) => return self.of_envelope(index, &envelope, keys),
+            Ok(Signed::Envelope(envelope)) => return self.of_envelope(index, &envelope),
             Err(failure) => {
                 // Where both are wrong, the message is what was named.
                 messages.hash(file, keys[0].mode)?;
@@ -167,7 +159,7 @@ impl Verification<'_> {
             }
         };
         let first = messages.hash(file, keys[0].mode)?;
-        let fits = |key: &&Candidate<'_, VerifyingKey>| key.key.params().sig_bytes() == signature.len();
+        let fits = |key: &&Candidate<'_, S>| S::of_public(&key.key).sizes().signature == signature.len();
         let fitting: Vec<_> = keys.iter().filter(fits).collect();
         let mut first = Some(first).filter(|_| fitting[0].mode == keys[0].mode);
         let mut groups = Vec::new();
@@ -185,13 +177,8 @@ impl Verification<'_> {
     }
 
     /// The same of an envelope, which names its key.
-    fn of_envelope<'m>(
-        &'m self,
-        index: usize,
-        envelope: &Envelope,
-        keys: &'m [Candidate<'m, VerifyingKey>],
-    ) -> Result<Vec<Group<'m>>, Failure> {
-        let key = match fitting_key(self.args, envelope, &self.signatures[index], keys)? {
+    fn of_envelope(&self, index: usize, envelope: &Envelope) -> Result<Vec<Group<'_, S>>, Failure> {
+        let key = match fitting_key(self.args, envelope, &self.signatures[index], self.keys)? {
             Ok(key) => key,
             Err(why) => {
                 self.mismatch(index, self.left_out(&why).unwrap_or_else(|| why.to_string()));
@@ -209,10 +196,11 @@ impl Verification<'_> {
     }
 
     /// Takes the result of one key; the verdict on a file is known with that on its last key.
-    fn tell(&self, Trial { index, by, last }: Trial, valid: Result<bool, Error>) {
+    fn tell(&self, (one, is_refused): (Trial<'_, S>, bool), valid: Result<bool, Error>) {
+        let Trial { index, by, last } = one;
         let verdict = match valid {
-            Ok(true) => Verdict::Good(by),
-            Ok(false) => Verdict::Invalid,
+            Ok(valid) if valid && !is_refused => Verdict::Good(Arc::clone(&by.by)),
+            Ok(_) => Verdict::Invalid,
             Err(error) => Verdict::Error(Failure::from(error).of(&self.files[index])),
         };
         let best = &mut *self.best.lock().unwrap_or_else(PoisonError::into_inner);
@@ -264,10 +252,12 @@ impl Verification<'_> {
     }
 
     /// Says of each file that failed why it may have.
-    fn diagnose(&self, keys: &[Candidate<'_, VerifyingKey>], engine: &Engine) {
+    fn diagnose(&self, engine: &Engine) {
         let failed = std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner));
-        let suspects: Vec<_> =
-            keys.iter().map(|Candidate { key, mode, origin, .. }| Suspect { key, mode: *mode, origin }).collect();
+        let suspects = self.keys.iter().filter_map(|Candidate { key, mode, origin, .. }| {
+            Some(Suspect { key: S::as_slh_dsa(key)?, mode: *mode, origin })
+        });
+        let suspects: Vec<_> = suspects.collect();
         for (index, verdict) in failed {
             match advice(engine, self.args, &self.files[index], &self.signatures[index], &suspects) {
                 Ok(advice) => self.verdicts.tell_with(index, verdict, advice.map(Remark::from)),
@@ -278,40 +268,28 @@ impl Verification<'_> {
 }
 
 /// What one message's signature is, by the keys that may have signed it.
-pub(crate) fn judge_one(
-    keys: &Keys<'_>,
+pub(crate) fn judge_one<S: InTool>(
+    keys: &[Candidate<'_, S>],
     strict: bool,
     message: &[u8],
     signature: &[u8],
     machine: &MachineOptions,
     printer: &Printer,
 ) -> Result<Verdict, Failure> {
-    match keys {
-        Keys::SlhDsa(keys) => {
-            let engine = machine::engine(machine, printer)?;
-            for Candidate { key, mode, by, .. } in keys {
-                if key.params().sig_bytes() == signature.len() && engine.verify(key, *mode, message, signature)? {
-                    return Ok(Verdict::Good(Arc::clone(by)));
-                }
-            }
-        }
-        Keys::ZkDilithium(keys) => {
-            let engine = zkdilithium::engine(machine, printer)?;
-            for Candidate { key, by, .. } in keys {
-                let is_acceptable = !strict || key.is_canonical_with(signature);
-                if is_acceptable && engine.verify(key, message, signature)? {
-                    return Ok(Verdict::Good(Arc::clone(by)));
-                }
-            }
+    let engine = machine::engine(machine, printer)?;
+    for Candidate { key, mode, by, .. } in keys {
+        let is_refused = strict && !S::is_canonical(key, signature);
+        if !is_refused && engine.run(S::verified(VerifyJob::new(key, message, signature), *mode))? {
+            return Ok(Verdict::Good(Arc::clone(by)));
         }
     }
     Ok(Verdict::Invalid)
 }
 
-/// Judges signatures of SLH-DSA, each with what it is of.
-pub(crate) fn judge<'a, T: Send>(
+/// Judges signatures, each with what it is of.
+pub(crate) fn judge<'a, S: InTool, T: Send>(
     engine: &Engine,
-    jobs: impl Iterator<Item = (T, VerifyJob<'a>)> + Send,
+    jobs: impl Iterator<Item = (T, VerifyJob<'a, S>)> + Send,
     judged: impl Fn(T, Result<bool, Error>),
 ) -> Result<(), Failure> {
     let (jobs, tags) = tagged(jobs);
@@ -326,22 +304,23 @@ struct EnvelopeText {
 }
 
 /// The key of an envelope among those that may have signed, if the envelope is of the context and the mode that were asked.
-fn fitting_key<'k, 'a>(
+fn fitting_key<'k, 'a, S: InTool>(
     args: &Verify,
     envelope: &Envelope,
     source: &Source,
-    keys: &'k [Candidate<'a, VerifyingKey>],
-) -> Result<Result<&'k Candidate<'a, VerifyingKey>, Mismatch>, Failure> {
+    keys: &'k [Candidate<'a, S>],
+) -> Result<Result<&'k Candidate<'a, S>, Mismatch>, Failure> {
     let header = envelope.header();
     let (Mode::Pure { context } | Mode::PreHash { context, .. }) = args.message.mode()? else {
         return Err(Failure::new(format!("{source} is an envelope, which the internal interface does not have"))
             .hint("leave --internal out"));
     };
-    let Some(candidate) = keys.iter().find(|candidate| candidate.by.fingerprint == header.key()) else {
+    let found = keys.iter().find(|candidate| candidate.by.fingerprint == header.key());
+    let Some((candidate, key)) = found.and_then(|candidate| Some((candidate, S::as_slh_dsa(&candidate.key)?))) else {
         return Ok(Err(Mismatch::Key { signed: header.key() }));
     };
     let is_other_hash = args.message.prehash.is_some_and(|hash| header.prehash() != Some(hash));
-    Ok(match header.check(&candidate.key, context) {
+    Ok(match header.check(key, context) {
         Ok(()) if is_other_hash => Err(Mismatch::Mode { signed: header.prehash() }),
         Ok(()) => Ok(candidate),
         Err(mismatch) => Err(mismatch),
@@ -356,9 +335,9 @@ enum Signed {
 
 impl Signed {
     /// An envelope, or a signature of the length of those of one of these.
-    fn read(source: &Source, of: &[(&str, usize)]) -> Result<Signed, Failure> {
+    fn read<S: InTool>(source: &Source, of: &[(&str, usize)]) -> Result<Signed, Failure> {
         let bytes = source.read_up_to(MAX_ENVELOPE as u64 + 1)?;
-        if !envelope::looks_like_it(&bytes) {
+        if S::SCHEME != Scheme::SlhDsa || !envelope::looks_like_it(&bytes) {
             return of_length(source, bytes, of).map(Signed::Bare);
         }
         Envelope::parse(&bytes).map(Signed::Envelope).map_err(|error| {
@@ -368,20 +347,17 @@ impl Signed {
 }
 
 /// A file with one of the keys that may have signed it.
-struct Trial {
+struct Trial<'k, S: InTool> {
     index: usize,
-    by: Arc<SignedBy>,
+    by: &'k Candidate<'k, S>,
     /// No other key follows.
     last: bool,
 }
 
 /// A file with each key.
-fn tries<'k, K>(index: usize, keys: &[&'k Candidate<'_, K>]) -> impl Iterator<Item = (&'k K, Trial)> {
+fn tries<'k, S: InTool>(index: usize, keys: &[&'k Candidate<'k, S>]) -> impl Iterator<Item = Trial<'k, S>> {
     let count = keys.len();
-    keys.iter().enumerate().map(move |(i, Candidate { key, by, .. })| {
-        let one = Trial { index, by: Arc::clone(by), last: i + 1 == count };
-        (key, one)
-    })
+    keys.iter().enumerate().map(move |(i, by)| Trial { index, by, last: i + 1 == count })
 }
 
 /// A signer of the list who may not sign at this time, or with this context.
@@ -398,111 +374,82 @@ impl fmt::Display for LeftOut {
 }
 
 /// A public key that may have signed.
-pub(crate) struct Candidate<'a, K> {
-    key: K,
+pub(crate) struct Candidate<'a, S: InTool> {
+    key: S::VerifyingKey,
     mode: Mode<'a>,
     by: Arc<SignedBy>,
     origin: Origin,
 }
 
-/// The public keys that may have signed, of one scheme.
-pub(crate) enum Keys<'a> {
-    SlhDsa(Vec<Candidate<'a, VerifyingKey>>),
-    ZkDilithium(Vec<Candidate<'a, zk::VerifyingKey>>),
+/// All keys that the arguments name, at least one, and the signers of the list who may not sign.
+fn keys<'a, S: InTool>(
+    args: &'a Verify,
+    files: &[KeyFile<'_>],
+    printer: &Printer,
+) -> Result<(Vec<Candidate<'a, S>>, Vec<LeftOut>), Failure> {
+    let mode = args.message.mode()?;
+    S::check_strict(args)?;
+    let (mut keys, mut left_out) = (Vec::new(), Vec::new());
+    let candidate = |key: S::VerifyingKey, name: Option<String>, origin: Origin| -> Result<_, Failure> {
+        let by = SignedBy::of::<S>(&key, name);
+        let of = || by.name.clone().unwrap_or_else(|| by.fingerprint.to_string());
+        let mode = S::mode(&args.message, &key).map_err(|failure| failure.of(of()))?;
+        Ok(Candidate { key, mode, by, origin })
+    };
+    let of_slh_dsa = |key: VerifyingKey, name: Option<String>, origin: Origin| {
+        candidate(S::of_slh_dsa(key).ok_or_else(schemes::mixed)?, name, origin)
+    };
+    for (path, file) in args.key.iter().zip(files) {
+        if file.scheme(&args.of)? != S::SCHEME {
+            return Err(schemes::mixed());
+        }
+        let found = S::read(file, args.of.set)?;
+        let origin = Origin::File { path: path.clone(), is_raw: found.encoding == Encoding::Raw };
+        keys.push(candidate(found.key.public(), None, origin)?);
+    }
+    for word in &args.public_key {
+        let key = VerifyingKey::from_base64(word).map_err(|error| {
+            Failure::new(format!("--public-key: {error}"))
+                .hint("give the word that `hypergrove pubkey --line` prints, or name a file with --key")
+        })?;
+        keys.push(of_slh_dsa(key, None, Origin::Word)?);
+    }
+    if let Some(path) = &args.allowed_signers {
+        let source = Source::from(path.as_path());
+        let signers = AllowedSigners::parse(&source.read_key("a list of signers")?).map_err(|error| {
+            Failure::new(error.to_string()).of(&source).hint("mend the line, or comment it out with #")
+        })?;
+        let at = args.at.unwrap_or_else(SystemTime::now);
+        for signer in signers.iter() {
+            let (name, key) = (signer.name().to_owned(), signer.key());
+            match signer.check(mode, at) {
+                Ok(()) => keys.push(of_slh_dsa(key.clone(), Some(name), Origin::List)?),
+                Err(why) => left_out.push(LeftOut { name, key: key.fingerprint(), why }),
+            }
+        }
+        left_out.iter().for_each(|signer| printer.detail(format_args!("left out: {signer}")));
+        if keys.is_empty() {
+            let first = left_out.first().map_or(String::new(), |signer| format!("; {signer}"));
+            return Err(Failure::new(format!("{source} allows nobody to sign at this time with this context{first}"))
+                .hint("name the signer's context with --context, or another time with --at; --verbose lists who is left out"));
+        }
+    }
+    S::check_message(&args.message)?;
+    S::refuse(&[(args.digest.is_some(), "--digest"), (args.diagnose, "--diagnose")])?;
+    // Keys of one mode together.
+    keys.sort_by_key(|candidate: &Candidate<'_, S>| {
+        S::as_slh_dsa(&candidate.key).is_some_and(|key| key.prehash().is_some())
+    });
+    Ok((keys, left_out))
 }
 
-impl Keys<'_> {
-    /// All that the arguments name, and the signers of the list who may not sign.
-    fn read<'a>(args: &'a Verify, printer: &Printer) -> Result<(Keys<'a>, Vec<LeftOut>), Failure> {
-        let mode = args.message.mode()?;
-        let (mut slh_dsa, mut zkdilithium, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
-        let by = |set, fingerprint: Fingerprint, name| Arc::new(SignedBy { set, fingerprint, name });
-        let of_slh_dsa = |key: VerifyingKey, name: Option<String>, origin: Origin| -> Result<_, Failure> {
-            let by = by(key.params().name, key.fingerprint(), name);
-            let of = || by.name.clone().unwrap_or_else(|| by.fingerprint.to_string());
-            let mode = args.message.mode_with(&key).map_err(|failure| failure.of(of()))?;
-            Ok(Candidate { key, mode, by, origin })
-        };
-        for path in &args.key {
-            let file = KeyFile::read(path.as_path().into(), Some(&args.passphrase))?;
-            match file.scheme(&args.of)? {
-                Scheme::SlhDsa if args.strict => {
-                    return Err(
-                        Failure::new("--strict is for zkDilithium: SLH-DSA has one encoding").hint("leave it out")
-                    );
-                }
-                Scheme::SlhDsa => {
-                    let found = file.found(args.of.set)?;
-                    let origin = Origin::File { path: path.clone(), is_raw: found.encoding == Encoding::Raw };
-                    slh_dsa.push(of_slh_dsa(found.key.public(), None, origin)?);
-                }
-                Scheme::ZkDilithium => {
-                    let key = zkdilithium::key(&file)?.public();
-                    let by = by(zk::params::NAME, key.fingerprint(), None);
-                    let origin = Origin::File { path: path.clone(), is_raw: false };
-                    zkdilithium.push(Candidate { key, mode, by, origin });
-                }
-            }
-        }
-        for word in &args.public_key {
-            let key = VerifyingKey::from_base64(word).map_err(|error| {
-                Failure::new(format!("--public-key: {error}"))
-                    .hint("give the word that `hypergrove pubkey --line` prints, or name a file with --key")
-            })?;
-            slh_dsa.push(of_slh_dsa(key, None, Origin::Word)?);
-        }
-        if let Some(path) = &args.allowed_signers {
-            let source = Source::from(path.as_path());
-            let signers = AllowedSigners::parse(&source.read_key("a list of signers")?).map_err(|error| {
-                Failure::new(error.to_string()).of(&source).hint("mend the line, or comment it out with #")
-            })?;
-            let at = args.at.unwrap_or_else(SystemTime::now);
-            for signer in signers.iter() {
-                let (name, key) = (signer.name().to_owned(), signer.key());
-                match signer.check(mode, at) {
-                    Ok(()) => slh_dsa.push(of_slh_dsa(key.clone(), Some(name), Origin::List)?),
-                    Err(why) => left_out.push(LeftOut { name, key: key.fingerprint(), why }),
-                }
-            }
-            left_out.iter().for_each(|signer| printer.detail(format_args!("left out: {signer}")));
-            if slh_dsa.is_empty() && zkdilithium.is_empty() {
-                let first = left_out.first().map_or(String::new(), |signer| format!("; {signer}"));
-                return Err(Failure::new(format!("{source} allows nobody to sign at this time with this context{first}"))
-                    .hint("name the signer's context with --context, or another time with --at; --verbose lists who is left out"));
-            }
-        }
-        let keys = match (slh_dsa.is_empty(), zkdilithium.is_empty()) {
-            (false, false) => {
-                Err(Failure::new("the keys are of SLH-DSA and of zkDilithium, one run takes one scheme's")
-                    .hint("verify twice, with the keys of one scheme each"))
-            }
-            (true, _) => {
-                zkdilithium::check_message(&args.message)?;
-                zkdilithium::refuse(&[(args.digest.is_some(), "--digest"), (args.diagnose, "--diagnose")])?;
-                Ok(Keys::ZkDilithium(zkdilithium))
-            }
-            (false, true) if args.strict => {
-                Err(Failure::new("--strict is for zkDilithium: SLH-DSA has one encoding").hint("leave it out"))
-            }
-            (false, true) => {
-                // Keys of one mode together.
-                slh_dsa.sort_by_key(|candidate: &Candidate<'_, VerifyingKey>| candidate.key.prehash().is_some());
-                Ok(Keys::SlhDsa(slh_dsa))
-            }
-        };
-        Ok((keys?, left_out))
-    }
-
-    /// Whose signatures they verify, and their bytes.
-    pub(crate) fn signatures(&self) -> Vec<(&'static str, usize)> {
-        let mut all: Vec<_> = match self {
-            Keys::SlhDsa(keys) => keys.iter().map(|c| (c.key.params().name, c.key.params().sig_bytes())).collect(),
-            Keys::ZkDilithium(_) => vec![(zk::params::NAME, zk::params::SIG_BYTES)],
-        };
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
+/// Whose signatures keys verify, and their bytes.
+pub(crate) fn lengths<S: InTool>(keys: &[Candidate<'_, S>]) -> Vec<(&'static str, usize)> {
+    let sets = keys.iter().map(|candidate| S::of_public(&candidate.key));
+    let mut all: Vec<_> = sets.map(|set| (set.name(), set.sizes().signature)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// Where each signature is.
@@ -548,9 +495,12 @@ pub(crate) fn read_signature(source: &Source, of: &[(&str, usize)]) -> Result<Ve
 }
 
 fn of_length(source: &Source, bytes: Vec<u8>, of: &[(&str, usize)]) -> Result<Vec<u8>, Failure> {
-    let known = || known_sets().map(|p| (p.name, p.sig_bytes())).chain([(zk::params::NAME, zk::params::SIG_BYTES)]);
     let wanted = |length: usize| of.iter().any(|(_, bytes)| *bytes == length);
-    let longest = known().map(|(_, bytes)| bytes).chain(of.iter().map(|(_, bytes)| *bytes)).max().unwrap_or_default();
+    let longest = schemes::signatures()
+        .map(|(_, bytes)| bytes)
+        .chain(of.iter().map(|(_, bytes)| *bytes))
+        .max()
+        .unwrap_or_default();
     if wanted(bytes.len()) {
         return Ok(bytes);
     }
@@ -560,7 +510,7 @@ fn of_length(source: &Source, bytes: Vec<u8>, of: &[(&str, usize)]) -> Result<Ve
     };
     let want = of.iter().map(|(name, bytes)| format!("a signature of {name} has {}", grouped(*bytes as u64)));
     let failure = Failure::new(format!("{source} has {got} bytes, {}", want.collect::<Vec<_>>().join(", ")));
-    Err(match known().find(|(_, length)| *length == bytes.len()) {
+    Err(match schemes::signatures().find(|(_, length)| *length == bytes.len()) {
         Some((other, _)) => failure.hint(format!("it has the length of a {other} signature: use the key that made it")),
         None if of.iter().all(|(_, want)| bytes.len() < *want) => {
             failure.hint("it is cut short, or no signature: copy it again")

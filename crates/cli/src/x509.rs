@@ -10,7 +10,7 @@ use crate::pem::{Pem, is_pem};
 use crate::verdicts::{Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
 use hypergrove::pkcs8::der::{DateTime, Tag};
 use hypergrove::x509::{Certificate, CmsVerdict, Parts, Request, SignedData, X509Error};
-use hypergrove::{Engine, VerifyingKey};
+use hypergrove::{Engine, SlhDsa, VerifyingKey};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{Printer, Table, Visible, grouped};
@@ -185,13 +185,12 @@ fn keys(args: &Verify) -> Result<Vec<(VerifyingKey, Arc<SignedBy>)>, Failure> {
     let mut keys = Vec::new();
     for path in args.issuer.iter().chain(&args.key) {
         let file = KeyFile::read(path.as_path().into(), Some(&args.passphrase))?;
-        keys.push(file.key(args.of.set)?.public());
+        keys.push(file.public::<SlhDsa>(args.of.set)?);
     }
     for word in &args.public_key {
         keys.push(VerifyingKey::from_base64(word).map_err(|error| Failure::new(format!("--public-key: {error}")))?);
     }
-    let by = |key: &VerifyingKey| SignedBy { set: key.params().name, fingerprint: key.fingerprint(), name: None };
-    Ok(keys.into_iter().map(|key| (key.clone(), Arc::new(by(&key)))).collect())
+    Ok(keys.into_iter().map(|key| (key.clone(), SignedBy::of::<SlhDsa>(&key, None))).collect())
 }
 
 /// `verify --certificate` and `verify --cms`.
@@ -261,7 +260,7 @@ fn judge_file(
     let keys = match &document {
         Document::Request(request) if keys.is_empty() => {
             let key = request.key().map_err(|error| failure(error).of(source))?;
-            let by = Arc::new(SignedBy { set: key.params().name, fingerprint: key.fingerprint(), name: None });
+            let by = SignedBy::of::<SlhDsa>(&key, None);
             own = [(key, by)];
             &own[..]
         }

@@ -1,8 +1,8 @@
 //! SHA-256 of many messages (FIPS 180-4): what a backend may do besides plans.
 
 use crate::programs::{Group, GroupFacts};
-use crate::scheme::{Facts, FirstChunks, Habits, Kind, NO_SET, Prepared, ProgramFactory, Scheme, Site};
-use crate::{Axis, Choice, Error, Policy, THREADS, Timing};
+use crate::scheme::{Facts, Habits, Kind, NO_SET, Prepared, ProgramFactory, Scheme, Site};
+use crate::{Axis, Error, Policy, THREADS, Timing};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -156,16 +156,7 @@ struct Hashers;
 
 impl ProgramFactory for Hashers {
     fn habits(&self, _: Kind) -> Habits {
-        Habits {
-            is_chain: false,
-            shares_lanes: false,
-            first_chunks: FirstChunks::Full,
-            is_light_on_host: false,
-            comes_alone: false,
-            is_sized: false,
-            serves_all_ops: false,
-            verified_by: None,
-        }
+        Habits::default()
     }
 
     fn facts(&self, site: &Site<'_>, group: Group) -> Result<Facts, Error> {
@@ -173,10 +164,6 @@ impl ProgramFactory for Hashers {
         let default = site.policy.with(THREADS, group.threads as u32);
         let (jobs, queue, space, compressions) = (usize::MAX, 1, Vec::new(), COMPRESSIONS);
         Ok(Facts { jobs, queue, default, space, compressions, predicted: None, own: Box::new(()), program: None })
-    }
-
-    fn choose(&self, _: &Site<'_>, _: &GroupFacts, _: usize) -> Option<Choice> {
-        None
     }
 
     fn bytes(&self, _: &Site<'_>, _: &GroupFacts, _: usize, _: &Policy) -> u64 {

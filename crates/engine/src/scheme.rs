@@ -62,7 +62,7 @@ impl Kind {
 pub(crate) static NO_SET: () = ();
 
 /// What the scheduler goes by for a kind of work, whatever the device.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Habits {
     /// A job is a chain of dependent steps: alone it is no faster with more threads.
     pub is_chain: bool,
@@ -83,9 +83,10 @@ pub struct Habits {
 }
 
 /// How large the first chunks of a long call are, of jobs that keep a device busy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FirstChunks {
     /// As large as later ones.
+    #[default]
     Full,
     /// On a device with memory of its own small, and each twice as large as the one before: the device computes once it has a small chunk's
     /// inputs, and fetches larger chunks meanwhile.
@@ -135,7 +136,9 @@ pub trait ProgramFactory: Send + Sync {
     /// What is known of a group's work on a device. `Unsupported` if the device declines it.
     fn facts(&self, site: &Site<'_>, group: Group) -> Result<Facts, Error>;
     /// The policy for programs of so many jobs, if anything is known.
-    fn choose(&self, site: &Site<'_>, facts: &GroupFacts, jobs: usize) -> Option<Choice>;
+    fn choose(&self, _site: &Site<'_>, _facts: &GroupFacts, _jobs: usize) -> Option<Choice> {
+        None
+    }
     /// Bytes of the host's memory that a program for so many jobs holds.
     fn bytes(&self, site: &Site<'_>, facts: &GroupFacts, jobs: usize, policy: &Policy) -> u64;
     /// Prepares a program for up to so many jobs.

@@ -2,7 +2,7 @@
 
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::{Facts, FirstChunks, Habits, Kind, NO_SET, Prepared, ProgramFactory, Scheme, Site};
-use crate::{Axis, Choice, Error, Policy, THREADS, Timing};
+use crate::{Axis, Error, Policy, THREADS, Timing};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{
     ExpandedSigningKey, ExpandedVerifyingKey, Message, Op, Signature, SignatureBytes, SigningKey, SigningKeyBytes,
@@ -150,14 +150,11 @@ struct Factory;
 impl ProgramFactory for Factory {
     fn habits(&self, _: Kind) -> Habits {
         Habits {
-            is_chain: false,
             shares_lanes: true,
             first_chunks: FirstChunks::Staggered,
-            is_light_on_host: false,
             comes_alone: true,
-            is_sized: false,
             serves_all_ops: true,
-            verified_by: None,
+            ..Habits::default()
         }
     }
 
@@ -173,10 +170,6 @@ impl ProgramFactory for Factory {
         let (space, compressions, predicted) = (Vec::new(), COMPRESSIONS, None);
         let program: Option<Box<dyn Prepared>> = Some(Box::new(ZkDilithiumProgram(program)));
         Ok(Facts { jobs, queue, default, space, compressions, predicted, own, program })
-    }
-
-    fn choose(&self, _: &Site<'_>, _: &GroupFacts, _: usize) -> Option<Choice> {
-        None
     }
 
     fn bytes(&self, _: &Site<'_>, facts: &GroupFacts, _: usize, _: &Policy) -> u64 {

@@ -1,6 +1,7 @@
 //! zkDilithium with a witness: what a proof of possession takes of a signature.
 
-use hypergrove::zkdilithium::{Engine, Message, SignJob, SigningKey};
+use hypergrove::Engine;
+use hypergrove::zkdilithium::{Message, SignJob, SigningKey};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let engine = Engine::new()?;

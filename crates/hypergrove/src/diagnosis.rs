@@ -16,8 +16,8 @@
 
 use crate::engine::Engine;
 use crate::hexadecimal::{from_hex, to_hex};
-use crate::jobs::VerifyJob;
 use crate::keys::VerifyingKey;
+use crate::slh_dsa::VerifyJob;
 use crate::text::BYTE_ORDER_MARK;
 use base64ct::{Base64, Encoding};
 use hypergrove_engine::Error;

@@ -1,11 +1,13 @@
 //! The engine: its devices, its threads and its memory budget.
 
-use crate::block::{Block, Job, one_by_one};
+use crate::calls::{Job, Sink};
 use crate::explain::{Explanation, MemoryUse};
 use crate::flow::Flow;
 use crate::hash::HostHashing;
-use crate::jobs::{CacheJob, CheckJob, KeygenJob, Randomizer, Seeds, SignJob, VerifyJob};
+use crate::jobs::{self, GenerateJob};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
+use crate::scheme::{ParameterSet, Scheme};
+use crate::slh_dsa::{CacheJob, CheckJob, Randomizer, SignJob, VerifyJob};
 #[cfg(feature = "tables")]
 use hypergrove_engine::Knowledge;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
@@ -19,7 +21,6 @@ use hypergrove_fips205::plan::{Op, Rates, cache_bytes, most_cached_layers};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
 #[cfg(feature = "tables")]
 use hypergrove_tables::table::{Source, TableKnowledge};
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -58,7 +59,7 @@ pub struct EngineBuilder {
     tables: Vec<Source>,
     cache: Option<PathBuf>,
     automatic: Option<(Arc<dyn Backend>, Wake)>,
-    zkdilithium_policy: Policy,
+    policy: Policy,
 }
 
 impl EngineBuilder {
@@ -153,10 +154,9 @@ impl EngineBuilder {
         self.device_timeout = Some(timeout);
         self
     }
-    /// Sets the policy of GPUs for zkDilithium. A policy changes the time, never a result.
-    #[cfg(feature = "zkdilithium")]
-    pub(crate) fn zkdilithium_policy(mut self, policy: Policy) -> EngineBuilder {
-        self.zkdilithium_policy = policy;
+    /// Sets the policy of GPUs for schemes of which tables say nothing: all but SLH-DSA. A policy changes the time, never a result.
+    pub fn policy(mut self, policy: Policy) -> EngineBuilder {
+        self.policy = policy;
         self
     }
     /// Builds the engine. It prepares programs and starts threads at the first call.
@@ -209,7 +209,7 @@ impl EngineBuilder {
             device_timeout: self.device_timeout.unwrap_or(DEVICE_TIMEOUT),
         };
         let devices = devices.into_iter().map(|(device, backend)| (backend, device)).collect();
-        let scheduler = Arc::new(Scheduler::new(devices, wake, options, know, self.zkdilithium_policy));
+        let scheduler = Arc::new(Scheduler::new(devices, wake, options, know, self.policy));
         let (jobs, bytes) = self.queue.unwrap_or((QUEUED_JOBS, memory_budget));
         let queue = Queue::new(scheduler.clone(), jobs, bytes, self.max_delay);
         Ok(Engine(Arc::new(Inner { queue, scheduler, notices, host_hashing: HostHashing::default() })))
@@ -350,38 +350,74 @@ impl Engine {
         self.0.scheduler.options.device_timeout
     }
 
-    /// Makes a key from the operating system's randomness.
+    /// Does one job, on the device that suits it. [`submit`](Engine::submit) queues one.
+    ///
+    /// ```
+    /// use hypergrove::zkdilithium::{SignJob, SigningKey};
+    /// use hypergrove::Engine;
+    ///
+    /// let key = SigningKey::generate()?;
+    /// let signature = Engine::new()?.run(SignJob::new(&key, b"Dear reader"))?;
+    /// # Ok::<(), hypergrove::Error>(())
+    /// ```
+    pub fn run<J: Job>(&self, job: J) -> Result<J::Out, Error> {
+        job.run(self)
+    }
+
+    /// Makes a key of a set from the operating system's randomness.
     ///
     /// FIPS 205, Algorithm 21.
-    pub fn generate(&self, params: &'static Params) -> Result<SigningKey, Error> {
-        self.0.one(KeygenJob(params, Cow::Owned(Seeds::random(params)?)))
+    pub fn generate<P: ParameterSet>(&self, set: P) -> Result<<P::Scheme as Scheme>::SigningKey, Error> {
+        self.run(GenerateJob::new(set))
     }
 
     /// Makes `count` keys from the operating system's randomness. `sink` gets each key with its number. It may stop the call by
     /// [`ControlFlow::Break`].
-    pub fn generate_batch<F: Flow>(
+    pub fn generate_batch<P: ParameterSet, F: Flow>(
         &self,
-        params: &'static Params,
+        set: P,
         count: usize,
-        mut sink: impl FnMut(usize, SigningKey) -> F,
+        mut sink: impl FnMut(usize, <P::Scheme as Scheme>::SigningKey) -> F,
     ) -> Result<(), Error> {
-        self.0.generate_all(params, count, &mut |index, key| sink(index, key).flow())
+        let mut jobs = (0..count).map(|_| GenerateJob::new(set));
+        let (mut failed, all) = (Ok(()), P::Scheme::calls().generate_all);
+        all(
+            &self.0,
+            &mut jobs,
+            &mut |index, key| match key {
+                Ok(key) => sink(index, key).flow(),
+                Err(why) => {
+                    failed = Err(why);
+                    ControlFlow::Break(())
+                }
+            },
+            false,
+        )?;
+        failed
     }
 
-    /// Makes a key from each of these seeds.
+    /// Makes a key from each of these seeds. Each key has memory of its own, whose allocation limits a GPU:
+    /// [`keygen_rows_from_seeds`](Engine::keygen_rows_from_seeds) makes many keys faster.
     ///
     /// FIPS 205, Algorithm 18.
-    pub fn from_seeds(&self, params: &'static Params, seeds: &[Seeds]) -> Result<Vec<SigningKey>, Error> {
-        self.0.all(&mut seeds.iter().map(|seeds| KeygenJob(params, Cow::Borrowed(seeds))))
+    pub fn from_seeds<P: ParameterSet>(
+        &self,
+        set: P,
+        seeds: &[<P::Scheme as Scheme>::Seeds],
+    ) -> Result<Vec<<P::Scheme as Scheme>::SigningKey>, Error> {
+        let mut jobs = seeds.iter().map(|seeds| GenerateJob::of_seeds(set.scheme(), seeds));
+        to_vec(seeds.len(), |sink| (P::Scheme::calls().generate_all)(&self.0, &mut jobs, sink, false))?
+            .into_iter()
+            .collect()
     }
 
     /// Computes PK.root from the seeds. If it is not the key's own, the error is [`Error::KeyDamaged`]. A program may check a key once
     /// after it has read the key from a file. Signing finds a wrong root, too.
     pub fn check(&self, key: &SigningKey) -> Result<(), Error> {
-        self.0.one(CheckJob(key))
+        self.0.scheduler.one(None, CheckJob(key))
     }
 
-    /// Signs one message. The error is [`Error::KeyDamaged`] for a damaged key, and [`Error::Value`] for a message that does not fit
+    /// Signs one message with SLH-DSA: [`run`](Engine::run) does so with any scheme. The error is [`Error::KeyDamaged`] for a damaged key, and [`Error::Value`] for a message that does not fit
     /// the mode.
     ///
     /// FIPS 205, Algorithms 22 and 23; with [`Mode::Internal`] Algorithm 19.
@@ -392,7 +428,7 @@ impl Engine {
         message: &[u8],
         randomizer: Randomizer<'_>,
     ) -> Result<Signature, Error> {
-        self.0.one(SignJob::new(key, message).mode(mode).randomizer(randomizer))
+        self.0.scheduler.one(None, SignJob::new(key, message).mode(mode).randomizer(randomizer))
     }
 
     /// Signs any number of messages in bounded memory.
@@ -404,45 +440,51 @@ impl Engine {
     /// A job with bad input or a damaged key gets an error, and the others go on. An error of the whole call means that the last device
     /// failed, or that there is no randomness: then all jobs without a result are unsigned. The call waits until the iterator's `next`
     /// has returned.
-    pub fn sign_batch<'a, F: Flow>(
+    pub fn sign_batch<'a, S: Scheme, F: Flow>(
         &self,
-        jobs: impl IntoIterator<Item = SignJob<'a>, IntoIter: Send>,
-        mut sink: impl FnMut(usize, Result<Signature, Error>) -> F,
+        jobs: impl IntoIterator<Item = jobs::SignJob<'a, S>, IntoIter: Send>,
+        mut sink: impl FnMut(usize, Result<S::Signature, Error>) -> F,
     ) -> Result<(), Error> {
-        self.0.sign_all(&mut jobs.into_iter(), &mut |index, signature| sink(index, signature).flow())
+        let (mut jobs, sign_all) = (jobs.into_iter(), S::calls().sign_all);
+        sign_all(&self.0, &mut jobs, &mut |index, signature| sink(index, signature).flow(), true)
     }
 
     /// Signs all these jobs, and returns a result for each, in their order. See [`Engine::sign_batch`].
-    pub fn sign_batch_to_vec<'a>(
+    pub fn sign_batch_to_vec<'a, S: Scheme>(
         &self,
-        jobs: impl IntoIterator<Item = SignJob<'a>>,
-    ) -> Result<Vec<Result<Signature, Error>>, Error> {
-        self.0.sign_list(jobs.into_iter().collect())
+        jobs: impl IntoIterator<Item = jobs::SignJob<'a, S>>,
+    ) -> Result<Vec<Result<S::Signature, Error>>, Error> {
+        // All are made before the first one runs: an iterator that makes them may use the engine.
+        let jobs: Vec<_> = jobs.into_iter().collect();
+        to_vec(jobs.len(), |sink| (S::calls().sign_all)(&self.0, &mut jobs.into_iter(), sink, false))
     }
 
-    /// Verifies one signature: `true` if the key signed this message in this mode. A signature of the wrong length is an error.
+    /// Verifies one signature of SLH-DSA: `true` if the key signed this message in this mode. A signature of the wrong length is not valid.
+    /// [`run`](Engine::run) verifies with any scheme.
     ///
     /// FIPS 205, Algorithms 24 and 25; with [`Mode::Internal`] Algorithm 20.
     pub fn verify(&self, key: &VerifyingKey, mode: Mode<'_>, message: &[u8], signature: &[u8]) -> Result<bool, Error> {
-        self.0.one(VerifyJob::new(key, message, signature).mode(mode))
+        self.0.scheduler.one(None, VerifyJob::new(key, message, signature).mode(mode))
     }
 
     /// Verifies any number of signatures in bounded memory. `sink` gets the index and the verdict of each job, in order; all else is as
     /// in [`Engine::sign_batch`].
-    pub fn verify_batch<'a, F: Flow>(
+    pub fn verify_batch<'a, S: Scheme, F: Flow>(
         &self,
-        jobs: impl IntoIterator<Item = VerifyJob<'a>, IntoIter: Send>,
+        jobs: impl IntoIterator<Item = jobs::VerifyJob<'a, S>, IntoIter: Send>,
         mut sink: impl FnMut(usize, Result<bool, Error>) -> F,
     ) -> Result<(), Error> {
-        self.0.verify_all(&mut jobs.into_iter(), &mut |index, verdict| sink(index, verdict).flow())
+        let (mut jobs, verify_all) = (jobs.into_iter(), S::calls().verify_all);
+        verify_all(&self.0, &mut jobs, &mut |index, verdict| sink(index, verdict).flow(), true)
     }
 
     /// Verifies all these jobs, and returns a verdict for each, in their order. See [`Engine::verify_batch`].
-    pub fn verify_batch_to_vec<'a>(
+    pub fn verify_batch_to_vec<'a, S: Scheme>(
         &self,
-        jobs: impl IntoIterator<Item = VerifyJob<'a>>,
+        jobs: impl IntoIterator<Item = jobs::VerifyJob<'a, S>>,
     ) -> Result<Vec<Result<bool, Error>>, Error> {
-        self.0.verify_list(jobs.into_iter().collect())
+        let jobs: Vec<_> = jobs.into_iter().collect();
+        to_vec(jobs.len(), |sink| (S::calls().verify_all)(&self.0, &mut jobs.into_iter(), sink, false))
     }
 
     /// Returns the same key with the nodes of its top `layers` layers, which makes the same signatures with less work. One layer is the
@@ -451,10 +493,10 @@ impl Engine {
         if layers == 0 {
             return Ok(key.without_nodes());
         }
-        let nodes = self.0.one(CacheJob(key, layers))?;
+        let nodes = self.0.scheduler.one(None, CacheJob(key, layers))?;
         // A wrong node below the top tree would be signed with a one-time key that signs the right one elsewhere.
         let is_discrete = self.0.scheduler.live().any(Worker::is_discrete);
-        if is_discrete && self.0.one(CacheJob(key, layers))? != nodes {
+        if is_discrete && self.0.scheduler.one(None, CacheJob(key, layers))? != nodes {
             let what = format!("the nodes of {layers} layers differ when they are computed again");
             return Err(Error::Inconsistent { device: self.device().id(), what });
         }
@@ -471,15 +513,15 @@ impl Engine {
     }
 
     /// The number of jobs that keeps all devices busy: twice as many as they have in flight.
-    pub fn jobs_to_fill(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
-        let group = Group { kind: Kind::slh_dsa(params, op, cached_layers), threads: self.threads() };
+    pub fn jobs_to_fill(&self, set: impl ParameterSet, op: Op, cached_layers: usize) -> Result<usize, Error> {
+        let group = Group { kind: set.scheme().kind(op, cached_layers), threads: self.threads() };
         let programs = |worker: &Worker| Ok(worker.programs.facts(group)?.most() * worker.queue_of(Some(group)));
         Ok(2 * self.0.scheduler.live().map(programs).sum::<Result<usize, Error>>()?)
     }
 
     /// The largest number of jobs that the first device computes together.
-    pub fn jobs_per_program(&self, params: &'static Params, op: Op, cached_layers: usize) -> Result<usize, Error> {
-        let group = Group { kind: Kind::slh_dsa(params, op, cached_layers), threads: self.threads() };
+    pub fn jobs_per_program(&self, set: impl ParameterSet, op: Op, cached_layers: usize) -> Result<usize, Error> {
+        let group = Group { kind: set.scheme().kind(op, cached_layers), threads: self.threads() };
         Ok(self.0.scheduler.first().programs.facts(group)?.most())
     }
 
@@ -499,16 +541,15 @@ impl Engine {
                 Ok(facts) if worker.has_memory() => facts.most(),
                 _ => 16 * self.threads(),
             };
-            let seeds = (0..count).map(|_| Seeds::random(cheapest)).collect::<Result<Vec<_>, _>>()?;
             // The first run prepares the program.
             for _ in 0..3 {
                 let mut lost = Ok(());
-                let mut jobs = seeds.iter().map(|seeds| Block::One(KeygenJob(cheapest, Cow::Borrowed(seeds))));
+                let mut jobs = (0..count).map(|_| GenerateJob::new(cheapest));
                 let mut take = |_, key: Result<SigningKey, Error>| {
                     lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop));
                     ControlFlow::Continue(())
                 };
-                scheduler.run_on(vec![worker], false, &mut jobs, &mut one_by_one(KeygenJob::discard, &mut take))?;
+                scheduler.run_on(vec![worker], false, &mut jobs, &mut take)?;
                 lost?;
             }
         }
@@ -541,113 +582,14 @@ pub(crate) struct Inner {
     pub(crate) host_hashing: HostHashing,
 }
 
-/// What generic calls of [`Engine`] end in. These are not generic, so that they are compiled here once, and not again in every program for
-/// every iterator.
-impl Inner {
-    fn sign_all<'a>(
-        &self,
-        jobs: &mut (dyn Iterator<Item = SignJob<'a>> + Send),
-        sink: &mut dyn FnMut(usize, Result<Signature, Error>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        self.feed(jobs, sink)
-    }
-
-    fn verify_all<'a>(
-        &self,
-        jobs: &mut (dyn Iterator<Item = VerifyJob<'a>> + Send),
-        sink: &mut dyn FnMut(usize, Result<bool, Error>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        self.feed(jobs, sink)
-    }
-
-    fn sign_list(&self, jobs: Vec<SignJob<'_>>) -> Result<Vec<Result<Signature, Error>>, Error> {
-        self.to_vec(jobs)
-    }
-
-    fn verify_list(&self, jobs: Vec<VerifyJob<'_>>) -> Result<Vec<Result<bool, Error>>, Error> {
-        self.to_vec(jobs)
-    }
-}
-
-/// Calls for jobs of any scheme.
-impl Inner {
-    /// Jobs of a caller's iterator, which may block.
-    pub(crate) fn feed<J: Job>(
-        &self,
-        jobs: &mut (dyn Iterator<Item = J> + Send),
-        sink: &mut dyn FnMut(usize, Result<J::Out, Error>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        self.scheduler.run_blocking(&mut jobs.map(Block::One), &mut one_by_one(J::discard, sink))
-    }
-
-    /// Jobs of an iterator of our own: a result for each.
-    fn run<J: Job>(
-        &self,
-        jobs: &mut dyn Iterator<Item = J>,
-        sink: &mut dyn FnMut(usize, Result<J::Out, Error>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        self.scheduler.run(&mut jobs.map(Block::One), &mut one_by_one(J::discard, sink))
-    }
-
-    /// The jobs are all made before the first one runs: an iterator that makes them may use the engine.
-    pub(crate) fn to_vec<J: Job>(&self, jobs: Vec<J>) -> Result<Vec<Result<J::Out, Error>>, Error> {
-        let mut results = Vec::with_capacity(jobs.len());
-        self.run(&mut jobs.into_iter(), &mut |_, result| {
-            results.push(result);
-            ControlFlow::Continue(())
-        })?;
-        Ok(results)
-    }
-
-    /// What comes of all jobs, or the first error.
-    pub(crate) fn all<J: Job>(&self, jobs: &mut dyn Iterator<Item = J>) -> Result<Vec<J::Out>, Error> {
-        let mut all = Vec::with_capacity(jobs.size_hint().0);
-        self.each(jobs, &mut |_, out| {
-            all.push(out);
-            ControlFlow::Continue(())
-        })?;
-        Ok(all)
-    }
-
-    /// What comes of jobs, one by one, until one fails or the sink ends the call.
-    pub(crate) fn each<J: Job>(
-        &self,
-        jobs: &mut dyn Iterator<Item = J>,
-        sink: &mut dyn FnMut(usize, J::Out) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let mut failed = Ok(());
-        self.run(jobs, &mut |index, result| match result {
-            Ok(out) => sink(index, out),
-            Err(why) => {
-                failed = Err(why);
-                ControlFlow::Break(())
-            }
-        })?;
-        failed
-    }
-
-    pub(crate) fn one<J: Job>(&self, job: J) -> Result<J::Out, Error> {
-        self.scheduler.one(Block::One(job))?.pop().expect("a result for the job")
-    }
-
-    fn generate_all(
-        &self,
-        params: &'static Params,
-        count: usize,
-        sink: &mut dyn FnMut(usize, SigningKey) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        // Without randomness there are no more jobs, and this says why.
-        let mut failed = None;
-        let mut jobs = (0..count).map_while(|_| match Seeds::random(params) {
-            Ok(seeds) => Some(KeygenJob(params, Cow::Owned(seeds))),
-            Err(why) => {
-                failed = Some(why);
-                None
-            }
-        });
-        let made = self.each(&mut jobs, sink);
-        failed.map_or(made, Err)
-    }
+/// The results of a call of so many jobs, which `run` hands to a sink.
+fn to_vec<T>(jobs: usize, run: impl FnOnce(Sink<'_, T>) -> Result<(), Error>) -> Result<Vec<Result<T, Error>>, Error> {
+    let mut results = Vec::with_capacity(jobs);
+    run(&mut |_, result| {
+        results.push(result);
+        ControlFlow::Continue(())
+    })?;
+    Ok(results)
 }
 
 impl Inner {

@@ -1,17 +1,19 @@
 //! SHA-256 of many messages (FIPS 180-4), and Merkle trees over them (RFC 9162).
 
+use crate::check_length;
 use crate::engine::{Engine, Inner};
-use crate::jobs::check_length;
-use crate::rows::{Column, Results, RowStatus};
-use crate::run::host_isa;
+use crate::flow::Flow;
+use crate::rows::{Column, ForeignColumn, Progress, Results, RowMemory, RowStatus, copies_at_a_time, copy_columns};
+use crate::slh_dsa::host_isa;
 use hypergrove_cpu::{Cpu, Isa, MessagePart, SHA256_START, Sha256, sha256};
 use hypergrove_engine::programs::{Group, GroupFacts};
-use hypergrove_engine::scheduler::{self, Block, Place, Worker};
+use hypergrove_engine::scheduler::{Job, Place, Run, Worker};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Backend, Error, HashProgram, Messages, Policy, SelfTested, Sha256Programs, THREADS};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::iter::once;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
@@ -54,10 +56,12 @@ struct HashJob<'a> {
     digests: &'a mut [[u8; 32]],
 }
 
-impl scheduler::Job for HashJob<'_> {
+impl Job for HashJob<'_> {
     type Out = ();
 
-    fn ask(&self) -> Result<Kind, Error> {
+    const JOINS: bool = false;
+
+    fn kind(&self) -> Result<Kind, Error> {
         Ok(Kind::sha256())
     }
 
@@ -73,13 +77,16 @@ impl scheduler::Job for HashJob<'_> {
         0
     }
 
-    fn run(place: &Place<'_>, jobs: &mut [Block<Self>], _: &mut Vec<u8>) -> Result<Vec<Result<(), Error>>, Error> {
-        let run = |block: &mut Block<Self>| {
-            let blocks = block.count;
-            let HashJob { engine, messages, digests } = &mut block.job;
-            let facts = place.worker.programs.facts(place.group(Kind::sha256()))?;
+    fn run(
+        Run { place, facts }: &Run<'_>,
+        jobs: &mut [&mut Self],
+        _: &mut Vec<u8>,
+    ) -> Result<Vec<Result<(), Error>>, Error> {
+        let run = |job: &mut &mut Self| {
+            let blocks = job.count();
+            let HashJob { engine, messages, digests } = &mut **job;
             let hash = |blocks, messages: Messages<'_>, digests: &mut [[u8; 32]]| {
-                place.program(&facts, blocks, |HashProgram(hasher)| {
+                place.program(facts, blocks, |HashProgram(hasher)| {
                     hasher.run(messages, digests).map(|timing| ((), timing))
                 })
             };
@@ -98,8 +105,6 @@ impl scheduler::Job for HashJob<'_> {
         };
         jobs.iter_mut().map(|job| run(job).map(Ok)).collect()
     }
-
-    fn discard((): ()) {}
 }
 
 impl Inner {
@@ -171,32 +176,45 @@ impl Inner {
     }
 
     /// Hashes rows whose column was checked, some at a time.
-    fn hash_rows(&self, column: Column<'_>, mut results: Results<'_>) -> Result<(), Error> {
+    fn hash_rows(&self, column: Column<'_>, mut results: Results<'_>, progress: Progress<'_>) -> Result<(), Error> {
         if let (Column::Packed { width: width @ 1.., .. }, Some(span)) = (column, column.span(results.left())) {
-            let rows = results.left().len();
-            self.hash(Messages::equal(span, width)?, results.memory(rows).as_chunks_mut().0)?;
-            results.hand_out(rows, RowStatus::Hashed);
+            let (rows, messages) = (results.left().len(), Messages::equal(span, width)?);
+            results.hand_out(rows, RowStatus::Hashed, |sums| self.hash(messages, sums.as_chunks_mut().0))?;
+            let _ = progress(rows);
             return Ok(());
         }
-        let room = self.room();
-        let (mut ends, mut copies) = (Vec::new(), Vec::new());
+        let foreign = ForeignColumn::of(&column, None);
+        let place = foreign.map(|_| self.scheduler.copying_place()).transpose()?;
+        let most = place.map_or(usize::MAX, |place| copies_at_a_time(place.worker.has_memory(), place.threads));
+        let length = |row| match &foreign {
+            Some(foreign) => Some(foreign.length(row)),
+            None => column.get(row).map(<[u8]>::len),
+        };
+        let room = self.room().min(most);
+        let (mut ends, mut copies, mut memory) = (Vec::new(), Vec::new(), None);
         while !results.left().is_empty() {
             let Range { start, end } = results.left();
             ends.clear();
-            let mut length = 0;
+            let mut bytes = 0;
             let most = end.min(start + room / size_of::<usize>());
-            for message in (start..most).map_while(|row| column.get(row)) {
-                if !ends.is_empty() && length + message.len() > room {
+            for length in (start..most).map_while(length) {
+                if !ends.is_empty() && bytes + length > room {
                     break;
                 }
-                length += message.len();
-                ends.push(length);
+                bytes += length;
+                ends.push(bytes);
             }
             let rows = start..start + ends.len();
             let bytes = match (column.get(start), column.span(rows.clone())) {
+                _ if let (Some(_), Some(place)) = (foreign, &place) => {
+                    copy_columns(place, once(([None, foreign, None], rows.clone())), &mut memory)?;
+                    &memory.as_deref().unwrap_or_default()[..bytes]
+                }
                 (None, _) => {
-                    results.memory(1).fill(0);
-                    results.hand_out(1, RowStatus::BadOffsets);
+                    results.hand_out(1, RowStatus::BadOffsets, |sum| {
+                        sum.fill(0);
+                        Ok(())
+                    })?;
                     continue;
                 }
                 (_, Some(span)) => span,
@@ -210,8 +228,11 @@ impl Inner {
                     &copies
                 }
             };
-            self.hash(Messages::new(bytes, &ends)?, results.memory(rows.len()).as_chunks_mut().0)?;
-            results.hand_out(rows.len(), RowStatus::Hashed);
+            let messages = Messages::new(bytes, &ends)?;
+            results.hand_out(rows.len(), RowStatus::Hashed, |sums| self.hash(messages, sums.as_chunks_mut().0))?;
+            if progress(rows.end).is_break() {
+                break;
+            }
         }
         Ok(())
     }
@@ -224,10 +245,10 @@ impl Inner {
         if bytes <= SMALL
             && let Some(host) = self.host()
         {
-            return scheduler.one_rather_on(Some(host), job);
+            return scheduler.one(Some(host), job);
         }
         let mut done = Ok(());
-        scheduler.run_on(vec![self.choose(bytes)], false, &mut std::iter::once(job), &mut |_, hashed| {
+        scheduler.run_on(vec![self.choose(bytes)], false, &mut once(job), &mut |_, hashed| {
             done = hashed;
             ControlFlow::Continue(())
         })?;
@@ -260,11 +281,23 @@ impl Engine {
     /// # Ok::<(), hypergrove::Error>(())
     /// ```
     pub fn sha256_rows(&self, messages: Column<'_>, sums: &mut [u8], statuses: &mut [RowStatus]) -> Result<(), Error> {
+        self.sha256_rows_into(messages, sums.into(), statuses, |_| ())
+    }
+
+    /// As [`Engine::sha256_rows`], into memory of the call or into memory that others may use. `progress` gets the number of completed rows
+    /// now and then, as in [`Engine::sign_rows_with_progress`].
+    pub fn sha256_rows_into<F: Flow>(
+        &self,
+        messages: Column<'_>,
+        sums: RowMemory<'_>,
+        statuses: &mut [RowStatus],
+        mut progress: impl FnMut(usize) -> F,
+    ) -> Result<(), Error> {
         // A status of an earlier call must not look like one of this call.
         statuses.fill(RowStatus::NotComputed);
         messages.check("messages", statuses.len())?;
-        check_length("the memory for sums", statuses.len().saturating_mul(SUM), sums.len())?;
-        self.0.hash_rows(messages, Results::new(sums, SUM, statuses))
+        check_length("the memory for sums", statuses.len().saturating_mul(SUM), sums.size())?;
+        self.0.hash_rows(messages, Results::new(sums, SUM, statuses), &mut |done| progress(done).flow())
     }
 
     /// SHA-256 of messages that come one after the other, in bounded memory. `sink` gets the number and the sum of each message, in

@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// The name of a public key: the SHA-256 of its SPKI in DER, which other tools can compute from a key file. It is shown as `SHA256:`
 /// and base64 without padding, as OpenSSH shows its keys.
 ///
-/// A key without SPKI (of zkDilithium or of a draft set) has the SHA-256 of its set's name, a zero byte and the raw key.
+/// A key without SPKI (of a scheme or set that has no object identifier) has the SHA-256 of its set's name, a zero byte and the raw key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 

@@ -1,7 +1,7 @@
 //! Keys and signatures with the traits that Rust programs expect of them.
 
 use crate::engine::Engine;
-use crate::jobs::Randomizer;
+use crate::slh_dsa::Randomizer;
 use base64ct::{Base64, Encoding};
 use hypergrove_engine::{Error, wiped};
 #[cfg(feature = "encryption")]

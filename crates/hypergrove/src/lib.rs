@@ -82,7 +82,7 @@ assert!(SigningKey::decrypt(&encrypted, b\"wrong\").is_err());
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod block;
+mod calls;
 pub mod diagnosis;
 mod engine;
 pub mod envelope;
@@ -97,9 +97,11 @@ pub mod ledger;
 pub mod manifest;
 mod pre_hash;
 pub mod rows;
-mod run;
+#[doc(hidden)]
+pub mod scheme;
 #[cfg(feature = "signers")]
 pub mod signers;
+mod slh_dsa;
 pub mod text;
 mod tickets;
 #[cfg(feature = "x509")]
@@ -116,6 +118,7 @@ mod documents {
     struct Tickets;
 }
 
+pub use calls::Job;
 pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET, QUEUED_JOBS};
 pub use explain::{Explanation, MemoryUse};
 pub use flow::Flow;
@@ -131,12 +134,16 @@ pub use hypergrove_fips205::{KeyError, MAX_CONTEXT, Mode, PreHash, PreHasher, Un
 #[cfg(feature = "tables")]
 pub use hypergrove_tables::table::Source as TableSource;
 pub use identity::Fingerprint;
-pub use jobs::{JobKey, Randomizer, Seeds, SignJob, VerifyJob};
+pub use jobs::{GenerateJob, JobKey};
 pub use keys::{Signature, SigningKey, VerifyingKey};
 pub use pre_hash::pre_hasher;
-pub use tickets::{GenerateJob, Refused, Submit};
+pub use scheme::{ParameterSet, Scheme};
+pub use slh_dsa::{Randomizer, Seeds, SignJob, SlhDsa, VerifyJob};
+pub use tickets::Refused;
 pub use {pkcs8, signature};
 
+use hypergrove_engine::scheduler::Place;
+use hypergrove_taint::classify;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -180,6 +187,33 @@ pub fn backends() -> Vec<Arc<dyn Backend>> {
     BACKENDS.iter().map(|entry| (entry.make)(None)).collect()
 }
 
+/// Checks a length that the caller gives.
+fn check_length(what: &'static str, want: usize, got: usize) -> Result<(), Error> {
+    if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) }
+}
+
+/// Secret bytes from the operating system.
+fn random(bytes: &mut [u8]) -> Result<(), Error> {
+    getrandom::fill(bytes).map_err(|_| Error::Randomness)?;
+    classify(bytes);
+    Ok(())
+}
+
+/// Random bytes of a request to the operating system, where threads make several: a kernel makes some hundred megabytes a second for each
+/// thread, which is less than GPUs use.
+const RANDOM_BYTES: usize = 4 << 10;
+
+/// So many one thread draws by itself: others have begun by the time that it is done.
+const FEW_BYTES: usize = 16 << 10;
+
+/// The same, by the threads of a place.
+fn random_by_threads(place: &Place<'_>, bytes: &mut [u8]) -> Result<(), Error> {
+    if bytes.len() <= FEW_BYTES {
+        return random(bytes);
+    }
+    place.each_of(bytes.chunks_mut(RANDOM_BYTES).collect(), &random)
+}
+
 /// Threads share whatever the library makes: this does not compile otherwise.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
@@ -188,7 +222,7 @@ const _: () = {
     is_shared::<(JobKey<'_, SigningKey>, SignJob<'_>, VerifyJob<'_>, Messages<'_>, Mode<'_>, Randomizer<'_>)>();
     is_shared::<(Error, ErrorKind, KeyError, UnknownSet, UnknownHash, Fault, Explanation, Timing)>();
     is_shared::<(diagnosis::Diagnosis, envelope::Envelope, envelope::EnvelopeError, envelope::Mismatch)>();
-    is_shared::<(Ticket<Signature>, Canceller, Room, Refused<SignJob<'_>>, GenerateJob)>();
+    is_shared::<(Ticket<Signature>, Canceller, Room, Refused<SignJob<'_>>, GenerateJob<'_, SlhDsa>)>();
     is_shared::<(manifest::Manifest, manifest::ManifestError)>();
     is_shared::<(BackendEntry, Device, Rates, Work, Params, Wake, Box<dyn Backend>, Cpu, Isa)>();
     is_shared::<(backend::Axis, backend::Policy, backend::Plan, backend::Checked, backend::Reference)>();
@@ -206,8 +240,7 @@ const _: () = {
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     use zkdilithium as zk;
-    is_shared::<(zk::Engine, zk::EngineBuilder, zk::SignJob<'_>, zk::VerifyJob<'_>, zk::JobMessage<'_>, zk::Message<'_>)>(
-    );
+    is_shared::<(zk::SignJob<'_>, zk::VerifyJob<'_>, zk::JobMessage<'_>, zk::Message<'_>)>();
     is_shared::<(zk::SigningKey, zk::VerifyingKey, zk::Signature, zk::Witness, zk::KeyError)>();
     is_shared::<(zk::ExpandedSigningKey, zk::ExpandedVerifyingKey, zk::Fe)>();
 };

@@ -3,8 +3,9 @@
 //! Everything is deterministic: a key pair comes from a seed, and a message has one signature.
 //!
 //! ```
-//! use hypergrove::zkdilithium::{Engine, Message, SignJob, SigningKey, VerifyingKey};
+//! use hypergrove::Engine;
 //! use hypergrove::signature::{Signer, Verifier};
+//! use hypergrove::zkdilithium::{Message, SignJob, SigningKey, VerifyingKey};
 //!
 //! let key = SigningKey::generate()?;
 //! let signature = key.sign(b"Dear reader");
@@ -25,19 +26,15 @@ pub use hypergrove_zkdilithium::{
     ExpandedSigningKey, ExpandedVerifyingKey, Fe, KeyError, Message, Op, PRIVATE_LABEL, PUBLIC_LABEL, Signature, params,
 };
 
-mod blocks;
-mod engine;
+mod limits;
 mod rows;
-mod tickets;
+mod scheme;
 
-pub use engine::{Engine, EngineBuilder};
-pub(crate) use rows::Keys;
-pub use rows::{RowMessages, RowVerifyingKeys, SignRows, VerifyRows};
-pub use tickets::GenerateJob;
+pub use limits::{poseidon_rate, space};
+pub use rows::{RowCall, RowMessages, RowVerifyingKeys, SignRows, VerifyRows};
 
-use crate::jobs::{JobKey, owned, random};
-use crate::{Error, Isa};
-use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
+use crate::{Error, Isa, random};
+use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
 use hypergrove_engine::wiped;
 use hypergrove_taint::declassified;
 use hypergrove_zkdilithium::params::SEED_BYTES;
@@ -51,17 +48,17 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 /// What computes single operations: on the calling thread, by the instruction set that is fastest here. Most of them have no
 /// error for a CPU that fails its self-test: they panic.
-fn on_this_thread() -> &'static ZkDilithium {
-    static LANES: OnceLock<ZkDilithium> = OnceLock::new();
+fn on_this_thread() -> &'static Lanes {
+    static LANES: OnceLock<Lanes> = OnceLock::new();
     LANES.get_or_init(|| {
-        let lanes = ZkDilithium::with(Isa::fastest()).expect("the fastest instruction set is one that the CPU has");
+        let lanes = Lanes::with(Isa::fastest()).expect("the fastest instruction set is one that the CPU has");
         self_test(&lanes).unwrap_or_else(|why| panic!("{why}"));
         lanes.alone()
     })
 }
 
 /// Asks the CPU's lanes what is known.
-fn self_test(lanes: &ZkDilithium) -> Result<(), Error> {
+fn self_test(lanes: &Lanes) -> Result<(), Error> {
     hypergrove_engine::self_test::zkdilithium(
         "cpu:0",
         |seed| Ok(only(lanes.keygen(&[*seed]))),
@@ -348,10 +345,6 @@ impl JobMessage<'_> {
             JobMessage::Mu(mu) => Message::Mu(mu),
         }
     }
-
-    fn owned(&self) -> usize {
-        if let JobMessage::Bytes(bytes) = self { owned(bytes) } else { 0 }
-    }
 }
 
 impl<'a> From<Message<'a>> for JobMessage<'a> {
@@ -383,57 +376,41 @@ bytes! {
     [] Cow<'a, [u8]>;
 }
 
-/// A message to be signed.
+/// zkDilithium's parameter set: it has one.
 ///
 /// ```
-/// use hypergrove::zkdilithium::{Engine, SignJob};
+/// use hypergrove::Engine;
+/// use hypergrove::zkdilithium::ZkDilithium;
 ///
-/// let engine = Engine::new()?;
-/// let key = engine.generate()?;
-/// let jobs = (0..3u8).map(|i| SignJob::new(&key, vec![i]));
-/// engine.sign_batch(jobs, |_, signature| assert!(signature.is_ok()))?;
+/// let key = Engine::new()?.generate(ZkDilithium)?;
 /// # Ok::<(), hypergrove::Error>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct SignJob<'a> {
-    /// The key that signs. If several jobs borrow or share one key, it is checked once; each copy is checked by itself.
-    pub key: JobKey<'a, SigningKey>,
-    /// The message.
-    pub message: JobMessage<'a>,
-}
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZkDilithium;
 
-impl<'a> SignJob<'a> {
-    /// Makes a job from bytes or from another [`Message`].
-    pub fn new(key: impl Into<JobKey<'a, SigningKey>>, message: impl Into<JobMessage<'a>>) -> SignJob<'a> {
-        SignJob { key: key.into(), message: message.into() }
-    }
-}
+/// A message to be signed. If several jobs borrow or share one key, it is checked once; each copy is checked by itself.
+///
+/// ```
+/// use hypergrove::Engine;
+/// use hypergrove::zkdilithium::{SignJob, SigningKey};
+///
+/// let key = SigningKey::generate()?;
+/// let jobs = (0..3u8).map(|i| SignJob::new(&key, vec![i]));
+/// Engine::new()?.sign_batch(jobs, |_, signature| assert!(signature.is_ok()))?;
+/// # Ok::<(), hypergrove::Error>(())
+/// ```
+pub type SignJob<'a> = crate::jobs::SignJob<'a, ZkDilithium>;
 
 /// A signature to be verified.
-#[derive(Clone, Debug)]
-pub struct VerifyJob<'a> {
-    /// The key that should have signed.
-    pub key: JobKey<'a, VerifyingKey>,
-    /// The message.
-    pub message: JobMessage<'a>,
-    /// The signature, of any length. If the job owns it, it counts against the memory budget.
-    pub signature: Cow<'a, [u8]>,
-}
+pub type VerifyJob<'a> = crate::jobs::VerifyJob<'a, ZkDilithium>;
 
-impl<'a> VerifyJob<'a> {
-    /// Makes a job from bytes or from another [`Message`].
-    pub fn new(
-        key: impl Into<JobKey<'a, VerifyingKey>>,
-        message: impl Into<JobMessage<'a>>,
-        signature: impl Into<Cow<'a, [u8]>>,
-    ) -> VerifyJob<'a> {
-        VerifyJob { key: key.into(), message: message.into(), signature: signature.into() }
-    }
-}
+#[cfg(test)]
+mod devices_tests;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Cpu, Engine};
     use hypergrove_testkit::zkdilithium::{boundary, bulk, public, special, verify_only};
     use sha2::{Digest, Sha256};
     use shake::Shake256;
@@ -446,9 +423,14 @@ mod tests {
         let cases = [public(), special(), boundary()].concat();
         let alone = verify_only();
         for isa in Isa::available() {
-            let engine = Engine::builder().isa(isa).threads(2).verify_signatures(true).build().unwrap();
+            let engine = Engine::builder()
+                .backend(Arc::new(Cpu::with(isa).unwrap()))
+                .threads(2)
+                .verify_signatures(true)
+                .build()
+                .unwrap();
             let seeds: Vec<[u8; 32]> = cases.iter().map(|case| case.seed[..].try_into().unwrap()).collect();
-            let keys = engine.from_seeds(&seeds).unwrap();
+            let keys = engine.from_seeds(ZkDilithium, &seeds).unwrap();
             let jobs = cases.iter().zip(&keys).map(|(case, key)| SignJob::new(key, &case.msg));
             let signatures: Vec<_> = engine.sign_batch_to_vec(jobs).unwrap().into_iter().flatten().collect();
             assert_eq!(signatures.len(), cases.len());
@@ -486,7 +468,7 @@ mod tests {
         let engine = Engine::new().unwrap();
         let seeds: Vec<[u8; 32]> = cases.iter().map(|case| xof(case.seed_label(), 32).try_into().unwrap()).collect();
         let messages: Vec<_> = cases.iter().map(|case| xof(case.msg_label(), case.msg_len)).collect();
-        let keys = engine.from_seeds(&seeds).unwrap();
+        let keys = engine.from_seeds(ZkDilithium, &seeds).unwrap();
         let jobs = keys.iter().zip(&messages).map(|(key, message)| SignJob::new(key, message));
         let signatures: Vec<_> = engine.sign_batch_to_vec(jobs).unwrap().into_iter().flatten().collect();
         assert_eq!(signatures.len(), cases.len());

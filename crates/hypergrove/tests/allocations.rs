@@ -141,7 +141,7 @@ impl Backend for Idle {
         SelfTest::Off
     }
     forward!(self => Reference; absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has zkdilithium; lacks slh_dsa, sha256, host_memory;);
+    capabilities!(has zkdilithium;);
 }
 
 impl ZkDilithiumPrograms for Idle {
@@ -174,7 +174,7 @@ impl ZkDilithium for Idle {
 fn a_row_of_zkdilithium_allocates_nothing() {
     let _alone = alone();
     let backend: Arc<dyn Backend> = Arc::new(Idle);
-    let engine = zkdilithium::Engine::builder().threads(2).memory_budget(8 << 30).devices(vec![(backend, 0)]);
+    let engine = Engine::builder().threads(2).memory_budget(8 << 30).devices(vec![(backend, 0)]);
     let engine = engine.build().unwrap();
     let keys = [1, 2].map(|of| zkdilithium::SigningKey::from_seed(&[of; 32]));
     let public = keys.each_ref().map(zkdilithium::SigningKey::verifying_key);
@@ -182,7 +182,7 @@ fn a_row_of_zkdilithium_allocates_nothing() {
         let (mut statuses, mut signatures) = (vec![RowStatus::default(); rows], vec![0; rows * SIG_BYTES]);
         let (bytes, of) = (vec![7; rows], (0..rows as u32).map(|i| i % 2).collect::<Vec<_>>());
         let keys = RowSigningKeys::Table { keys: &keys, of: &of };
-        let rows = zkdilithium::SignRows { keys, messages: Column::packed(&bytes, 1).into() };
+        let rows = zkdilithium::SignRows::new(keys, Column::packed(&bytes, 1));
         allocations(|| engine.sign_rows(&rows, &mut signatures, &mut statuses).unwrap())
     };
     let verify = |rows: usize| {
@@ -191,12 +191,12 @@ fn a_row_of_zkdilithium_allocates_nothing() {
         let keys = zkdilithium::RowVerifyingKeys::Table { keys: &public, of: &of };
         let signatures = vec![&signature[..]; rows];
         let signatures = Column::Slices(&signatures);
-        let rows = zkdilithium::VerifyRows { keys, messages: Column::packed(&bytes, 1).into(), signatures };
+        let rows = zkdilithium::VerifyRows::new(keys, Column::packed(&bytes, 1), signatures);
         allocations(|| engine.verify_rows(&rows, &mut statuses).unwrap())
     };
     let keygen = |rows: usize| {
         let mut private = vec![0; rows * SK_BYTES];
-        allocations(|| engine.keygen_rows(&mut private, None).unwrap())
+        allocations(|| engine.keygen_rows(zkdilithium::ZkDilithium, &mut private, None).unwrap())
     };
     for (op, call) in [("sign", &sign as &dyn Fn(_) -> _), ("verify", &verify), ("keygen", &keygen)] {
         let [_, _, few] = [1000; 3].map(call);

@@ -3,8 +3,9 @@
 
 use hypergrove::signature::{Signer, Verifier};
 use hypergrove::zkdilithium::params::SK_BYTES;
-use hypergrove::zkdilithium::{self, Message};
-use hypergrove::{Engine, SLH_DSA_SHA2_128F, SignJob, VerifyJob};
+use hypergrove::zkdilithium::{self, Message, ZkDilithium};
+use hypergrove::{Cpu, Engine, SLH_DSA_SHA2_128F, SignJob, VerifyJob};
+use std::sync::Arc;
 
 /// Names of this process's threads.
 fn threads() -> Vec<String> {
@@ -31,11 +32,11 @@ fn one_thread_is_the_callers() {
     assert!(key.verifying_key().witness(signature.as_bytes()).is_some());
     is_alone("zkDilithium's keys and their traits");
 
-    let engine = zkdilithium::Engine::builder().threads(1).build().unwrap();
+    let engine = Engine::builder().backend(Arc::new(Cpu::new())).threads(1).build().unwrap();
     // More than a thread takes at a time.
     let seeds: Vec<[u8; 32]> = (0..300u16).map(|i| [i as u8 ^ (i >> 8) as u8; 32]).collect();
-    let (keys, mut rows) = (engine.from_seeds(&seeds).unwrap(), vec![0; seeds.len() * SK_BYTES]);
-    engine.keygen_rows_from_seeds(&seeds, &mut rows, None).unwrap();
+    let (keys, mut rows) = (engine.from_seeds(ZkDilithium, &seeds).unwrap(), vec![0; seeds.len() * SK_BYTES]);
+    engine.keygen_rows_from_seeds(ZkDilithium, seeds.as_flattened(), &mut rows, None).unwrap();
     assert!(rows.chunks(SK_BYTES).eq(keys.iter().map(|key| key.to_bytes().to_vec())));
     let messages: Vec<_> = (0..300u32).map(u32::to_le_bytes).collect();
     let mut jobs = Vec::new();
@@ -55,9 +56,9 @@ fn one_thread_is_the_callers() {
     engine.verify_batch(jobs.clone(), |_, verdict| verdicts.push(verdict)).unwrap();
     assert_eq!(verdicts, [const { Ok(true) }; 300]);
     assert_eq!(engine.verify_batch_to_vec(jobs).unwrap(), [const { Ok(true) }; 300]);
-    let key = engine.generate().unwrap();
-    assert_eq!(engine.sign(&key, b"m"), key.sign_message(Message::Bytes(b"m")));
-    engine.generate_batch(300, |_, _| ()).unwrap();
+    let key = engine.generate(ZkDilithium).unwrap();
+    assert_eq!(engine.run(zkdilithium::SignJob::new(&key, b"m")), key.sign_message(Message::Bytes(b"m")));
+    engine.generate_batch(ZkDilithium, 300, |_, _| ()).unwrap();
     is_alone("zkDilithium's engine");
 
     let engine = Engine::builder().threads(1).build().unwrap();

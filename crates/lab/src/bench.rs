@@ -5,12 +5,10 @@ use crate::failure::{Exit, Failure};
 use crate::printer::{Printer, grouped, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::callers::{self, CallerKind};
-use crate::stopwatch::{Measurement, Question, lattice, measure};
+use crate::stopwatch::{Measurement, Question, measure};
 use crate::version::{COMMIT, VERSION};
 use crate::{machine, sha256, study, zkdilithium};
-use hypergrove::backend::Policy;
-use hypergrove::zkdilithium::params::NAME;
-use hypergrove::{Device, Op, Params};
+use hypergrove::{Op, Params, SlhDsa};
 use std::time::Duration;
 
 /// Seconds for each measurement by default.
@@ -32,7 +30,7 @@ pub fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
         }
         None | Some(Scheme::SlhDsa) if !args.callers.is_empty() => many_callers(args, options, printer),
         None | Some(Scheme::SlhDsa) => slh_dsa(args, options, printer),
-        Some(Scheme::ZkDilithium) => of_zkdilithium(args, options, printer),
+        Some(Scheme::ZkDilithium) => zkdilithium::bench(args, options, printer),
     }
 }
 
@@ -75,7 +73,7 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
             let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
             let (batch, budget, rows) = (args.batch, args.budget(SECONDS), args.rows);
-            let question = Question { params: p, op, batch, cached_layers, budget, rows };
+            let question = Question { params: SlhDsa::from(p), op, batch, cached_layers, budget, rows };
             let measured = measure(&engine, question, options)
                 .map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
             let record = Record { redundant, ..measured.record(&engine, question) };
@@ -138,53 +136,8 @@ fn callers_row(cells: [&str; 8]) -> String {
     format!("{set:<20} {op:<6} {callers:>7} {half:>9} {p99:>9} {p999:>9} {rate:>11} {batch:>10}")
 }
 
-fn of_zkdilithium(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
-    zkdilithium::refuse(&[(args.cache_layers > 0, "--cache-layers"), (args.redundancy.redundant, "--redundant")])?;
-    let space = zkdilithium::engine(options, printer)?.space()?;
-    for policy in sha256::policies(&args.axes, &space)? {
-        let engine = zkdilithium::engine_with(options, printer, |builder| builder.policy(Policy(policy.clone())))?;
-        let device = |device: &Device| format!("{} {}, {}", device.id(), device.name, device.detail);
-        let devices: Vec<_> = engine.devices().iter().map(device).collect();
-        let said: Vec<_> = policy.iter().map(|(name, value)| format!(", {name}={value}")).collect();
-        head(args, printer, &format!("{}, {} threads{}", devices.join("; "), engine.threads(), said.concat()))?;
-        for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
-            let question = lattice::Question { op, batch: args.batch, budget: args.budget(SECONDS), rows: args.rows };
-            let measured = lattice::measure(&engine, question, options)
-                .map_err(|failure| failure.of(format_args!("{NAME} {}", op_name(op))))?;
-            let lattice::Measured { measurement, poseidon_per_s, poseidon_limit } = measured;
-            let record = Record {
-                scheme: NAME.into(),
-                set: NAME.into(),
-                op: op_name(op).into(),
-                batch: measurement.batch,
-                devices: engine.devices().iter().map(Device::id).collect(),
-                threads: measurement.threads,
-                rows: args.rows.map(|memory| memory.name().into()),
-                policy: policy.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
-                ops_per_s: measurement.ops_per_s(),
-                ideal_s: measurement.ideal,
-                limit_fraction: measurement.limit_fraction(),
-                kernels_per_s: measurement.kernels_per_s(),
-                kernels_limit_fraction: measurement.kernels_limit_fraction(),
-                poseidon_per_s,
-                poseidon_limit,
-                verified: true,
-                clock_hz: machine::clock(),
-                ..Record::of(&engine.devices()[0]).timed(&measurement.times)
-            };
-            tell(args, printer, &record, &measurement)?;
-            if let (false, Some(rate)) = (args.json, poseidon_per_s) {
-                let of = poseidon_limit.map(|limit| format!(", {:.1} % of the bound", 100.0 * rate / limit));
-                let rate = significant(rate);
-                printer.line(format!("{:<27} {rate} Poseidon permutations a second{}", "", of.unwrap_or_default()))?;
-            }
-        }
-    }
-    Ok(Exit::Good)
-}
-
 /// What stands above the rows.
-fn head(args: &Bench, printer: &Printer, machine: &str) -> Result<(), Failure> {
+pub(crate) fn head(args: &Bench, printer: &Printer, machine: &str) -> Result<(), Failure> {
     if args.json {
         return Ok(());
     }
@@ -192,7 +145,8 @@ fn head(args: &Bench, printer: &Printer, machine: &str) -> Result<(), Failure> {
     printer.line(row(["set", "op", "batch", "median", "min", "spread", "per second", "% of peak", "kernels/s"]))
 }
 
-fn tell(args: &Bench, printer: &Printer, record: &Record, measured: &Measurement) -> Result<(), Failure> {
+/// Prints a measurement.
+pub(crate) fn tell(args: &Bench, printer: &Printer, record: &Record, measured: &Measurement) -> Result<(), Failure> {
     if args.json {
         return printer.line(record.line());
     }

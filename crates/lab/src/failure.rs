@@ -90,12 +90,6 @@ impl From<hypergrove::KeyError> for Failure {
     }
 }
 
-impl From<hypergrove::zkdilithium::KeyError> for Failure {
-    fn from(error: hypergrove::zkdilithium::KeyError) -> Failure {
-        Failure::new(error.to_string())
-    }
-}
-
 /// A round budget for jobs of which the first needs so many bytes: others of the same command may need more.
 fn enough(needs: u64) -> String {
     match needs.saturating_mul(2).checked_next_power_of_two().unwrap_or(1 << 63) >> 20 {

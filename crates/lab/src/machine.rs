@@ -22,50 +22,41 @@ use std::{env, fs};
 const RATES_TIME: Duration = Duration::from_millis(60);
 
 /// An engine; once done with it, the user learns which devices failed.
-pub struct Watched<'p, E: Warns = Engine> {
-    engine: E,
+pub struct Watched<'p> {
+    engine: Engine,
     printer: &'p Printer,
 }
 
-/// What has to be said of an engine's devices.
-pub trait Warns {
-    /// One line for each thing.
-    fn warnings(&self) -> Vec<String>;
-}
-
-impl Warns for Engine {
-    fn warnings(&self) -> Vec<String> {
-        let working = self.devices();
-        // The failure of the last one is the command's.
-        let lost = self.faults().into_iter().filter(|fault| !working.contains(&fault.device));
-        // Notices of devices that were initialised later too.
-        lost.map(set_aside).chain(self.notices().into_iter().map(|notice| notice.to_string())).collect()
-    }
-}
-
-impl<'p, E: Warns> Watched<'p, E> {
+impl<'p> Watched<'p> {
     /// Watches this engine.
-    pub fn new(engine: E, printer: &'p Printer) -> Watched<'p, E> {
+    pub fn new(engine: Engine, printer: &'p Printer) -> Watched<'p> {
         Watched { engine, printer }
     }
 }
 
-impl<E: Warns> Deref for Watched<'_, E> {
-    type Target = E;
-    fn deref(&self) -> &E {
+impl Deref for Watched<'_> {
+    type Target = Engine;
+    fn deref(&self) -> &Engine {
         &self.engine
     }
 }
 
-impl<E: Warns> Drop for Watched<'_, E> {
+impl Drop for Watched<'_> {
     fn drop(&mut self) {
-        self.engine.warnings().into_iter().for_each(|warning| self.printer.warning(warning));
+        warnings(&self.engine).into_iter().for_each(|warning| self.printer.warning(warning));
     }
 }
 
-/// What is to be said of a device that failed.
-pub fn set_aside(Fault { device, error, jobs }: Fault) -> String {
-    format!("{error}; {} is disabled; jobs that other devices do in its place: {jobs}", device.id())
+/// What has to be said of an engine's devices, a line for each thing.
+fn warnings(engine: &Engine) -> Vec<String> {
+    let working = engine.devices();
+    // The failure of the last one is the command's.
+    let lost = engine.faults().into_iter().filter(|fault| !working.contains(&fault.device));
+    let lost = lost.map(|Fault { device, error, jobs }| {
+        format!("{error}; {} is disabled; jobs that other devices do in its place: {jobs}", device.id())
+    });
+    // Notices of devices that were initialised later too.
+    lost.chain(engine.notices()).collect()
 }
 
 /// The engine that was asked for.
@@ -412,7 +403,6 @@ pub fn rates_json(rates: &Rates) -> Value {
 mod tests {
     use super::*;
     use crate::args::tests::options;
-    use crate::zkdilithium;
     use hypergrove::backend::{Plan, Policy, Program, SlhDsaPrograms, capabilities, forward};
     use hypergrove::{DEVICE_TIMEOUT, Error, SLH_DSA_SHA2_128F};
     use hypergrove_tables::table::{Table, file_name};
@@ -428,7 +418,7 @@ mod tests {
             Ok(vec![Device { backend: "unplugged", ..Reference.devices()?.remove(0) }])
         }
         forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
+        capabilities!(has slh_dsa;);
     }
 
     impl SlhDsaPrograms for Unplugged {
@@ -461,22 +451,21 @@ mod tests {
         engine.generate(&SLH_DSA_SHA2_128F).unwrap();
         engine.generate(&SLH_DSA_SHA2_128F).unwrap();
         let said = "unplugged:0 failed: no answer; unplugged:0 is disabled; jobs that other devices do in its place: 1";
-        assert_eq!(engine.warnings(), [said]);
+        assert_eq!(warnings(&engine), [said]);
 
         let alone = Engine::builder().backend(unplugged).build().unwrap();
         assert!(alone.generate(&SLH_DSA_SHA2_128F).is_err());
-        assert!(alone.warnings().is_empty());
+        assert!(warnings(&alone).is_empty());
     }
 
     #[test]
-    fn device_timeouts_reach_both_engines() {
+    fn device_timeouts_reach_the_engine() {
         let printer = Printer::new(true, false);
         let of_cpu = ["--backend", "cpu"];
         for (typed, timeout) in [(&[][..], DEVICE_TIMEOUT), (&["--device-timeout", "5m"], Duration::from_secs(300))] {
             let options = options(&[&of_cpu, typed].concat());
-            let slh_dsa = engine(&options, &printer).unwrap_or_else(|why| panic!("{}", why.message));
-            let zk = zkdilithium::engine(&options, &printer).unwrap_or_else(|why| panic!("{}", why.message));
-            assert_eq!((slh_dsa.device_timeout(), zk.device_timeout()), (timeout, timeout));
+            let engine = engine(&options, &printer).unwrap_or_else(|why| panic!("{}", why.message));
+            assert_eq!(engine.device_timeout(), timeout);
         }
     }
 }

@@ -14,7 +14,7 @@ pub struct Record {
     /// The trial that it is, where versions of the code were compared: `bench` writes none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
-    /// SLH-DSA, zkDilithium or SHA-256.
+    /// The signature scheme, or SHA-256.
     pub scheme: String,
     /// The parameter set.
     pub set: String,

@@ -316,7 +316,7 @@ mod tests {
             Ok(vec![Device { backend: "hung", ..Reference.devices()?.remove(0) }])
         }
         forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has sha256; lacks slh_dsa, zkdilithium, host_memory;);
+        capabilities!(has sha256;);
     }
 
     impl Sha256Programs for Hung {

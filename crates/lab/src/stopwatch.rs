@@ -1,7 +1,6 @@
 //! The one stopwatch: every measurement is checked, and set against what the machine's hash rates allow.
 
 pub(crate) mod callers;
-pub(crate) mod lattice;
 mod rows;
 
 use crate::args::{MachineOptions, RowMemory, op_name};
@@ -10,7 +9,9 @@ use crate::machine::{self, Limits, rates_json};
 use crate::record::Record;
 use crate::version::{COMMIT, VERSION};
 use hypergrove::backend::Plan;
-use hypergrove::{Device, Engine, Op, Params, Seeds, SignJob, Signature, SigningKey, VerifyJob, VerifyingKey};
+use hypergrove::rows::Column;
+use hypergrove::scheme::{Scheme, SignJob, VerifyJob};
+use hypergrove::{Device, Engine, Error, Op, Randomizer, Seeds, SigningKey, SlhDsa, VerifyingKey, Work};
 use hypergrove_fips205::reference;
 use std::time::{Duration, Instant};
 
@@ -20,16 +21,119 @@ const LEAST_RUNS: usize = 3;
 const KERNEL_RUNS: usize = 9;
 /// Signatures that a batch which a CPU verifies consists of, over and over: making more would take longer than verifying them.
 const DISTINCT: usize = 16;
-/// Bytes of the signatures that a batch which a GPU verifies consists of: more than a server's caches hold.
-const DISTINCT_BYTES: usize = 1 << 30;
 /// Bytes of a message, as [`Plan::work`] counts them.
 pub(crate) const MESSAGE_BYTES: usize = 32;
 
+/// A signature scheme under the stopwatch.
+pub trait Timed:
+    for<'a> Scheme<
+        SigningKey: PartialEq,
+        Signature: AsRef<[u8]> + Clone + PartialEq + Sync,
+        JobMessage<'a>: From<&'a [u8]>,
+        RowMessages<'a>: From<Column<'a>>,
+    >
+{
+    /// Whether the engine is given all jobs of a batch at once, not by an iterator, and makes keys as rows of private keys alone.
+    const AT_ONCE: bool;
+    /// Bytes of the signatures that a batch which a GPU verifies consists of: more than a server's caches hold.
+    const DISTINCT_BYTES: usize;
+
+    /// The name of a set.
+    fn name(self) -> &'static str;
+    /// Distinct seeds; those of benchmarks need not be secret.
+    fn seeds(self, number: usize) -> Self::Seeds;
+    /// No randomness, if signatures have some.
+    fn deterministic<'a>() -> Self::Randomizer<'a>
+    where
+        'a: 'a;
+    /// The public key of a private key.
+    fn public(key: &Self::SigningKey) -> Self::VerifyingKey;
+    /// Whether the reference makes this key from these seeds.
+    fn is_made_from(key: &Self::SigningKey, seeds: &Self::Seeds) -> bool;
+    /// Whether the reference accepts a signature.
+    fn is_valid(key: &Self::VerifyingKey, message: &[u8], signature: &[u8]) -> bool;
+    /// The key with the nodes of its top layers, if it has any.
+    fn cache(_: &Engine, key: &Self::SigningKey, _layers: usize) -> Result<Self::SigningKey, Error> {
+        Ok(key.clone())
+    }
+    /// Compressions of a job.
+    fn work(question: &Question<Self>) -> Work;
+    /// Threads that work on a batch.
+    fn threads(self, engine: &Engine, op: Op, batch: usize) -> Result<usize, Error>;
+    /// The number of jobs of a batch that fills the machine.
+    fn filling(question: &Question<Self>, engine: &Engine, limits: &Limits) -> Result<usize, Error>;
+}
+
+impl Timed for SlhDsa {
+    const AT_ONCE: bool = false;
+    const DISTINCT_BYTES: usize = 1 << 30;
+
+    fn name(self) -> &'static str {
+        self.set().name
+    }
+
+    fn seeds(self, number: usize) -> Seeds {
+        let part = |which: u8| -> Vec<u8> {
+            (0..self.n).map(|i| (number as u64).to_le_bytes().get(i).copied().unwrap_or(which)).collect()
+        };
+        Seeds { sk_seed: part(1).into(), sk_prf: part(2).into(), pk_seed: part(3) }
+    }
+
+    fn deterministic<'a>() -> Randomizer<'a>
+    where
+        'a: 'a,
+    {
+        Randomizer::Deterministic
+    }
+
+    fn public(key: &SigningKey) -> VerifyingKey {
+        key.verifying_key()
+    }
+
+    fn is_made_from(key: &SigningKey, seeds: &Seeds) -> bool {
+        key.as_ref().pk_root() == reference::pk_root(key.params(), &seeds.sk_seed, &seeds.pk_seed)
+    }
+
+    fn is_valid(key: &VerifyingKey, message: &[u8], signature: &[u8]) -> bool {
+        reference::slh_verify(message, signature, &[], key.as_ref())
+    }
+
+    fn cache(engine: &Engine, key: &SigningKey, layers: usize) -> Result<SigningKey, Error> {
+        engine.cache(key, layers)
+    }
+
+    fn work(question: &Question) -> Work {
+        let plan = Plan::new(question.params.set(), question.op);
+        let layers = question.cached_layers_of_keys();
+        if question.op == Op::Sign { plan.with_cached_layers(layers).work() } else { plan.work() }
+    }
+
+    fn threads(self, engine: &Engine, op: Op, batch: usize) -> Result<usize, Error> {
+        Ok(engine.explain(self.set(), op, batch)?.threads)
+    }
+
+    /// As many jobs as fill lanes and threads, and as take a tenth of a second at these rates if it can be had; or as keep
+    /// devices with memory of their own busy.
+    fn filling(question: &Question, engine: &Engine, limits: &Limits) -> Result<usize, Error> {
+        let threads = engine.threads();
+        let host = engine.devices().iter().all(|device| device.memory == 0);
+        let Some(job) = limits.seconds(&SlhDsa::work(question), threads).filter(|_| host) else {
+            return engine.jobs_to_fill(question.params, question.op, question.cached_layers_of_keys());
+        };
+        let least = match question.op {
+            // Verification has lanes across signatures alone.
+            Op::Verify => 64,
+            _ => 2,
+        };
+        Ok(((0.1 / job) as usize).next_power_of_two().clamp(least * threads, 1024.max(least * threads)))
+    }
+}
+
 /// What is measured.
 #[derive(Clone, Copy)]
-pub struct Question {
+pub struct Question<S = SlhDsa> {
     /// The parameter set.
-    pub params: &'static Params,
+    pub params: S,
     /// The operation.
     pub op: Op,
     /// `None`: enough jobs to fill the machine.
@@ -42,35 +146,9 @@ pub struct Question {
     pub rows: Option<RowMemory>,
 }
 
-impl Question {
-    /// As many jobs as fill lanes and threads, and as take a tenth of a second at these rates if it can be had; or as keep
-    /// devices with memory of their own busy.
-    fn filling(&self, engine: &Engine, limits: &Limits) -> Result<usize, Failure> {
-        let threads = engine.threads();
-        let host = engine.devices().iter().all(|device| device.memory == 0);
-        let Some(job) = limits.seconds(&self.plan().work(), threads).filter(|_| host) else {
-            return Ok(engine.jobs_to_fill(self.params, self.op, self.cached_layers_of_keys())?);
-        };
-        let least = match self.op {
-            // Verification has lanes across signatures alone.
-            Op::Verify => 64,
-            _ => 2,
-        };
-        Ok(((0.1 / job) as usize).next_power_of_two().clamp(least * threads, 1024.max(least * threads)))
-    }
-
-    /// Jobs of one program of the first device.
-    fn program(&self, engine: &Engine) -> Result<usize, Failure> {
-        Ok(engine.jobs_per_program(self.params, self.op, self.cached_layers_of_keys())?)
-    }
-
+impl<S: Timed> Question<S> {
     fn cached_layers_of_keys(&self) -> usize {
         if self.op == Op::Sign { self.cached_layers } else { 0 }
-    }
-
-    fn plan(&self) -> Plan {
-        let plan = Plan::new(self.params, self.op);
-        if self.op == Op::Sign { plan.with_cached_layers(self.cached_layers_of_keys()) } else { plan }
     }
 }
 
@@ -123,11 +201,11 @@ pub struct Measurement {
 
 impl Measurement {
     /// As a record.
-    pub(crate) fn record(&self, engine: &Engine, question: Question) -> Record {
+    pub(crate) fn record<S: Timed>(&self, engine: &Engine, question: Question<S>) -> Record {
         let (device, times) = (engine.device(), &self.times);
         let clock = if device.memory == 0 { machine::clock() } else { None };
         Record {
-            set: question.params.name.into(),
+            set: question.params.name().into(),
             op: op_name(question.op).into(),
             batch: self.batch,
             devices: engine.devices().iter().map(Device::id).collect(),
@@ -189,23 +267,31 @@ impl Record {
 }
 
 /// Measures. An answer that is wrong is an error.
-pub fn measure(engine: &Engine, question: Question, options: &MachineOptions) -> Result<Measurement, Failure> {
-    let Question { params, op, budget, cached_layers, .. } = question;
+pub fn measure<S: Timed>(
+    engine: &Engine,
+    question: Question<S>,
+    options: &MachineOptions,
+) -> Result<Measurement, Failure> {
+    let Question { params, op, .. } = question;
     let before = Limits::measure(engine, options);
-    let batch = question.batch.map_or_else(|| question.filling(engine, &before), Ok)?;
-    let threads = engine.explain(params, op, batch)?.threads;
+    let batch = question.batch.map_or_else(|| S::filling(&question, engine, &before), Ok)?;
+    let threads = params.threads(engine, op, batch)?;
     // A program's worth of jobs, for the kernels' own time.
     let apart = have_memory(&engine.devices()) && engine.devices().len() == 1;
-    let program = if apart { Some(question.program(engine)?.min(batch)) } else { None };
+    let most = || engine.jobs_per_program(params, op, question.cached_layers_of_keys());
+    let program = if apart { Some(most()?.min(batch)) } else { None };
+    let (trial, in_rows) = (Trial { engine, question, batch, program }, question.rows.is_some());
     let Answer { times, kernels, build } = match op {
-        _ if question.rows.is_some() => rows::measure(engine, question, batch, program)?,
-        Op::Keygen => keygen(engine, params, batch, budget, program)?,
-        Op::Sign => sign(engine, params, batch, budget, (cached_layers, program))?,
-        Op::Verify => verify(engine, params, batch, budget, program)?,
+        Op::Keygen if in_rows || S::AT_ONCE => trial.keygen_in_rows()?,
+        Op::Sign if in_rows => trial.sign_in_rows()?,
+        Op::Verify if in_rows => trial.verify_in_rows()?,
+        Op::Keygen => trial.keygen()?,
+        Op::Sign => trial.sign()?,
+        Op::Verify => trial.verify()?,
         Op::Cache => return Err(Failure::new("caching is no operation that is measured")),
     };
     let limits = before.best(Limits::measure(engine, options));
-    let ideal = limits.seconds(&question.plan().work(), threads).map(|seconds| seconds * batch as f64);
+    let ideal = limits.seconds(&S::work(&question), threads).map(|seconds| seconds * batch as f64);
     Ok(Measurement { times, batch, threads, limits, ideal, kernels, build })
 }
 
@@ -223,49 +309,8 @@ pub(crate) fn until_used_up(
     Ok(Times::new(times))
 }
 
-/// Times `run` until the budget is used up; every run must give the same right answer.
-fn repeat<A: PartialEq>(
-    budget: Duration,
-    answer: &A,
-    mut run: impl FnMut() -> Result<A, Failure>,
-) -> Result<Times, Failure> {
-    until_used_up(budget, || {
-        let start = Instant::now();
-        let got = run()?;
-        let time = start.elapsed();
-        if got == *answer { Ok(time) } else { Err(wrong("two runs of the same work differ")) }
-    })
-}
-
-/// Seconds a job of the kernels alone, in runs of one program; `execute` tells how long kernels ran so far.
-fn kernels(
-    execute: impl Fn() -> Duration,
-    program: Option<usize>,
-    mut run: impl FnMut(usize) -> Result<(), Failure>,
-) -> Result<Option<f64>, Failure> {
-    let Some(jobs) = program else { return Ok(None) };
-    let mut times = Vec::new();
-    // The first run prepares the program.
-    for round in 0..=KERNEL_RUNS {
-        let before = execute();
-        run(jobs)?;
-        if round > 0 {
-            times.push((execute() - before).as_secs_f64());
-        }
-    }
-    Ok(Some(Times::new(times).median() / jobs as f64))
-}
-
 pub(crate) fn wrong(what: &str) -> Failure {
     Failure::new(format!("a wrong answer: {what}")).hint("distrust this machine, and report the fault")
-}
-
-/// Distinct seeds; those of benchmarks need not be secret.
-fn seeds(p: &Params, number: usize) -> Seeds {
-    let part = |which: u8| -> Vec<u8> {
-        (0..p.n).map(|i| (number as u64).to_le_bytes().get(i).copied().unwrap_or(which)).collect()
-    };
-    Seeds { sk_seed: part(1).into(), sk_prf: part(2).into(), pk_seed: part(3) }
 }
 
 fn message(number: usize) -> Vec<u8> {
@@ -281,8 +326,8 @@ fn have_memory(devices: &[Device]) -> bool {
 
 /// Different signatures among `jobs` that are verified. GPUs make them soon, and their host's memory would be spared too
 /// much by what stays in caches.
-pub(crate) fn distinct(gpus: bool, p: &Params, jobs: usize) -> usize {
-    jobs.min(if gpus { DISTINCT_BYTES / p.sig_bytes() } else { DISTINCT })
+pub(crate) fn distinct<S: Timed>(gpus: bool, set: S, jobs: usize) -> usize {
+    jobs.min(if gpus { S::DISTINCT_BYTES / set.sizes().signature } else { DISTINCT })
 }
 
 /// Times of whole runs, seconds a job of kernels alone, and seconds that growing the cached nodes took.
@@ -292,111 +337,187 @@ struct Answer {
     build: Option<f64>,
 }
 
-fn keygen(
-    engine: &Engine,
-    p: &'static Params,
+/// A measurement that has begun.
+struct Trial<'e, S: Timed> {
+    engine: &'e Engine,
+    question: Question<S>,
+    /// Jobs of a run.
     batch: usize,
-    budget: Duration,
+    /// Jobs of a run by which kernels alone are timed.
     program: Option<usize>,
-) -> Result<Answer, Failure> {
-    let seeds: Vec<Seeds> = (0..batch).map(|number| seeds(p, number)).collect();
-    let keys = engine.from_seeds(p, &seeds)?;
-    let last = &seeds[batch - 1];
-    let root = reference::pk_root(p, &last.sk_seed, &last.pk_seed);
-    if keys[batch - 1].as_ref().pk_root() != root {
-        return Err(wrong("the reference makes another key from the same seeds"));
+}
+
+/// Checks that this is the answer of the first run, or a beginning of it.
+fn same<T: Clone + PartialEq>(answer: &mut Vec<T>, got: &[T]) -> Result<(), Failure> {
+    if answer.is_empty() {
+        answer.extend_from_slice(got);
     }
-    let times = repeat(budget, &keys, || Ok(engine.from_seeds(p, &seeds)?))?;
-    let kernels =
-        kernels(|| engine.timing().execute, program, |jobs| Ok(engine.from_seeds(p, &seeds[..jobs]).map(drop)?))?;
-    Ok(Answer { times, kernels, build: None })
+    if *got == answer[..got.len()] { Ok(()) } else { Err(wrong("two runs of the same work differ")) }
+}
+
+impl<S: Timed> Trial<'_, S> {
+    /// Has `run` time itself: until the budget is used up, and then for the kernels alone.
+    fn timed(
+        &self,
+        build: Option<f64>,
+        mut run: impl FnMut(usize) -> Result<Duration, Failure>,
+    ) -> Result<Answer, Failure> {
+        // The first time prepares programs, and takes the memory that all others use again.
+        run(self.batch)?;
+        let times = until_used_up(self.question.budget, || run(self.batch))?;
+        Ok(Answer { times, kernels: self.kernels(run)?, build })
+    }
+
+    /// Seconds a job of the kernels alone, in runs of one program.
+    fn kernels(&self, mut run: impl FnMut(usize) -> Result<Duration, Failure>) -> Result<Option<f64>, Failure> {
+        let Some(jobs) = self.program else { return Ok(None) };
+        let mut times = Vec::new();
+        // The first run prepares the program.
+        for round in 0..=KERNEL_RUNS {
+            let before = self.engine.timing().execute;
+            run(jobs)?;
+            if round > 0 {
+                times.push((self.engine.timing().execute - before).as_secs_f64());
+            }
+        }
+        Ok(Some(Times::new(times).median() / jobs as f64))
+    }
+
+    /// A key with cached layers, and the seconds that growing these took.
+    fn key(&self, layers: usize) -> Result<(S::SigningKey, Option<f64>), Failure> {
+        let set = self.question.params;
+        let key = self.engine.from_seeds(set, &[set.seeds(0)])?.remove(0);
+        let start = Instant::now();
+        let key = S::cache(self.engine, &key, layers)?;
+        Ok((key, (layers > 0).then(|| start.elapsed().as_secs_f64())))
+    }
+
+    /// The key whose signatures are verified, and the different messages among those of a batch.
+    fn key_and_messages(&self) -> Result<(S::SigningKey, Vec<Vec<u8>>), Failure> {
+        let count = distinct(have_memory(&self.engine.devices()), self.question.params, self.batch);
+        Ok((self.key(1)?.0, (0..count).map(message).collect()))
+    }
+
+    fn keygen(&self) -> Result<Answer, Failure> {
+        let set = self.question.params;
+        let seeds: Vec<S::Seeds> = (0..self.batch).map(|number| set.seeds(number)).collect();
+        let mut answer = Vec::new();
+        self.timed(None, |jobs| {
+            let start = Instant::now();
+            let keys = self.engine.from_seeds(set, &seeds[..jobs])?;
+            let time = start.elapsed();
+            if answer.is_empty() {
+                check_key::<S>(&keys[jobs - 1], &seeds[jobs - 1])?;
+            }
+            same(&mut answer, &keys).map(|()| time)
+        })
+    }
+
+    fn sign(&self) -> Result<Answer, Failure> {
+        let (key, build) = self.key(self.question.cached_layers)?;
+        let messages: Vec<Vec<u8>> = (0..self.batch).map(message).collect();
+        let mut answer = Vec::new();
+        self.timed(build, |jobs| {
+            let start = Instant::now();
+            let signatures = sign_all::<S>(self.engine, &key, &messages[..jobs])?;
+            let time = start.elapsed();
+            if answer.is_empty() {
+                check(self.engine, self.question.params, &key, &messages, &signatures)?;
+            }
+            same(&mut answer, &signatures).map(|()| time)
+        })
+    }
+
+    fn verify(&self) -> Result<Answer, Failure> {
+        let (key, distinct) = self.key_and_messages()?;
+        let signatures = sign_all::<S>(self.engine, &key, &distinct)?;
+        check(self.engine, self.question.params, &key, &distinct, &signatures)?;
+        let messages: Vec<Vec<u8>> = distinct.iter().cycle().take(self.batch).cloned().collect();
+        let public = S::public(&key);
+        let answer = Trial { program: None, ..*self }.timed(None, |_| {
+            let start = Instant::now();
+            let verdicts = verify_all::<S>(self.engine, &public, &messages, &signatures)?;
+            let time = start.elapsed();
+            same(&mut vec![true; self.batch], &verdicts).map(|()| time)
+        })?;
+        // As rows: a program's worth of them is one chunk, while an iterator's first chunks are small ones, which overlap.
+        let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+        let signatures: Vec<&[u8]> = signatures.iter().map(AsRef::as_ref).cycle().take(self.batch).collect();
+        let alone = |jobs: usize| self.verify_rows(&public, &messages[..jobs], &signatures[..jobs]);
+        Ok(Answer { kernels: self.kernels(alone)?, ..answer })
+    }
+}
+
+/// The reference makes this key from these seeds.
+fn check_key<S: Timed>(key: &S::SigningKey, seeds: &S::Seeds) -> Result<(), Failure> {
+    match S::is_made_from(key, seeds) {
+        true => Ok(()),
+        false => Err(wrong("the reference makes another key from the same seeds")),
+    }
+}
+
+/// The results of jobs, if all went well; `run` hands them to a sink.
+fn gathered<T>(
+    jobs: usize,
+    run: impl FnOnce(&mut dyn FnMut(usize, Result<T, Error>)) -> Result<(), Error>,
+) -> Result<Vec<T>, Failure> {
+    let (mut results, mut failed) = (Vec::with_capacity(jobs), None);
+    run(&mut |_, result| match result {
+        Ok(result) => results.push(result),
+        Err(error) => failed = Some(error),
+    })?;
+    failed.map_or(Ok(results), |error| Err(error.into()))
 }
 
 /// Signs the messages, deterministically.
-fn sign_all(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>]) -> Result<Vec<Signature>, Failure> {
-    let (mut signatures, mut failed) = (Vec::with_capacity(messages.len()), None);
-    let jobs = messages.iter().map(|message| SignJob::new(key, message).deterministic());
-    engine.sign_batch(jobs, |_, signature| match signature {
-        Ok(signature) => signatures.push(signature),
-        Err(error) => failed = Some(error),
-    })?;
-    failed.map_or(Ok(signatures), |error| Err(error.into()))
+fn sign_all<S: Timed>(
+    engine: &Engine,
+    key: &S::SigningKey,
+    messages: &[Vec<u8>],
+) -> Result<Vec<S::Signature>, Failure> {
+    let jobs = messages
+        .iter()
+        .map(|message| SignJob::<S> { randomizer: S::deterministic(), ..SignJob::new(key, message.as_slice()) });
+    match S::AT_ONCE {
+        true => Ok(engine.sign_batch_to_vec(jobs)?.into_iter().collect::<Result<_, _>>()?),
+        false => gathered(messages.len(), |sink| engine.sign_batch(jobs, sink)),
+    }
 }
 
 /// The verdicts on signature i, counted around, of message i.
-fn verify_all(
+fn verify_all<S: Timed>(
     engine: &Engine,
-    key: &VerifyingKey,
+    key: &S::VerifyingKey,
     messages: &[Vec<u8>],
-    signatures: &[Signature],
+    signatures: &[S::Signature],
 ) -> Result<Vec<bool>, Failure> {
-    let (mut verdicts, mut failed) = (Vec::with_capacity(messages.len()), None);
     let jobs = messages.iter().zip(signatures.iter().cycle());
-    let jobs = jobs.map(|(message, signature)| VerifyJob::new(key, message.as_slice(), signature.as_bytes()));
-    engine.verify_batch(jobs, |_, verdict| match verdict {
-        Ok(verdict) => verdicts.push(verdict),
-        Err(error) => failed = Some(error),
-    })?;
-    failed.map_or(Ok(verdicts), |error| Err(error.into()))
+    let jobs = jobs.map(|(message, signature)| VerifyJob::<S>::new(key, message.as_slice(), signature.as_ref()));
+    match S::AT_ONCE {
+        true => Ok(engine.verify_batch_to_vec(jobs)?.into_iter().collect::<Result<_, _>>()?),
+        false => gathered(messages.len(), |sink| engine.verify_batch(jobs, sink)),
+    }
 }
 
 /// The engine accepts all of them, the reference accepts the first, and with one bit changed the engine refuses that.
-fn check(engine: &Engine, key: &SigningKey, messages: &[Vec<u8>], signatures: &[Signature]) -> Result<(), Failure> {
-    let public = key.verifying_key();
-    if !verify_all(engine, &public, messages, signatures)?.iter().all(|valid| *valid) {
+fn check<S: Timed>(
+    engine: &Engine,
+    set: S,
+    key: &S::SigningKey,
+    messages: &[Vec<u8>],
+    signatures: &[S::Signature],
+) -> Result<(), Failure> {
+    let public = S::public(key);
+    if !verify_all::<S>(engine, &public, messages, signatures)?.iter().all(|valid| *valid) {
         return Err(wrong("a signature that was just made does not verify"));
     }
-    let (p, mut bytes) = (key.params(), signatures[0].as_bytes().to_vec());
-    if !reference::slh_verify(&messages[0], &bytes, &[], public.as_ref()) {
+    let mut bytes = signatures[0].as_ref().to_vec();
+    if !S::is_valid(&public, &messages[0], &bytes) {
         return Err(wrong("the reference refuses a signature that was just made"));
     }
-    bytes[p.sig_bytes() / 2] ^= 1;
-    let changed = Signature::from_bytes(p, bytes)?;
-    if verify_all(engine, &public, &messages[..1], &[changed])? != [false] {
+    bytes[set.sizes().signature / 2] ^= 1;
+    if verify_all::<S>(engine, &public, &messages[..1], &[set.signature(bytes.into())])? != [false] {
         return Err(wrong("a changed signature verifies"));
     }
     Ok(())
-}
-
-fn sign(
-    engine: &Engine,
-    params: &'static Params,
-    batch: usize,
-    budget: Duration,
-    (cached_layers, program): (usize, Option<usize>),
-) -> Result<Answer, Failure> {
-    let key = engine.from_seeds(params, &[seeds(params, 0)])?.remove(0);
-    let start = Instant::now();
-    let key = engine.cache(&key, cached_layers)?;
-    let build = (cached_layers > 0).then(|| start.elapsed().as_secs_f64());
-    let messages: Vec<Vec<u8>> = (0..batch).map(message).collect();
-    let signatures = sign_all(engine, &key, &messages)?;
-    check(engine, &key, &messages, &signatures)?;
-    let times = repeat(budget, &signatures, || sign_all(engine, &key, &messages))?;
-    let kernels =
-        kernels(|| engine.timing().execute, program, |jobs| sign_all(engine, &key, &messages[..jobs]).map(drop))?;
-    Ok(Answer { times, kernels, build })
-}
-
-fn verify(
-    engine: &Engine,
-    p: &'static Params,
-    batch: usize,
-    budget: Duration,
-    program: Option<usize>,
-) -> Result<Answer, Failure> {
-    let key = engine.from_seeds(p, &[seeds(p, 0)])?.remove(0);
-    let distinct: Vec<Vec<u8>> = (0..distinct(have_memory(&engine.devices()), p, batch)).map(message).collect();
-    let signatures = sign_all(engine, &engine.cache(&key, 1)?, &distinct)?;
-    check(engine, &key, &distinct, &signatures)?;
-    let messages: Vec<Vec<u8>> = distinct.iter().cycle().take(batch).cloned().collect();
-    let public = key.verifying_key();
-    // Once untimed: the program for a batch of this size is prepared.
-    verify_all(engine, &public, &messages, &signatures)?;
-    let times = repeat(budget, &vec![true; batch], || verify_all(engine, &public, &messages, &signatures))?;
-    // As rows: a program's worth of them is one chunk, while an iterator's first chunks are small ones, which overlap.
-    let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
-    let signatures: Vec<&[u8]> = signatures.iter().map(|signature| signature.as_bytes()).cycle().take(batch).collect();
-    let alone = |jobs: usize| rows::verify_all(engine, &public, &messages[..jobs], &signatures[..jobs]).map(drop);
-    Ok(Answer { times, kernels: kernels(|| engine.timing().execute, program, alone)?, build: None })
 }

@@ -16,7 +16,7 @@ use crate::sha256::{Point, sha256_point, space_and_bounds};
 use crate::stopwatch::callers::{self, CallerKind};
 use crate::stopwatch::{Question, Times, distinct, measure, until_used_up};
 use hypergrove::backend::{Plan, Policy};
-use hypergrove::{Backend, Device, Engine, Isa, Op, PARAMETER_SETS, Params, UnknownSet, cache_bytes};
+use hypergrove::{Backend, Device, Engine, Isa, Op, PARAMETER_SETS, Params, SlhDsa, UnknownSet, cache_bytes};
 use hypergrove_engine::{STAGES, THREADS, planner::bucket};
 use hypergrove_tune::trial::{self, Jobs, Trial};
 use std::collections::VecDeque;
@@ -301,7 +301,7 @@ impl Study<'_> {
                 self.skip_many(base, "time is up".into(), batches.len() * choices.len())?;
                 continue;
             }
-            let different = distinct(place.kind() == Kind::Gpu, plan.params, most);
+            let different = distinct(place.kind() == Kind::Gpu, SlhDsa::from(plan.params), most);
             let jobs = match Jobs::new(place.trials(), plan, most, different, self.threads()).map_err(Failure::from) {
                 Ok(jobs) => jobs,
                 Err(why) if why.is_memory => {
@@ -491,7 +491,7 @@ impl Study<'_> {
                     break;
                 }
                 let budget = self.budget(row.seconds);
-                let question = Question { params, op, batch, cached_layers, budget, rows };
+                let question = Question { params: SlhDsa::from(params), op, batch, cached_layers, budget, rows };
                 let measured = match measure(engine, question, self.options) {
                     Ok(measured) => measured,
                     Err(why) if why.is_memory => {

@@ -1,11 +1,18 @@
-//! What zkDilithium has of its own at the command line: its engine, and options that it does not know.
+//! What zkDilithium has of its own at the command line: how it is measured, and options that it does not know.
 
-use crate::args::MachineOptions;
-use crate::failure::Failure;
-use crate::machine::{self, Warns, Watched};
-use crate::printer::Printer;
-use hypergrove::zkdilithium::params::NAME;
-use hypergrove::zkdilithium::{Engine, EngineBuilder};
+use crate::args::{Bench, MachineOptions, op_name};
+use crate::bench::{SECONDS, head, tell};
+use crate::failure::{Exit, Failure};
+use crate::machine::{self, Limits};
+use crate::printer::{Printer, significant};
+use crate::record::Record;
+use crate::sha256;
+use crate::stopwatch::{Question, Timed, measure};
+use hypergrove::backend::Policy;
+use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
+use hypergrove::zkdilithium::{self, KeyError, Message, SigningKey, VerifyingKey, ZkDilithium};
+use hypergrove::{Engine, Error, Op, Work};
+use hypergrove_zkdilithium::{Op as ZkOp, Trace, Work as ZkWork, reference};
 
 /// Refuses options that are another scheme's.
 pub fn refuse(options: &[(bool, &str)]) -> Result<(), Failure> {
@@ -15,33 +22,111 @@ pub fn refuse(options: &[(bool, &str)]) -> Result<(), Failure> {
     }
 }
 
-impl Warns for Engine {
-    fn warnings(&self) -> Vec<String> {
-        self.faults().into_iter().map(machine::set_aside).chain(self.notices()).collect()
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Failure {
+        Failure::new(error.to_string())
     }
 }
 
-/// The engine that was asked for.
-pub fn engine<'p>(options: &MachineOptions, printer: &'p Printer) -> Result<Watched<'p, Engine>, Failure> {
-    engine_with(options, printer, |builder| builder)
+impl Timed for ZkDilithium {
+    const AT_ONCE: bool = true;
+    const DISTINCT_BYTES: usize = 1 << 29;
+
+    fn name(self) -> &'static str {
+        NAME
+    }
+
+    fn seeds(self, number: usize) -> [u8; SEED_BYTES] {
+        let mut seed = [1; SEED_BYTES];
+        seed[..8].copy_from_slice(&(number as u64).to_le_bytes());
+        seed
+    }
+
+    fn deterministic<'a>()
+    where
+        'a: 'a,
+    {
+    }
+
+    fn public(key: &SigningKey) -> VerifyingKey {
+        key.verifying_key()
+    }
+
+    fn is_made_from(key: &SigningKey, seed: &[u8; SEED_BYTES]) -> bool {
+        reference::keygen(seed).to_bytes() == key.to_bytes()
+    }
+
+    fn is_valid(key: &VerifyingKey, message: &[u8], signature: &[u8]) -> bool {
+        reference::verify(key.expanded(), Message::Bytes(message), signature, &mut Trace::default())
+    }
+
+    fn work(question: &Question<ZkDilithium>) -> Work {
+        Work { keccak: work(question.op).keccak, ..Work::default() }
+    }
+
+    fn threads(self, engine: &Engine, _: Op, batch: usize) -> Result<usize, Error> {
+        Ok(engine.threads().min(batch))
+    }
+
+    /// As many as the devices have in flight.
+    fn filling(question: &Question<ZkDilithium>, engine: &Engine, _: &Limits) -> Result<usize, Error> {
+        Ok(engine.jobs_to_fill(ZkDilithium, question.op, 0)? / 2)
+    }
 }
 
-/// The same, with more asked for.
-pub fn engine_with<'p>(
-    options: &MachineOptions,
-    printer: &'p Printer,
-    more: impl FnOnce(EngineBuilder) -> EngineBuilder,
-) -> Result<Watched<'p, Engine>, Failure> {
-    let mut builder = more(Engine::builder()).devices(machine::devices(options)?.unwrap_or_default());
-    builder = builder.device_timeout(options.device_timeout);
-    if let Some(isa) = options.isa.0 {
-        builder = builder.isa(isa);
+fn work(op: Op) -> ZkWork {
+    let op = match op {
+        Op::Keygen => ZkOp::Keygen,
+        Op::Sign => ZkOp::Sign,
+        Op::Verify | Op::Cache => ZkOp::Verify,
+    };
+    op.work()
+}
+
+/// Measures what the arguments of `bench` ask for.
+pub(crate) fn bench(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    refuse(&[(args.cache_layers > 0, "--cache-layers"), (args.redundancy.redundant, "--redundant")])?;
+    let space = zkdilithium::space(&*machine::engine(options, printer)?)?;
+    for policy in sha256::policies(&args.axes, &space)? {
+        let engine = machine::engine_with(options, printer, |builder| builder.policy(Policy(policy.clone())))?;
+        let said: Vec<_> = policy.iter().map(|(name, value)| format!(", {name}={value}")).collect();
+        head(args, printer, &format!("{}{}", machine::describe(&engine), said.concat()))?;
+        for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
+            let (batch, budget, rows) = (args.batch, args.budget(SECONDS), args.rows);
+            let question = Question { params: ZkDilithium, op, batch, cached_layers: 0, budget, rows };
+            let clock = machine::clock();
+            let mut measured = measure(&engine, question, options)
+                .map_err(|failure| failure.of(format_args!("{NAME} {}", op_name(op))))?;
+            // The highest clock that was seen: the bound is that of the cycles there were.
+            let clock = clock.zip(machine::clock()).map(|(before, after)| before.max(after));
+            // Of a CPU, that of the threads which had jobs.
+            let share = measured.kernels.map_or(measured.threads as f64 / engine.threads() as f64, |_| 1.0);
+            // Key pairs need no permutations.
+            let each = Some(work(op).poseidon).filter(|each| *each > 0.0);
+            let poseidon_limit = zkdilithium::poseidon_rate(&engine, clock)?.map(|rate| rate * share);
+            let poseidon_limit = poseidon_limit.filter(|_| each.is_some());
+            if let Some(each) = each {
+                let permuting = poseidon_limit.map(|limit| measured.batch as f64 * each / limit);
+                measured.ideal = measured.ideal.zip(permuting).map(|(hashing, permuting)| hashing + permuting);
+            }
+            let rate = measured.kernels_per_s().unwrap_or(measured.ops_per_s());
+            let record = Record {
+                scheme: NAME.into(),
+                policy: policy.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
+                poseidon_per_s: each.map(|each| each * rate),
+                poseidon_limit,
+                rates: None,
+                limit: None,
+                clock_hz: machine::clock(),
+                ..measured.record(&engine, question)
+            };
+            tell(args, printer, &record, &measured)?;
+            if let (false, Some(rate)) = (args.json, record.poseidon_per_s) {
+                let of = poseidon_limit.map(|limit| format!(", {:.1} % of the bound", 100.0 * rate / limit));
+                let rate = significant(rate);
+                printer.line(format!("{:<27} {rate} Poseidon permutations a second{}", "", of.unwrap_or_default()))?;
+            }
+        }
     }
-    if let Some(threads) = options.threads {
-        builder = builder.threads(threads.into());
-    }
-    if let Some(memory) = options.memory {
-        builder = builder.memory_budget(memory);
-    }
-    Ok(Watched::new(builder.build()?, printer))
+    Ok(Exit::Good)
 }

@@ -1,16 +1,14 @@
 //! What calls take and give, as columns of the engine.
 
-use crate::engine::SharedEngine;
 use crate::error::{Failure, RowFault, bad};
 use crate::foreign::array::{Array, Element};
 use crate::foreign::arrow::{ArrowColumn, Table};
 use crate::foreign::buffer::ForeignBytes;
 use crate::foreign::list::ListedBytes;
-use crate::foreign::racing::Copying;
 use crate::gaps::Gaps;
-use crate::parts::{Batch, Check, Held, Out, Part};
+use crate::held::{Held, RacingRows, RowsInMemory};
 use hypergrove::Error;
-use hypergrove::rows::{Column, Offsets, RowStatus};
+use hypergrove::rows::{Column, ForeignMemory, RowMemory, RowStatus};
 use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
@@ -47,7 +45,7 @@ impl Bytes {
             Value::Shared(bytes) => Bytes::Shared(bytes),
             Value::Foreign(bytes) => {
                 let mut copy = zeros(bytes.len())?;
-                bytes.copy_out(0, &mut copy, Copying::ALONE);
+                bytes.copy_out(0, &mut copy, false);
                 Bytes::Copied(copy)
             }
         })
@@ -93,7 +91,7 @@ impl Value {
         if let Value::Foreign(bytes) = self { Some(bytes) } else { None }
     }
 
-    fn length(&self) -> Result<usize, RowFault> {
+    pub(crate) fn length(&self) -> Result<usize, RowFault> {
         match self {
             Value::Shared(bytes) => Ok(bytes.len()),
             Value::Foreign(bytes) => Ok(bytes.len()),
@@ -108,14 +106,6 @@ pub(crate) fn zeros(len: usize) -> PyResult<Vec<u8>> {
     let asked = Vec::<u8>::new().try_reserve_exact(len);
     asked.map_err(|_| PyMemoryError::new_err(format!("there is no memory for {len} bytes")))?;
     Ok(vec![0; len])
-}
-
-/// Statuses of rows that are not computed.
-pub(crate) fn statuses(rows: usize) -> PyResult<Vec<RowStatus>> {
-    let mut all = Vec::new();
-    all.try_reserve_exact(rows).map_err(|_| too_many(rows))?;
-    all.resize(rows, RowStatus::default());
-    Ok(all)
 }
 
 pub(crate) fn too_many(rows: usize) -> PyErr {
@@ -219,12 +209,6 @@ impl Rows {
         }
     }
 
-    /// As [`of`](Self::of), for calls whose results cannot be null.
-    pub(crate) fn without_nulls(object: &Bound<'_, PyAny>, what: &'static str) -> PyResult<Rows> {
-        let rows = Rows::of(object, what)?;
-        if rows.has_nulls { Err(rows.has_null("drop the nulls or fill them")) } else { Ok(rows) }
-    }
-
     /// An error that names the first null.
     pub(crate) fn has_null(&self, way: &str) -> PyErr {
         let row = self.lengths().position(|length| length == Err(RowFault::Null)).unwrap_or_default();
@@ -292,38 +276,51 @@ impl Rows {
         Err(bad(format!("{} has {} rows, {of} has {count}; give one for each row", self.what, self.count)))
     }
 
-    /// Holds the rows for a call, which leaves the gaps out. Python need not be attached.
-    pub(crate) fn hold(&self, gaps: Option<&Gaps>) -> PyResult<Held<'_>> {
-        Ok(match &self.source {
-            Source::Listed(all) => Held::Still(Column::Slices(all.values())),
-            Source::Each(all) => {
-                all.iter().map(Value::shared).collect::<Option<Vec<_>>>().map_or(Held::Each(all), Held::Slices)
+    /// Holds the rows for a call, without the gaps. Python need not be attached.
+    pub(crate) fn hold<'a>(&'a self, gaps: Option<&'a Gaps>) -> PyResult<Held<'a>> {
+        let picked = gaps.map(|gaps| &gaps.picked[..]);
+        let racing = |memory| Held::Racing(RacingRows { memory, rows: self.count, picked });
+        let still = |mut all: Vec<&'a [u8]>| {
+            if let Some(picked) = picked {
+                // No row comes before its place among the picked.
+                picked.iter().enumerate().for_each(|(at, row)| all[at] = all[*row]);
+                all.truncate(picked.len());
             }
-            Source::Foreign(bytes, width) => Held::Foreign { bytes, width: *width },
+            Held::Slices(all)
+        };
+        Ok(match &self.source {
+            Source::Listed(all) if gaps.is_none() => Held::Still(Column::Slices(all.values())),
+            Source::Listed(all) => still(self.slices(all.values().iter().copied().map(Ok))?),
+            Source::Each(all) if all.iter().all(|value| value.shared().is_some()) => {
+                still(self.slices(all.iter().map(|value| Ok(value.shared().unwrap_or_default())))?)
+            }
+            Source::Each(all) => racing(RowsInMemory::Each(all)),
+            Source::Foreign(bytes, width) => racing(RowsInMemory::Foreign(bytes, *width)),
             Source::Array(array, width) => {
-                let (reading, width, rows) = (array.get().read()?, *width, self.count);
-                match reading.bytes().is_some() {
-                    true => Held::Read { reading, width, rows },
-                    false => Held::Seen { reading, width },
+                let reading = array.get().read()?;
+                match reading.bytes().is_some() && gaps.is_none() {
+                    true => Held::Read { reading, width: *width, rows: self.count },
+                    false => racing(RowsInMemory::Array(reading, *width)),
                 }
             }
             Source::Arrow(column) => match column.whole() {
-                Some(whole) => Held::Still(whole),
-                None => {
-                    let mut all = Vec::new();
-                    all.try_reserve_exact(self.count).map_err(|_| too_many(self.count))?;
-                    column.values().try_for_each(|value| match value {
-                        // What has a fault is left out.
-                        Err(fault) if gaps.is_none() => Err(self.is_wrong(all.len(), fault)),
-                        value => {
-                            all.push(value.unwrap_or_default());
-                            Ok(())
-                        }
-                    })?;
-                    Held::Slices(all)
-                }
+                Some(whole) if gaps.is_none() => Held::Still(whole),
+                _ => still(self.slices(column.values().enumerate().map(|(row, value)| match value {
+                    // What has a fault is left out.
+                    Err(fault) if gaps.is_none() => Err(self.is_wrong(row, fault)),
+                    value => Ok(value.unwrap_or_default()),
+                }))?),
             },
         })
+    }
+
+    fn slices<'a>(&self, values: impl Iterator<Item = PyResult<&'a [u8]>>) -> PyResult<Vec<&'a [u8]>> {
+        let mut all = Vec::new();
+        all.try_reserve_exact(self.count).map_err(|_| too_many(self.count))?;
+        for value in values {
+            all.push(value?);
+        }
+        Ok(all)
     }
 
     /// Names the column that a failure is about.
@@ -338,16 +335,26 @@ impl Rows {
     }
 }
 
-/// A value of a column; `None` if its offsets are wrong.
-pub(crate) fn value_of(column: Column<'_>, row: usize) -> Option<&[u8]> {
-    fn between<T: Copy + TryInto<usize>>(offsets: &[T], row: usize) -> Option<std::ops::Range<usize>> {
-        Some((*offsets.get(row)?).try_into().ok()?..(*offsets.get(row + 1)?).try_into().ok()?)
-    }
-    match column {
-        Column::Packed { bytes, width, stride, .. } => bytes.get(row * stride..)?.get(..width),
-        Column::Variable { bytes, offsets: Offsets::I32(offsets) } => bytes.get(between(offsets, row)?),
-        Column::Variable { bytes, offsets: Offsets::I64(offsets) } => bytes.get(between(offsets, row)?),
-        Column::Slices(all) => all.get(row).copied(),
+/// Memory for results.
+pub(crate) enum Out<'a> {
+    Own(&'a mut [u8]),
+    Foreign(&'a ForeignBytes),
+}
+
+impl Out<'_> {
+    /// Has `work` write results that are computed from `held`.
+    pub(crate) fn write<T>(self, held: &Held<'_>, work: impl FnOnce(RowMemory<'_>) -> T) -> PyResult<T> {
+        match self {
+            Out::Own(bytes) => Ok(work(RowMemory::Own(bytes))),
+            // Results would go to where rows are read from later.
+            Out::Foreign(memory) if held.overlaps(&memory.addresses()) => {
+                let mut results = zeros(memory.len())?;
+                let done = work(RowMemory::Own(&mut results));
+                memory.store(0, &results);
+                Ok(done)
+            }
+            Out::Foreign(memory) => Ok(work(RowMemory::Foreign(memory))),
+        }
     }
 }
 
@@ -410,29 +417,11 @@ impl<'py> Target<'py> {
                 Ok(array.into_any())
             }
             Target::Foreign(out, memory) => {
-                py.detach(|| work(Out::Foreign(&memory, 0), None))?;
+                py.detach(|| work(Out::Foreign(&memory), None))?;
                 Ok(out)
             }
         }
     }
-}
-
-/// Makes a result of `width` bytes of each message, as `compute` does it for a part of them, in `out` or in a new array. `done` is the status of
-/// a row that has a result; `may_wake` says whether such work is worth initialising devices.
-pub(crate) fn write_results<'py>(
-    py: Python<'py>,
-    out: Option<&Bound<'py, PyAny>>,
-    (messages, width, gaps): (&Rows, usize, Option<Gaps>),
-    engine: &SharedEngine,
-    (done, may_wake): (RowStatus, bool),
-    compute: impl Fn(Part<'_>, Check<'_>) -> Result<(), Error> + Send + Sync,
-) -> PyResult<Bound<'py, PyAny>> {
-    Target::of(out, messages.count, width)?.fill(py, (messages.count, width), gaps, |out, gaps| {
-        let columns = &[messages.hold(gaps)?];
-        let batch = Batch { width, may_wake, ..Batch::of(engine, columns, messages.count, gaps) };
-        let statuses = batch.run(out, compute)?;
-        check_statuses(&statuses, done, gaps).map_err(|why| Rows::name(&[messages], why))
-    })
 }
 
 /// The bytes of `out`, which is no array of ours, or has views.
@@ -448,6 +437,22 @@ fn foreign_out(out: &Bound<'_, PyAny>, check_shape: impl Fn(&[usize]) -> PyResul
     }
 }
 
+/// Runs a call of so many rows, with memory for their statuses, which asks whether it goes on.
+pub(crate) fn run_rows(
+    rows: usize,
+    call: impl FnOnce(&mut [RowStatus], &mut dyn FnMut() -> ControlFlow<()>) -> Result<(), Error>,
+) -> Result<Vec<RowStatus>, Failure> {
+    let mut statuses = Vec::new();
+    statuses.try_reserve_exact(rows).map_err(|_| too_many(rows))?;
+    statuses.resize(rows, RowStatus::default());
+    let mut signals = Signals::new();
+    let done = call(&mut statuses, &mut || signals.check());
+    // What a handler raised is not to be lost behind another error.
+    signals.finish()?;
+    done?;
+    Ok(statuses)
+}
+
 /// Lets a call end by Ctrl-C.
 pub(crate) struct Signals {
     next: Instant,
@@ -458,7 +463,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// To attach Python may take as long as another thread keeps it.
-    pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+    const PAUSE: Duration = Duration::from_millis(50);
 
     pub(crate) fn new() -> Signals {
         Signals { next: Instant::now() + Signals::PAUSE, raised: None, is_main: None }

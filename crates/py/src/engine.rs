@@ -3,7 +3,6 @@
 use crate::devices;
 use crate::error::{bad, exception};
 use crate::foreign::array::Array;
-use crate::parts::PartMemories;
 use hypergrove::{BACKENDS, Backend, BackendEntry, EngineBuilder, TableSource};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -12,7 +11,6 @@ use pyo3::types::{PyBool, PyString};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::env;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::AtomicU64;
@@ -28,47 +26,17 @@ use std::time::{Duration, Instant};
 #[pyclass(frozen, module = "hypergrove")]
 pub(crate) struct Engine {
     /// Some until it is dropped.
-    engine: Option<SharedEngine>,
+    engine: Option<hypergrove::Engine>,
     /// In [`LIVING`].
     number: u64,
     process: u32,
-}
-
-/// An engine of calls, and memory for their parts.
-#[derive(Clone)]
-pub(crate) struct SharedEngine {
-    engine: hypergrove::Engine,
-    memories: Arc<PartMemories>,
-}
-
-impl SharedEngine {
-    fn new(engine: hypergrove::Engine) -> SharedEngine {
-        SharedEngine { engine, memories: Arc::new(PartMemories::new()) }
-    }
-
-    pub(crate) fn memories(&self) -> &PartMemories {
-        &self.memories
-    }
-
-    /// Whether a device works for it that may reach the host's memory by itself.
-    pub(crate) fn reaches_memory(&self) -> bool {
-        self.engine.devices().iter().any(|device| device.memory > 0)
-    }
-}
-
-impl Deref for SharedEngine {
-    type Target = hypergrove::Engine;
-
-    fn deref(&self) -> &hypergrove::Engine {
-        &self.engine
-    }
 }
 
 /// The engines that programs have made and that are not dropped, each with its process: see [`end`].
 static LIVING: Mutex<BTreeMap<u64, (u32, hypergrove::Engine)>> = Mutex::new(BTreeMap::new());
 
 /// The engine that is made for calls without one, and its process.
-static DEFAULT: Mutex<Option<(u32, SharedEngine)>> = Mutex::new(None);
+static DEFAULT: Mutex<Option<(u32, hypergrove::Engine)>> = Mutex::new(None);
 
 /// Engines that programs have made so far.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -82,7 +50,7 @@ pub(crate) fn end() {
     // One after the other: no thread waits for one of them while it holds the other.
     let mut all: Vec<_> = LIVING.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
     let default = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    all.extend(default.map(|(process, shared)| (process, shared.engine)));
+    all.extend(default);
     all.retain(|(process, _)| *process == process::id());
     for (_, engine) in &all {
         let _ = engine.drain(Instant::now());
@@ -108,13 +76,13 @@ impl Drop for Engine {
 }
 
 impl Engine {
-    fn get(&self) -> &SharedEngine {
+    fn get(&self) -> &hypergrove::Engine {
         self.engine.as_ref().expect("an engine that is not dropped")
     }
 }
 
 /// The engine of a call.
-pub(crate) fn engine_of(given: Option<&Bound<'_, Engine>>) -> PyResult<SharedEngine> {
+pub(crate) fn engine_of(given: Option<&Bound<'_, Engine>>) -> PyResult<hypergrove::Engine> {
     Loading::check_none()?;
     match given {
         Some(engine) => Ok(engine.get().get().clone()),
@@ -184,7 +152,7 @@ fn builder(devices: Option<Vec<Chosen>>, cache: Option<PathBuf>) -> EngineBuilde
 }
 
 /// The default engine, made once a process.
-fn default_engine() -> PyResult<SharedEngine> {
+fn default_engine() -> PyResult<hypergrove::Engine> {
     let mut made = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
     let process = process::id();
     match &*made {
@@ -192,7 +160,7 @@ fn default_engine() -> PyResult<SharedEngine> {
         _ => {}
     }
     let engine = match builder(None, users_cache()).build() {
-        Ok(engine) => SharedEngine::new(engine),
+        Ok(engine) => engine,
         Err(why) => {
             // To make an exception may run code of Python, which may drop an engine.
             drop(made);
@@ -321,7 +289,7 @@ impl Engine {
         let engine = builder.build().map_err(|why| exception(&why))?;
         let (number, process) = (NUMBER.fetch_add(1, Relaxed), process::id());
         LIVING.lock().unwrap_or_else(PoisonError::into_inner).insert(number, (process, engine.clone()));
-        Ok(Engine { engine: Some(SharedEngine::new(engine)), number, process })
+        Ok(Engine { engine: Some(engine), number, process })
     }
 
     /// The devices that work is split over, but for those that failed.

@@ -6,8 +6,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 /// What a call does with such rows: an exception, or a null as their result.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct RowPolicy {
+    /// Whether the call has these keywords.
+    is_chosen: bool,
     propagates_nulls: bool,
     pub(crate) permits_malformed: bool,
 }
@@ -21,6 +23,7 @@ impl RowPolicy {
             _ => Err(bad(format!("{what}: {value:?}; give \"error\" or {other:?}"))),
         };
         Ok(RowPolicy {
+            is_chosen: true,
             propagates_nulls: choose("nulls", nulls, "propagate")?,
             permits_malformed: choose("malformed", malformed, "null")?,
         })
@@ -40,6 +43,7 @@ impl RowPolicy {
     pub(crate) fn gaps(self, py: Python<'_>, columns: &[(&Rows, Option<usize>)]) -> PyResult<Option<Gaps>> {
         let with_null = columns.iter().map(|(column, _)| column).find(|column| column.has_nulls);
         match with_null {
+            Some(column) if !self.is_chosen => Err(column.has_null("drop the nulls or fill them")),
             Some(column) if !self.propagates_nulls => {
                 Err(column.has_null("drop the nulls, fill them, or pass nulls=\"propagate\""))
             }

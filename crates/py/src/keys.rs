@@ -1,30 +1,42 @@
-//! Keys of SLH-DSA, and calls with one key.
+//! Classes and functions of SLH-DSA.
 
-use crate::columns::{
-    Bytes, Rows, Signals, booleans, iterate, keys_of, size, too_many, verdicts, write_results, zeros,
-};
+use crate::calls::{Call, Given, How, Object, PrivateRows, PyScheme, results};
+use crate::columns::{Bytes, iterate};
 use crate::engine::{Engine, engine_of};
-use crate::error::{Failure, RowFault, bad, exception};
-use crate::foreign::array::{Array, Element};
-use crate::foreign::arrow::NO_VALUE;
+use crate::error::{Failure, bad, exception};
+use crate::foreign::array::Array;
 use crate::gaps::RowPolicy;
-use crate::parts::{Batch, Out};
-use crate::pending::{Answer, Pending, invalid, submitted, verdict};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
-use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
+use hypergrove::rows::RowStatus;
 use hypergrove::{
-    EncryptedSigningKey, Mode, Params, PassphraseKdf, PreHash, Randomizer, SignJob, SigningKey, VerifyJob,
-    VerifyingKey, cache_bytes,
+    EncryptedSigningKey, Mode, Params, PassphraseKdf, Randomizer, SigningKey, SlhDsa, VerifyingKey, cache_bytes,
 };
-use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PySequence, PyTuple};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::ops::Range;
+use pyo3::types::{PyBytes, PyTuple};
 use std::sync::Arc;
-use std::task::Poll;
-use zeroize::Zeroizing;
+
+impl PyScheme for SlhDsa {
+    type PublicKey = PublicKey;
+    const MAKES_TABLES: bool = true;
+
+    fn key<'a>(object: &'a Bound<'_, PublicKey>) -> &'a VerifyingKey {
+        &object.get().0
+    }
+
+    fn name(self) -> &'static str {
+        self.name
+    }
+
+    fn mode(call: &Call) -> (Mode<'_>, Randomizer<'_>) {
+        let context = call.context.as_deref().unwrap_or_default();
+        let mode = match call.hash {
+            Some(hash) => Mode::PreHash { context, hash },
+            None => Mode::Pure { context },
+        };
+        (mode, if call.deterministic { Randomizer::Deterministic } else { Randomizer::Hedged })
+    }
+}
 
 /// The set of the standard with this name.
 fn set_of(name: &str) -> PyResult<&'static Params> {
@@ -36,31 +48,6 @@ fn set_of(name: &str) -> PyResult<&'static Params> {
             "{set} is a set of a draft, whose keys may make {limit} signatures: use the tool, which counts them"
         ))),
     }
-}
-
-/// How messages become M′.
-struct MessageMode {
-    context: Option<Bytes>,
-    hash: Option<PreHash>,
-}
-
-impl MessageMode {
-    fn of(context: Option<&Bound<'_, PyAny>>, prehash: Option<&str>) -> PyResult<MessageMode> {
-        let context = context.map(|context| Bytes::of(context, "context")).transpose()?;
-        Ok(MessageMode { context, hash: prehash.map(|name| name.parse().map_err(bad)).transpose()? })
-    }
-
-    fn mode(&self) -> Mode<'_> {
-        let context = self.context.as_deref().unwrap_or_default();
-        match self.hash {
-            Some(hash) => Mode::PreHash { context, hash },
-            None => Mode::Pure { context },
-        }
-    }
-}
-
-fn randomizer(deterministic: bool) -> Randomizer<'static> {
-    if deterministic { Randomizer::Deterministic } else { Randomizer::Hedged }
 }
 
 /// Whether the bytes are DER by their first two: nothing that follows is looked at.
@@ -78,6 +65,11 @@ fn check_der(bytes: &[u8], is_wanted: bool) -> PyResult<()> {
     }
 }
 
+/// What refuses to pickle private keys.
+pub(crate) fn no_pickle() -> PyErr {
+    PyTypeError::new_err("private keys do not pickle; to_pem and from_pem move them where that is meant")
+}
+
 /// A private key of SLH-DSA. Its memory is wiped when Python lets go of it; it does not pickle, its `repr` shows no secret, and
 /// two keys are compared in constant time.
 #[pyclass(frozen, eq, module = "hypergrove")]
@@ -89,7 +81,7 @@ impl PrivateKey {
     /// A new key of the set, "SLH-DSA-SHA2-128s" for example, from the operating system's randomness.
     #[staticmethod]
     #[pyo3(signature = (set, *, engine=None))]
-    fn generate(py: Python<'_>, set: &str, engine: Option<&Bound<'_, Engine>>) -> PyResult<PrivateKey> {
+    fn generate(py: Python<'_>, set: &str, engine: Given<'_, Engine>) -> PyResult<PrivateKey> {
         let (params, engine) = (set_of(set)?, engine_of(engine)?);
         py.detach(|| engine.generate(params)).map(|key| PrivateKey(key.into())).map_err(|why| exception(&why))
     }
@@ -97,27 +89,27 @@ impl PrivateKey {
     /// Reads PKCS#8 in PEM. `passphrase`: bytes, for a key that is encrypted.
     #[staticmethod]
     #[pyo3(signature = (data, passphrase=None))]
-    fn from_pem(data: &Bound<'_, PyAny>, passphrase: Option<&Bound<'_, PyAny>>) -> PyResult<PrivateKey> {
+    fn from_pem(data: &Object<'_>, passphrase: Given<'_>) -> PyResult<PrivateKey> {
         PrivateKey::read(data, passphrase, false)
     }
 
     /// Reads PKCS#8 in DER. `passphrase`: bytes, for a key that is encrypted.
     #[staticmethod]
     #[pyo3(signature = (data, passphrase=None))]
-    fn from_der(data: &Bound<'_, PyAny>, passphrase: Option<&Bound<'_, PyAny>>) -> PyResult<PrivateKey> {
+    fn from_der(data: &Object<'_>, passphrase: Given<'_>) -> PyResult<PrivateKey> {
         PrivateKey::read(data, passphrase, true)
     }
 
     /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root.
     #[staticmethod]
-    fn from_raw(set: &str, data: &Bound<'_, PyAny>) -> PyResult<PrivateKey> {
+    fn from_raw(set: &str, data: &Object<'_>) -> PyResult<PrivateKey> {
         let bytes = Secret(Bytes::of(data, "data")?);
         SigningKey::from_bytes(set_of(set)?, &bytes.0).map(|key| PrivateKey(key.into())).map_err(bad)
     }
 
     /// PKCS#8 in PEM: encrypted by scrypt and AES-256 if there is a `passphrase`, bytes. Python cannot wipe what is returned.
     #[pyo3(signature = (passphrase=None))]
-    fn to_pem<'py>(&self, py: Python<'py>, passphrase: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyBytes>> {
+    fn to_pem<'py>(&self, py: Python<'py>, passphrase: Given<'_>) -> PyResult<Bound<'py, PyBytes>> {
         match self.encrypted(passphrase)? {
             Some(key) => Ok(PyBytes::new(py, key.to_pem(LineEnding::LF).map_err(bad)?.as_bytes())),
             None => Ok(PyBytes::new(py, self.0.to_pkcs8_pem(LineEnding::LF).map_err(bad)?.as_bytes())),
@@ -126,7 +118,7 @@ impl PrivateKey {
 
     /// PKCS#8 in DER: encrypted by scrypt and AES-256 if there is a `passphrase`, bytes. Python cannot wipe what is returned.
     #[pyo3(signature = (passphrase=None))]
-    fn to_der<'py>(&self, py: Python<'py>, passphrase: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyBytes>> {
+    fn to_der<'py>(&self, py: Python<'py>, passphrase: Given<'_>) -> PyResult<Bound<'py, PyBytes>> {
         match self.encrypted(passphrase)? {
             Some(key) => Ok(PyBytes::new(py, key.to_der().map_err(bad)?.as_bytes())),
             None => Ok(PyBytes::new(py, self.0.to_pkcs8_der().map_err(bad)?.as_bytes())),
@@ -160,7 +152,7 @@ impl PrivateKey {
         py: Python<'_>,
         layers: Option<usize>,
         memory: Option<usize>,
-        engine: Option<&Bound<'_, Engine>>,
+        engine: Given<'_, Engine>,
     ) -> PyResult<PrivateKey> {
         let engine = engine_of(engine)?;
         let cached = py.detach(|| match (layers, memory) {
@@ -199,17 +191,13 @@ impl PrivateKey {
     #[pyo3(signature = (data, context=None, *, prehash=None, deterministic=false, engine=None))]
     fn sign<'py>(
         &self,
-        py: Python<'py>,
-        data: &Bound<'py, PyAny>,
-        context: Option<&Bound<'py, PyAny>>,
+        data: &Object<'py>,
+        context: Given<'_>,
         prehash: Option<&str>,
         deterministic: bool,
-        engine: Option<&Bound<'py, Engine>>,
+        engine: Given<'_, Engine>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let (message, how) = (Bytes::of(data, "data")?, MessageMode::of(context, prehash)?);
-        let engine = engine_of(engine)?;
-        let signed = py.detach(|| engine.sign(&self.0, how.mode(), &message, randomizer(deterministic)));
-        signed.map(|signature| PyBytes::new(py, signature.as_bytes())).map_err(|why| exception(&why))
+        SlhDsa::sign_one(&self.0, data, How { context, prehash, deterministic, ..How::with(engine) })
     }
 
     /// As `sign`, for asyncio: a future of the running loop. Calls that wait at the same time share batches. Cancelling the future
@@ -217,20 +205,13 @@ impl PrivateKey {
     #[pyo3(signature = (data, context=None, *, prehash=None, deterministic=false, engine=None))]
     fn sign_async<'py>(
         &self,
-        py: Python<'py>,
-        data: &Bound<'py, PyAny>,
-        context: Option<&Bound<'py, PyAny>>,
+        data: &Object<'py>,
+        context: Given<'_>,
         prehash: Option<&str>,
         deterministic: bool,
-        engine: Option<&Bound<'py, Engine>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (message, how) = (Bytes::of(data, "data")?, MessageMode::of(context, prehash)?);
-        let engine = engine_of(engine)?;
-        let job = SignJob::new(self.0.clone(), &message[..]).mode(how.mode()).randomizer(randomizer(deterministic));
-        Pending::start(py, || match engine.submit(job) {
-            Ok(ticket) => Ok(submitted(ticket, |signature| Answer::Signature(signature.into_bytes()))),
-            Err(refused) => Err(exception(&refused.why)),
-        })
+        engine: Given<'_, Engine>,
+    ) -> PyResult<Object<'py>> {
+        SlhDsa::sign_later(&self.0, data, How { context, prehash, deterministic, ..How::with(engine) })
     }
 
     /// A signature for each message: an array of uint8, of shape (messages, signature_size), or `out`, which must have that shape.
@@ -243,34 +224,21 @@ impl PrivateKey {
     #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
     fn sign_batch<'py>(
         &self,
-        py: Python<'py>,
-        messages: &Bound<'py, PyAny>,
-        context: Option<&Bound<'py, PyAny>>,
+        messages: &Object<'py>,
+        context: Given<'_>,
         prehash: Option<&str>,
         deterministic: bool,
-        out: Option<&Bound<'py, PyAny>>,
-        engine: Option<&Bound<'py, Engine>>,
+        out: Option<&Object<'py>>,
+        engine: Given<'_, Engine>,
         nulls: &str,
         malformed: &str,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<Object<'py>> {
         let policy = RowPolicy::of(nulls, malformed)?;
-        let (messages, how) = (Rows::of(messages, "messages")?, MessageMode::of(context, prehash)?);
-        let (engine, width) = (engine_of(engine)?, self.signature_size());
-        policy.check_out(out)?;
-        let gaps = policy.gaps(py, &[(&messages, None)])?;
-        write_results(py, out, (&messages, width, gaps), &engine, (RowStatus::Signed, true), |part, check| {
-            let rows = SignRows {
-                keys: RowSigningKeys::One(&self.0),
-                mode: how.mode(),
-                messages: part.columns[0],
-                randomizer: randomizer(deterministic),
-            };
-            engine.sign_rows_with_progress(&rows, part.out, part.statuses, |_| check())
-        })
+        SlhDsa::sign_many(&self.0, messages, out, How { context, prehash, deterministic, engine, policy })
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err("private keys do not pickle; to_pem and from_pem move them where that is meant"))
+        Err(no_pickle())
     }
 
     fn __repr__(&self) -> String {
@@ -279,7 +247,7 @@ impl PrivateKey {
 }
 
 impl PrivateKey {
-    fn read(data: &Bound<'_, PyAny>, passphrase: Option<&Bound<'_, PyAny>>, is_der: bool) -> PyResult<PrivateKey> {
+    fn read(data: &Object<'_>, passphrase: Given<'_>, is_der: bool) -> PyResult<PrivateKey> {
         let bytes = Secret(Bytes::of(data, "data")?);
         let passphrase = passphrase_of(passphrase)?;
         check_der(&bytes.0, is_der)?;
@@ -295,13 +263,13 @@ impl PrivateKey {
         read.map(|key| PrivateKey(key.into())).map_err(bad)
     }
 
-    fn encrypted(&self, passphrase: Option<&Bound<'_, PyAny>>) -> PyResult<Option<EncryptedSigningKey>> {
+    fn encrypted(&self, passphrase: Given<'_>) -> PyResult<Option<EncryptedSigningKey>> {
         let Some((passphrase, py)) = passphrase_of(passphrase)?.zip(passphrase.map(Bound::py)) else { return Ok(None) };
         py.detach(|| self.0.encrypt(&passphrase.0, PassphraseKdf::Scrypt)).map(Some).map_err(bad)
     }
 }
 
-fn passphrase_of(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Secret>> {
+fn passphrase_of(given: Given<'_>) -> PyResult<Option<Secret>> {
     let Some(given) = given else { return Ok(None) };
     let passphrase = Secret(Bytes::of(given, "passphrase")?);
     match passphrase.0.is_empty() {
@@ -330,26 +298,25 @@ pub(crate) struct PublicKey(VerifyingKey);
 impl PublicKey {
     /// Reads SPKI in PEM.
     #[staticmethod]
-    fn from_pem(data: &Bound<'_, PyAny>) -> PyResult<PublicKey> {
+    fn from_pem(data: &Object<'_>) -> PyResult<PublicKey> {
         PublicKey::read(data, false)
     }
 
     /// Reads SPKI in DER.
     #[staticmethod]
-    fn from_der(data: &Bound<'_, PyAny>) -> PyResult<PublicKey> {
+    fn from_der(data: &Object<'_>) -> PyResult<PublicKey> {
         PublicKey::read(data, true)
     }
 
     /// Reads PK.seed ‖ PK.root.
     #[staticmethod]
-    fn from_raw(set: &str, data: &Bound<'_, PyAny>) -> PyResult<PublicKey> {
+    fn from_raw(set: &str, data: &Object<'_>) -> PyResult<PublicKey> {
         VerifyingKey::from_bytes(set_of(set)?, &Bytes::of(data, "data")?).map(PublicKey).map_err(bad)
     }
 
     /// SPKI in PEM.
     fn to_pem<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let pem = self.0.to_public_key_pem(LineEnding::LF).map_err(bad)?;
-        Ok(PyBytes::new(py, pem.as_bytes()))
+        Ok(PyBytes::new(py, self.0.to_public_key_pem(LineEnding::LF).map_err(bad)?.as_bytes()))
     }
 
     /// SPKI in DER.
@@ -376,19 +343,15 @@ impl PublicKey {
 
     /// Raises InvalidSignature unless the signature is this key's for the data.
     #[pyo3(signature = (signature, data, context=None, *, prehash=None, engine=None))]
-    fn verify<'py>(
+    fn verify(
         &self,
-        py: Python<'py>,
-        signature: &Bound<'py, PyAny>,
-        data: &Bound<'py, PyAny>,
-        context: Option<&Bound<'py, PyAny>>,
+        signature: &Object<'_>,
+        data: &Object<'_>,
+        context: Given<'_>,
         prehash: Option<&str>,
-        engine: Option<&Bound<'py, Engine>>,
+        engine: Given<'_, Engine>,
     ) -> PyResult<()> {
-        match self.is_valid(py, signature, data, context, prehash, engine)? {
-            true => Ok(()),
-            false => Err(invalid(self.set())),
-        }
+        SlhDsa::verify_one(&self.0, signature, data, How { context, prehash, ..How::with(engine) })
     }
 
     /// As `verify`, for asyncio: a future of the running loop, which becomes None, or raises InvalidSignature. See
@@ -396,45 +359,26 @@ impl PublicKey {
     #[pyo3(signature = (signature, data, context=None, *, prehash=None, engine=None))]
     fn verify_async<'py>(
         &self,
-        py: Python<'py>,
-        signature: &Bound<'py, PyAny>,
-        data: &Bound<'py, PyAny>,
-        context: Option<&Bound<'py, PyAny>>,
+        signature: &Object<'_>,
+        data: &Object<'py>,
+        context: Given<'_>,
         prehash: Option<&str>,
-        engine: Option<&Bound<'py, Engine>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (signature, message) = (Bytes::of(signature, "signature")?, Bytes::of(data, "data")?);
-        let (how, engine) = (MessageMode::of(context, prehash)?, engine_of(engine)?);
-        how.mode().check(b"").map_err(bad)?;
-        let set = self.set();
-        if signature.len() != self.signature_size() {
-            return Pending::start(py, || Ok(Box::new(move |_| Poll::Ready(Ok(Answer::Invalid(set))))));
-        }
-        let job = VerifyJob::new(&self.0, &message[..], &signature[..]).mode(how.mode());
-        Pending::start(py, || match engine.submit(job) {
-            Ok(ticket) => Ok(submitted(ticket, verdict(set))),
-            Err(refused) => Err(exception(&refused.why)),
-        })
+        engine: Given<'_, Engine>,
+    ) -> PyResult<Object<'py>> {
+        SlhDsa::verify_later(&self.0, signature, data, How { context, prehash, ..How::with(engine) })
     }
 
     /// Whether the signature is this key's for the data. A signature of another length is not.
     #[pyo3(signature = (signature, data, context=None, *, prehash=None, engine=None))]
-    fn is_valid<'py>(
+    fn is_valid(
         &self,
-        py: Python<'py>,
-        signature: &Bound<'py, PyAny>,
-        data: &Bound<'py, PyAny>,
-        context: Option<&Bound<'py, PyAny>>,
+        signature: &Object<'_>,
+        data: &Object<'_>,
+        context: Given<'_>,
         prehash: Option<&str>,
-        engine: Option<&Bound<'py, Engine>>,
+        engine: Given<'_, Engine>,
     ) -> PyResult<bool> {
-        let (signature, message) = (Bytes::of(signature, "signature")?, Bytes::of(data, "data")?);
-        let (how, engine) = (MessageMode::of(context, prehash)?, engine_of(engine)?);
-        how.mode().check(b"").map_err(bad)?;
-        if signature.len() != self.signature_size() {
-            return Ok(false);
-        }
-        py.detach(|| engine.verify(&self.0, how.mode(), &message, &signature)).map_err(|why| exception(&why))
+        SlhDsa::is_valid(&self.0, signature, data, How { context, prehash, ..How::with(engine) })
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
@@ -449,7 +393,7 @@ impl PublicKey {
 }
 
 impl PublicKey {
-    fn read(data: &Bound<'_, PyAny>, is_der: bool) -> PyResult<PublicKey> {
+    fn read(data: &Object<'_>, is_der: bool) -> PyResult<PublicKey> {
         let bytes = Bytes::of(data, "data")?;
         check_der(&bytes, is_der)?;
         VerifyingKey::read_spki(&bytes).map(PublicKey).map_err(bad)
@@ -458,160 +402,34 @@ impl PublicKey {
 
 /// The private keys of a batch, in one piece of memory that is wiped in the end: `keys[i]` is a PrivateKey.
 #[pyclass(frozen, sequence, module = "hypergrove")]
-pub(crate) struct PrivateKeys {
-    params: &'static Params,
-    bytes: Zeroizing<Vec<u8>>,
-}
+pub(crate) struct PrivateKeys(PrivateRows<SlhDsa>);
 
 #[pymethods]
 impl PrivateKeys {
     /// The parameter set's name.
     #[getter]
     fn set(&self) -> &'static str {
-        self.params.name
+        self.0.set.name
     }
 
     fn __len__(&self) -> usize {
-        self.bytes.len() / self.params.sk_bytes()
+        self.0.count()
     }
 
     fn __getitem__(&self, index: isize) -> PyResult<PrivateKey> {
-        let at = row_of(index, self.__len__())?;
-        let bytes = &self.bytes[at * self.params.sk_bytes()..][..self.params.sk_bytes()];
-        SigningKey::from_bytes(self.params, bytes).map(|key| PrivateKey(key.into())).map_err(bad)
+        self.0.get(index).map(PrivateKey)
     }
 
-    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Object<'py>> {
         iterate(slf.as_any(), slf.get().__len__())
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err("private keys do not pickle; to_pem and from_pem move them where that is meant"))
+        Err(no_pickle())
     }
 
     fn __repr__(&self) -> String {
         format!("<hypergrove.PrivateKeys {}, {}>", self.set(), self.__len__())
-    }
-}
-
-/// The row that an index of Python means.
-pub(crate) fn row_of(index: isize, rows: usize) -> PyResult<usize> {
-    let row = if index < 0 { index + rows as isize } else { index };
-    let row = usize::try_from(row).ok().filter(|row| *row < rows);
-    row.ok_or_else(|| PyIndexError::new_err(format!("index {index}, of {rows}")))
-}
-
-/// The keys of a call that verifies.
-enum Keys {
-    One(VerifyingKey),
-    Table(Vec<VerifyingKey>, Vec<u32>),
-    Packed(&'static Params, Rows),
-}
-
-impl Keys {
-    fn of(object: &Bound<'_, PyAny>, set: Option<&str>) -> PyResult<Keys> {
-        let set = set.map(set_of).transpose()?;
-        let fits = |key: &VerifyingKey, what: &str| match set {
-            Some(set) if set != key.params() => {
-                Err(bad(format!("{what} is of the set {}, and set is {}", key.params().name, set.name)))
-            }
-            _ => Ok(()),
-        };
-        if let Ok(key) = object.cast::<PublicKey>() {
-            let key = &key.get().0;
-            fits(key, "the public key")?;
-            return Ok(Keys::One(key.clone()));
-        }
-        if let Some(items) = keys_of::<PublicKey>(object)? {
-            // Objects that are alive have addresses of their own.
-            let (mut keys, mut numbers, mut of) = (Vec::<VerifyingKey>::new(), HashMap::new(), Vec::new());
-            of.try_reserve_exact(items.len()).map_err(|_| too_many(items.len()))?;
-            for (row, item) in items.iter().enumerate() {
-                let key = &item.get().0;
-                fits(key, &format!("public_keys: row {row}"))?;
-                let number = match numbers.entry(item.as_ptr() as usize) {
-                    Entry::Occupied(number) => *number.get(),
-                    Entry::Vacant(entry) => {
-                        if let Some(first) = keys.first().filter(|first| first.params() != key.params()) {
-                            let (first, other) = (first.params().name, key.params().name);
-                            return Err(bad(format!(
-                                "public_keys: row {row} is of the set {other}, row 0 of {first}; make a call for each set"
-                            )));
-                        }
-                        keys.push(key.clone());
-                        *entry.insert(keys.len() as u32 - 1)
-                    }
-                };
-                of.push(number);
-            }
-            return Ok(Keys::Table(keys, of));
-        }
-        if set.is_none() && object.cast::<PySequence>().is_ok_and(|rows| rows.len().is_ok_and(|count| count == 0)) {
-            return Ok(Keys::Table(Vec::new(), Vec::new()));
-        }
-        let Some(params) = set else {
-            return Err(PyTypeError::new_err(
-                "public_keys: give a PublicKey, a sequence of PublicKey, or keys as bytes with set=\"SLH-DSA-…\"",
-            ));
-        };
-        Ok(Keys::Packed(params, Rows::of(object, "public_keys")?))
-    }
-
-    /// The set, if there is a key.
-    fn params(&self) -> Option<&'static Params> {
-        match self {
-            Keys::One(key) => Some(key.params()),
-            Keys::Table(keys, _) => keys.first().map(VerifyingKey::params),
-            Keys::Packed(params, _) => Some(params),
-        }
-    }
-
-    fn rows(&self) -> Option<usize> {
-        match self {
-            Keys::One(_) => None,
-            Keys::Table(_, of) => Some(of.len()),
-            Keys::Packed(_, rows) => Some(rows.count),
-        }
-    }
-
-    /// Takes the keys of a dictionary-encoded column out of its dictionary, each once, and leaves the rows of a table out that are not
-    /// `picked`.
-    fn prepare(&mut self, py: Python<'_>, picked: Option<&[usize]>) -> PyResult<()> {
-        if let Keys::Packed(params, rows) = &*self
-            && let Some((values, of)) = rows.table(py, params.pk_bytes())?
-        {
-            if picked.is_none()
-                && let Some(row) = of.iter().position(|number| *number == NO_VALUE)
-            {
-                let fault = rows.lengths().nth(row).and_then(Result::err);
-                return Err(rows.is_wrong(row, fault.unwrap_or(RowFault::KeyLength)));
-            }
-            // The engine wants a key in its table.
-            if !values.is_empty() {
-                let keys = values.iter().map(|value| VerifyingKey::from_bytes(params, value).map_err(bad));
-                *self = Keys::Table(keys.collect::<PyResult<_>>()?, of);
-            }
-        }
-        if let (Keys::Table(_, of), Some(picked)) = (self, picked) {
-            *of = picked.iter().map(|row| of[*row]).collect();
-        }
-        Ok(())
-    }
-
-    /// The column of keys that are bytes.
-    fn packed(&self) -> Option<(&'static Params, &Rows)> {
-        if let Keys::Packed(params, rows) = self { Some((params, rows)) } else { None }
-    }
-
-    /// The keys of a part; `packed` are those that are bytes.
-    fn column<'a>(&'a self, rows: Range<usize>, packed: Option<&Column<'a>>) -> RowVerifyingKeys<'a> {
-        match (self, packed) {
-            (Keys::One(key), _) => RowVerifyingKeys::One(key),
-            (Keys::Table(keys, of), _) => RowVerifyingKeys::Table { keys, of: &of[rows] },
-            (Keys::Packed(params, _), packed) => {
-                RowVerifyingKeys::Encoded { params, keys: *packed.expect("packed keys are a column") }
-            }
-        }
     }
 }
 
@@ -629,101 +447,46 @@ impl Keys {
 ))]
 #[expect(clippy::too_many_arguments, reason = "Python's keywords")]
 pub(crate) fn verify_batch<'py>(
-    py: Python<'py>,
-    public_keys: &Bound<'py, PyAny>,
-    signatures: &Bound<'py, PyAny>,
-    messages: &Bound<'py, PyAny>,
+    public_keys: &Object<'py>,
+    signatures: &Object<'py>,
+    messages: &Object<'py>,
     set: Option<&str>,
-    context: Option<&Bound<'py, PyAny>>,
+    context: Given<'_>,
     prehash: Option<&str>,
-    engine: Option<&Bound<'py, Engine>>,
+    engine: Given<'_, Engine>,
     nulls: &str,
     malformed: &str,
 ) -> PyResult<Bound<'py, Array>> {
     let policy = RowPolicy::of(nulls, malformed)?;
-    let mut keys = Keys::of(public_keys, set)?;
-    let (signatures, messages) = (Rows::of(signatures, "signatures")?, Rows::of(messages, "messages")?);
-    let (how, engine) = (MessageMode::of(context, prehash)?, engine_of(engine)?);
-    if let Some((params, packed)) = keys.packed()
-        && !policy.permits_malformed
-    {
-        packed.check_width(params.pk_bytes(), &format!("a public key of {}", params.name))?;
-    }
-    if let Some(params) = keys.params() {
-        signatures.check_width(params.sig_bytes(), &format!("a signature of {}", params.name))?;
-    }
-    signatures.check_count(messages.count, "messages")?;
-    if let Some(count) = keys.rows().filter(|count| *count != messages.count) {
-        return Err(bad(format!(
-            "public_keys has {count} rows, messages has {}; give one for each row",
-            messages.count
-        )));
-    }
-    if keys.params().is_none() {
-        return booleans(py, Vec::new(), None);
-    }
-    let packed = keys.packed().map(|(params, rows)| (rows, Some(params.pk_bytes())));
-    let columns: Vec<_> = [(&signatures, None), (&messages, None)].into_iter().chain(packed).collect();
-    let gaps = policy.gaps(py, &columns)?;
-    keys.prepare(py, gaps.as_ref().map(|gaps| &gaps.picked[..]))?;
-    let packed = keys.packed().map(|(_, rows)| rows);
-    let given: Vec<&Rows> = [&signatures, &messages].into_iter().chain(packed).collect();
-    let verdicts = py.detach(|| {
-        let gaps = gaps.as_ref();
-        let columns = given.iter().map(|rows| rows.hold(gaps)).collect::<PyResult<Vec<_>>>()?;
-        let batch = Batch { fetched: Some(0), ..Batch::of(&engine, &columns, messages.count, gaps) };
-        let statuses = batch.run(Out::none(), |part, check| {
-            let rows = VerifyRows {
-                keys: keys.column(part.rows, part.columns.get(2)),
-                mode: how.mode(),
-                messages: part.columns[1],
-                signatures: part.columns[0],
-            };
-            engine.verify_rows_with_progress(&rows, part.statuses, |_| check())
-        })?;
-        verdicts(&statuses, gaps)
-    });
-    booleans(py, verdicts.map_err(|why| Rows::name(&given, why))?, gaps)
+    let (set, how) =
+        (set.map(set_of).transpose()?.map(SlhDsa::from), How { context, prehash, policy, ..How::with(engine) });
+    SlhDsa::verify_many([public_keys, signatures, messages], set, how)
 }
 
 /// New key pairs of a set from the operating system's randomness: PrivateKeys, and an array of the public keys' bytes.
 #[pyfunction]
 #[pyo3(signature = (set, count, *, engine=None))]
-pub(crate) fn keygen_batch<'py>(
-    py: Python<'py>,
+pub(crate) fn keygen_batch(
+    py: Python<'_>,
     set: &str,
     count: usize,
-    engine: Option<&Bound<'py, Engine>>,
+    engine: Given<'_, Engine>,
 ) -> PyResult<(PrivateKeys, Array)> {
-    let (params, engine) = (set_of(set)?, engine_of(engine)?);
-    let mut private = Zeroizing::new(zeros(size(count, params.sk_bytes())?)?);
-    let mut public = zeros(size(count, params.pk_bytes())?)?;
-    let done = py.detach(|| {
-        let mut signals = Signals::new();
-        engine.keygen_rows_with_progress(params, &mut private, &mut public, |_| signals.check())?;
-        signals.finish().map_err(Failure::from)
-    });
-    done.map_err(PyErr::from)?;
-    let public = Array::new(public, Element::Byte, &[count, params.pk_bytes()]);
-    Ok((PrivateKeys { params, bytes: private }, public))
+    SlhDsa::from(set_of(set)?).make_many(py, count, engine).map(|(private, public)| (PrivateKeys(private), public))
 }
 
 /// SHA-256 of each message: an array of uint8, of shape (messages, 32), or `out`. `nulls` and `malformed`: see `verify_batch`.
 #[pyfunction]
 #[pyo3(signature = (messages, *, out=None, engine=None, nulls="error", malformed="error"))]
 pub(crate) fn sha256_batch<'py>(
-    py: Python<'py>,
-    messages: &Bound<'py, PyAny>,
-    out: Option<&Bound<'py, PyAny>>,
-    engine: Option<&Bound<'py, Engine>>,
+    messages: &Object<'py>,
+    out: Option<&Object<'py>>,
+    engine: Given<'_, Engine>,
     nulls: &str,
     malformed: &str,
-) -> PyResult<Bound<'py, PyAny>> {
-    let policy = RowPolicy::of(nulls, malformed)?;
-    let (messages, engine) = (Rows::of(messages, "messages")?, engine_of(engine)?);
-    policy.check_out(out)?;
-    let gaps = policy.gaps(py, &[(&messages, None)])?;
-    write_results(py, out, (&messages, 32, gaps), &engine, (RowStatus::Hashed, false), |part, _| {
-        engine.sha256_rows(part.columns[0], part.out, part.statuses)
+) -> PyResult<Object<'py>> {
+    let how = How { policy: RowPolicy::of(nulls, malformed)?, ..How::with(engine) };
+    results(messages, out, 32, how, RowStatus::Hashed, |call, messages, out, statuses, check| {
+        call.engine.sha256_rows_into(messages, out, statuses, |_| check())
     })
 }

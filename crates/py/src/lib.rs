@@ -1,14 +1,15 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
+mod calls;
 mod columns;
 mod devices;
 mod engine;
 mod error;
 mod foreign;
 mod gaps;
+mod held;
 mod keys;
-mod parts;
 mod pending;
 mod zkdilithium;
 
@@ -17,7 +18,6 @@ use error::InvalidSignature;
 use foreign::array::Array;
 use foreign::interpreter;
 use hypergrove::PARAMETER_SETS;
-use hypergrove::zkdilithium::params::{PK_BYTES, SIG_BYTES};
 use keys::{PrivateKey, PrivateKeys, PublicKey};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
@@ -46,15 +46,5 @@ fn _hypergrove(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(keys::keygen_batch, module)?)?;
     module.add_function(wrap_pyfunction!(keys::sha256_batch, module)?)?;
     module.add_function(wrap_pyfunction!(keys::verify_batch, module)?)?;
-
-    // A module of its own for `hypergrove/zkdilithium.py`, since names are the same.
-    let zk = PyModule::new(py, "zkdilithium")?;
-    zk.add_class::<zkdilithium::ZkPrivateKey>()?;
-    zk.add_class::<zkdilithium::ZkPublicKey>()?;
-    zk.add_class::<zkdilithium::ZkPrivateKeys>()?;
-    zk.add_function(wrap_pyfunction!(zkdilithium::zk_verify_batch, &zk)?)?;
-    zk.add_function(wrap_pyfunction!(zkdilithium::zk_keygen_batch, &zk)?)?;
-    zk.add("SIGNATURE_SIZE", SIG_BYTES)?;
-    zk.add("PUBLIC_KEY_SIZE", PK_BYTES)?;
-    module.add_submodule(&zk)
+    module.add_submodule(&zkdilithium::module(py)?)
 }

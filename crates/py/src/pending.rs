@@ -6,8 +6,9 @@
 //! To wake the loop, the thread writes to a socket that the loop watches, without waiting for Python. Of a loop that can watch no sockets it
 //! calls `call_soon_threadsafe`, for which it has to wait for Python.
 
+use crate::calls::Object;
 use crate::error::{InvalidSignature, exception};
-use hypergrove::{Error, Ticket};
+use hypergrove::{Engine, Error, Job};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -30,26 +31,12 @@ use std::time::Duration;
 /// What a job gives to its future.
 pub(crate) enum Answer {
     Signature(Vec<u8>),
-    Valid,
-    /// The signature of this scheme or set is not valid.
-    Invalid(&'static str),
+    /// Whether a signature of this scheme or set is valid.
+    Verdict(bool, &'static str),
 }
 
 /// A job that was submitted: gives its answer, or wakes the waker when there is one. Dropped without its answer, the job is cancelled.
 pub(crate) type Submitted = Box<dyn FnMut(&Waker) -> Poll<Result<Answer, Error>> + Send>;
-
-/// A ticket whose result `answer` turns into the answer.
-pub(crate) fn submitted<T: Send + 'static>(
-    mut ticket: Ticket<T>,
-    answer: impl Fn(T) -> Answer + Send + 'static,
-) -> Submitted {
-    Box::new(move |waker| Pin::new(&mut ticket).poll(&mut Context::from_waker(waker)).map_ok(&answer))
-}
-
-/// The answer to a signature by its verdict.
-pub(crate) fn verdict(scheme: &'static str) -> impl Fn(bool) -> Answer + Send + 'static {
-    move |is_valid| if is_valid { Answer::Valid } else { Answer::Invalid(scheme) }
-}
 
 /// The exception for a signature that is not valid.
 pub(crate) fn invalid(scheme: &str) -> PyErr {
@@ -71,16 +58,20 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Submits a job, and gives a future of the running loop.
-    pub(crate) fn start(
-        py: Python<'_>,
-        submit: impl FnOnce() -> PyResult<Submitted> + Send,
-    ) -> PyResult<Bound<'_, PyAny>> {
+    /// Submits a job, and gives a future of the running loop. `answer` makes the answer of the job's result.
+    pub(crate) fn start<'py, J: Job + Send>(
+        py: Python<'py>,
+        engine: &Engine,
+        job: J,
+        answer: impl Fn(J::Out) -> Answer + Send + 'static,
+    ) -> PyResult<Object<'py>> {
         static GET_RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let lists = Lists::of_process(py)?;
         let event_loop = GET_RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()?;
         // The engine begins with the job meanwhile.
-        let job = Mutex::new(Some(py.detach(submit)?));
+        let mut ticket = py.detach(|| engine.submit(job)).map_err(|refused| exception(&refused.why))?;
+        let poll = move |waker: &Waker| Pin::new(&mut ticket).poll(&mut Context::from_waker(waker)).map_ok(&answer);
+        let job = Mutex::new(Some(Box::new(poll) as Submitted));
         let future = event_loop.call_method0(intern!(py, "create_future"))?;
         let address = lists.watched(&event_loop)?;
         let pending =
@@ -143,17 +134,14 @@ impl JobWaker {
         if removed == 0 {
             return Ok(());
         }
-        let (result, exception) = match answer {
-            Ok(Answer::Signature(bytes)) => (PyBytes::new(py, &bytes).into_any(), None),
-            Ok(Answer::Valid) => (py.None().into_bound(py), None),
-            Ok(Answer::Invalid(scheme)) => (py.None().into_bound(py), Some(invalid(scheme))),
-            Err(why) => (py.None().into_bound(py), Some(exception(&why))),
+        let set_exception = |why: PyErr| future.call_method1(intern!(py, "set_exception"), (why,));
+        let set = match answer {
+            Ok(Answer::Signature(bytes)) => future.call_method1(intern!(py, "set_result"), (PyBytes::new(py, &bytes),)),
+            Ok(Answer::Verdict(true, _)) => future.call_method1(intern!(py, "set_result"), (py.None(),)),
+            Ok(Answer::Verdict(false, scheme)) => set_exception(invalid(scheme)),
+            Err(why) => set_exception(exception(&why)),
         };
-        match exception {
-            None => future.call_method1(intern!(py, "set_result"), (result,))?,
-            Some(why) => future.call_method1(intern!(py, "set_exception"), (why,))?,
-        };
-        Ok(())
+        set.map(drop)
     }
 }
 

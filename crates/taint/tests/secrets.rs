@@ -118,10 +118,11 @@ fn slh_dsa_with_copies_of_a_key() {
 fn zkdilithium_signs() {
     for isa in Isa::available() {
         let what = |does: &str| format!("zkDilithium, {}: {does}", isa.name());
-        let engine = zkdilithium::Engine::builder().isa(isa).threads(1).build().expect("an engine");
+        let engine = engine(isa).build().expect("an engine");
         let seeds: Vec<[u8; 32]> = (0..2).map(|_| **zkdilithium::SigningKey::random_seed().expect("a seed")).collect();
         assert!(seeds.iter().all(|seed| is_secret(seed)));
-        let keys = silent(&what("key generation"), || engine.from_seeds(&seeds).expect("keys"));
+        let keys =
+            silent(&what("key generation"), || engine.from_seeds(zkdilithium::ZkDilithium, &seeds).expect("keys"));
         let message = zkdilithium::Message::Bytes(MESSAGE);
         let jobs = [0, 1].map(|i| zkdilithium::SignJob::new(&keys[i], message));
         for jobs in [&jobs[..], &jobs[..1]] {

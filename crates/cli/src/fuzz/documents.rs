@@ -5,7 +5,7 @@ use super::{Extent, brief, brief_failure, engine};
 use crate::files::Source;
 use crate::{acvp as prompts, kat as cases};
 use hypergrove::backend::{Axis, Plan, Policy, THREADS};
-use hypergrove::{Backend, Cpu, Device, Engine, Error, Op, zkdilithium};
+use hypergrove::{Backend, Cpu, Device, Engine, Error, Op};
 use hypergrove_engine::{Knowledge, Program, Reference, SlhDsaPrograms, capabilities, forward};
 use hypergrove_fips205::PARAMETER_SETS;
 use hypergrove_lab::machine::Watched;
@@ -18,7 +18,6 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
 use std::str;
-use std::sync::OnceLock;
 
 /// A device that tables of the corpus are of: every machine has it.
 struct Measured;
@@ -32,7 +31,7 @@ impl Backend for Measured {
         Ok(vec![Device { backend: Cpu::NAME, name: "fuzzed".into(), detail: "lanes".into(), ..device }])
     }
     forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
+    capabilities!(has slh_dsa;);
 }
 
 impl SlhDsaPrograms for Measured {
@@ -176,12 +175,7 @@ pub(super) fn kat(data: &[u8], extent: Extent) {
     if extent == Extent::Read || questions.cases.len() > 4 {
         return;
     }
-    static ENGINE: OnceLock<zkdilithium::Engine> = OnceLock::new();
-    let engine = ENGINE.get_or_init(|| {
-        let _ = engine();
-        zkdilithium::Engine::builder().threads(1).build().expect("an engine on the CPU")
-    });
-    match cases::answers(engine, &questions.cases) {
+    match cases::answers(engine(), &questions.cases) {
         Ok(answers) => {
             assert_eq!(answers.len(), questions.cases.len());
             serde_json::to_string(&answers).expect("answers have a form in JSON");

@@ -5,10 +5,11 @@ use crate::args::{KeyKind, Scheme};
 use crate::files::Source;
 use crate::inspect;
 use crate::keys::{Encoding, Key, KeyFile, encode_private, encode_public, recognise};
+use crate::schemes::InTool;
 use crate::x509::{Document, Inspection};
 use hypergrove::pkcs8::der::{Decode, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{LineEnding, PrivateKeyInfoRef};
-use hypergrove::{EncryptedSigningKey, Params, Randomizer, Seeds, SigningKey, VerifyingKey, known_sets};
+use hypergrove::{EncryptedSigningKey, Params, Randomizer, Seeds, SigningKey, SlhDsa, VerifyingKey, known_sets};
 use hypergrove_fips205::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use zeroize::Zeroizing;
 
@@ -137,7 +138,7 @@ pub(super) fn key_file(data: &[u8], _: Extent) {
         }
         Err(failure) => brief_failure(&failure),
     }
-    match file.found(set) {
+    match SlhDsa::read(&file, set) {
         Ok(found) => {
             assert!(found.bytes.len() <= data.len());
             assert!(set.is_none_or(|set| set == found.key.params()));

@@ -1,12 +1,15 @@
 //! The jobs of a call: the scheduler knows blocks of them by their numbers, and only this module knows their type.
 
+use super::call::Sink;
 use super::permits::lock;
 use super::worker::QueuedJob;
-use super::{Job, Place};
+use super::{Job, Place, Run};
 use crate::Error;
 use crate::programs::{Group, GroupFacts};
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Mutex;
+use zeroize::Zeroize;
 
 /// A block of jobs, as the scheduler sees it.
 #[derive(Clone, Debug)]
@@ -27,14 +30,54 @@ pub(super) fn counted(blocks: &[(usize, QueuedBlock)]) -> usize {
     blocks.iter().map(|(_, block)| block.count).sum()
 }
 
-/// A block that is being run.
-pub struct Block<J> {
-    /// The jobs.
-    pub job: J,
-    /// Which program does them, or why none can.
-    pub group: Result<Group, Error>,
-    /// How many they are.
-    pub count: usize,
+/// Room that is taken for more than one: as many as most blocks have.
+const ROOM: usize = 128;
+
+/// The jobs of a block, or their results. One alone takes no memory of its own.
+pub(super) struct NonEmpty<J> {
+    first: J,
+    more: Vec<J>,
+}
+
+impl<J> NonEmpty<J> {
+    pub(super) fn one(first: J) -> NonEmpty<J> {
+        NonEmpty { first, more: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, next: J) {
+        if self.more.is_empty() {
+            self.more.reserve(ROOM);
+        }
+        self.more.push(next);
+    }
+
+    /// Takes in jobs after those that are there.
+    pub(super) fn append(&mut self, next: NonEmpty<J>) {
+        self.push(next.first);
+        self.more.extend(next.more);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &J> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut J> {
+        std::iter::once(&mut self.first).chain(&mut self.more)
+    }
+
+    fn len(&self) -> usize {
+        1 + self.more.len()
+    }
+
+    fn into_iter(self) -> impl Iterator<Item = J> {
+        std::iter::once(self.first).chain(self.more)
+    }
+
+    /// So many of an iterator, one at least.
+    fn of(all: &mut impl Iterator<Item = J>, count: usize) -> NonEmpty<J> {
+        let first = all.next().expect("one at least");
+        NonEmpty { first, more: all.take(count - 1).collect() }
+    }
 }
 
 /// What the scheduler does with blocks of any jobs.
@@ -60,12 +103,16 @@ struct Table<J: Job> {
 
 /// What becomes of a block.
 enum State<J: Job> {
-    Waits(J),
+    Waits(NonEmpty<J>),
     Runs,
-    Done(J, Result<J::Out, Error>),
-    /// Its result was taken.
+    /// With a result for each job.
+    Done(NonEmpty<J>, Results<J>),
+    /// Its results were taken.
     Gone,
 }
+
+/// Results of jobs, in their order.
+type Results<J> = NonEmpty<Result<<J as Job>::Out, Error>>;
 
 impl<J: Job> Default for Blocks<J> {
     fn default() -> Blocks<J> {
@@ -81,19 +128,25 @@ impl<J: Job> Table<J> {
 
 impl<J: Job> Blocks<J> {
     /// One block alone, whose number is 0.
-    pub(super) fn one(job: J) -> Blocks<J> {
-        Blocks(Mutex::new(Table { first: 0, states: VecDeque::from([State::Waits(job)]) }))
+    pub(super) fn one(jobs: NonEmpty<J>) -> Blocks<J> {
+        Blocks(Mutex::new(Table { first: 0, states: VecDeque::from([State::Waits(jobs)]) }))
     }
 
     /// Takes the next block in. Numbers are those of the order in which blocks come.
     pub(super) fn add(&self, next: QueuedJob<J>) -> QueuedBlock {
-        let QueuedJob { job, group, held, count, .. } = next;
-        lock(&self.0).states.push_back(State::Waits(job));
+        let QueuedJob { jobs, group, held, count, .. } = next;
+        lock(&self.0).states.push_back(State::Waits(jobs));
         QueuedBlock { group, held, count }
     }
 
-    /// Takes the result of a block, or gives `refused` where it was not run.
-    pub(super) fn take(&self, number: usize, refused: Option<Error>) -> Result<J::Out, Error> {
+    /// Hands out the results of a block, or `refused` where it was not run, each with what its job counts for. If that ends the call, nobody
+    /// gets the others.
+    pub(super) fn hand_out(
+        &self,
+        number: usize,
+        refused: Option<Error>,
+        sink: &mut Sink<'_, J::Out>,
+    ) -> ControlFlow<()> {
         let mut table = lock(&self.0);
         let state = table.replace(number, State::Gone);
         while matches!(table.states.front(), Some(State::Gone)) {
@@ -102,18 +155,84 @@ impl<J: Job> Blocks<J> {
         }
         drop(table);
         match (state, refused) {
-            (_, Some(why)) => Err(why),
-            (State::Done(_, result), None) => result,
-            (_, None) => unreachable!("a block has a result before it is handed out"),
+            (State::Waits(jobs) | State::Done(jobs, _), Some(why)) => {
+                jobs.iter().try_for_each(|job| sink(job.count(), Err(why.clone())))
+            }
+            (State::Done(jobs, results), None) => {
+                let mut results = results.into_iter();
+                let flow = jobs.iter().zip(results.by_ref()).try_for_each(|(job, result)| sink(job.count(), result));
+                results.flatten().for_each(J::discard);
+                flow
+            }
+            _ => unreachable!("a block has results before they are handed out"),
         }
     }
+
+    /// The result of a job that is a call by itself.
+    pub(super) fn only(self) -> Result<J::Out, Error> {
+        let mut only = None;
+        let _ = self.hand_out(0, None, &mut |_, result| {
+            only = Some(result);
+            ControlFlow::Continue(())
+        });
+        only.expect("a result for the job")
+    }
+}
+
+/// Runs the jobs of blocks, group by group: a result for each job of each block.
+fn run_groups<J: Job>(
+    place: &Place<'_>,
+    numbered: &[(usize, QueuedBlock)],
+    blocks: &mut [NonEmpty<J>],
+    memory: &mut Vec<u8>,
+) -> Result<Vec<Results<J>>, Error> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (_, block) in numbered {
+        groups.extend(block.group.as_ref().ok().filter(|group| !groups.contains(group)));
+    }
+    // A block that no device does has a single job.
+    let refused =
+        |(_, block): &(usize, QueuedBlock)| block.group.as_ref().err().map(|why| NonEmpty::one(Err(why.clone())));
+    let mut all: Vec<Option<Results<J>>> = numbered.iter().map(refused).collect();
+    // Of several groups each has memory of its own: after an error of one, nothing is left of the others either.
+    let mut others: Vec<Vec<u8>> = vec![Vec::new(); groups.len().saturating_sub(1)];
+    let run_all = || {
+        let memories = std::iter::once(&mut *memory).chain(&mut others);
+        for (group, memory) in groups.into_iter().zip(memories) {
+            let facts = place.worker.programs.facts(group)?;
+            let is_member = |number: usize| numbered[number].1.group.as_ref() == Ok(&group);
+            let wanted = blocks.iter().map(NonEmpty::len).sum();
+            let mut jobs: Vec<&mut J> = Vec::with_capacity(wanted);
+            let members = blocks.iter_mut().enumerate().filter(|(number, _)| is_member(*number));
+            members.for_each(|(_, members)| jobs.extend(members.iter_mut()));
+            let wanted = jobs.len();
+            let results = J::run(&Run { place: *place, facts: &facts }, &mut jobs, memory)?;
+            if results.len() != wanted {
+                let what = format!("it gave {} results for {wanted} jobs", results.len());
+                results.into_iter().flatten().for_each(J::discard);
+                return Err(Error::Inconsistent { device: place.worker.device().id(), what });
+            }
+            let mut results = results.into_iter();
+            for (number, jobs) in blocks.iter().enumerate().filter(|(number, _)| is_member(*number)) {
+                all[number] = Some(NonEmpty::of(&mut results, jobs.len()));
+            }
+        }
+        Ok(())
+    };
+    if let Err(why) = run_all() {
+        all.into_iter().flatten().flat_map(NonEmpty::into_iter).flatten().for_each(J::discard);
+        memory.zeroize();
+        others.iter_mut().for_each(Zeroize::zeroize);
+        return Err(why);
+    }
+    Ok(all.into_iter().map(|results| results.expect("each block has a group or an error")).collect())
 }
 
 impl<J: Job> Client for Blocks<J> {
     fn owned(&self, number: usize) -> usize {
         let table = lock(&self.0);
         match &table.states[number - table.first] {
-            State::Waits(job) => job.owned(),
+            State::Waits(jobs) => jobs.iter().map(J::owned).sum(),
             _ => 0,
         }
     }
@@ -121,57 +240,46 @@ impl<J: Job> Client for Blocks<J> {
     fn output(&self, number: usize, facts: &GroupFacts) -> usize {
         let table = lock(&self.0);
         match &table.states[number - table.first] {
-            State::Waits(job) => job.output(facts),
+            State::Waits(jobs) => jobs.iter().map(|job| job.output(facts)).sum(),
             _ => 0,
         }
     }
 
     fn run(&self, place: &Place<'_>, numbered: &[(usize, QueuedBlock)], memory: &mut Vec<u8>) -> Result<(), Error> {
         let mut table = lock(&self.0);
-        let take = |(number, block): &(usize, QueuedBlock)| match table.replace(*number, State::Runs) {
-            State::Waits(job) => Block { job, group: block.group.clone(), count: block.count },
+        let take = |(number, _): &(usize, QueuedBlock)| match table.replace(*number, State::Runs) {
+            State::Waits(jobs) => jobs,
             _ => unreachable!("a block waits before it is run"),
         };
-        let mut blocks: Vec<Block<J>> = numbered.iter().map(take).collect();
+        let mut blocks: Vec<NonEmpty<J>> = numbered.iter().map(take).collect();
         drop(table);
-        let results = J::run(place, &mut blocks, memory).and_then(|results| match results.len() == blocks.len() {
-            true => Ok(results),
-            false => {
-                let what = format!("it gave {} results for {} jobs", results.len(), blocks.len());
-                results.into_iter().flatten().for_each(J::discard);
-                Err(Error::Inconsistent { device: place.worker.device().id(), what })
-            }
-        });
+        let results = run_groups(place, numbered, &mut blocks, memory);
+        let (mut results, done) = match results {
+            Ok(results) => (results.into_iter(), Ok(())),
+            Err(why) => (Vec::new().into_iter(), Err(why)),
+        };
         let mut table = lock(&self.0);
-        match results {
-            Ok(results) => {
-                for (((number, _), block), result) in numbered.iter().zip(blocks).zip(results) {
-                    table.replace(*number, State::Done(block.job, result));
-                }
-                Ok(())
-            }
-            Err(why) => {
-                for ((number, _), block) in numbered.iter().zip(blocks) {
-                    table.replace(*number, State::Waits(block.job));
-                }
-                Err(why)
-            }
+        for ((number, _), jobs) in numbered.iter().zip(blocks) {
+            let state = match results.next() {
+                Some(results) => State::Done(jobs, results),
+                None => State::Waits(jobs),
+            };
+            table.replace(*number, state);
         }
+        done
     }
 
     fn discard(&self, blocks: &[(usize, QueuedBlock)]) {
         for (number, _) in blocks {
             let mut table = lock(&self.0);
             let state = table.replace(*number, State::Runs);
-            let (waits, result) = match state {
-                State::Done(job, result) => (State::Waits(job), Some(result)),
+            let (waits, results) = match state {
+                State::Done(jobs, results) => (State::Waits(jobs), Some(results)),
                 other => (other, None),
             };
             table.replace(*number, waits);
             drop(table);
-            if let Some(Ok(result)) = result {
-                J::discard(result);
-            }
+            results.into_iter().flat_map(NonEmpty::into_iter).flatten().for_each(J::discard);
         }
     }
 }
@@ -181,8 +289,8 @@ impl<J: Job> Drop for Blocks<J> {
     fn drop(&mut self) {
         let table = self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         for state in table.states.drain(..) {
-            if let State::Done(_, Ok(result)) = state {
-                J::discard(result);
+            if let State::Done(_, results) = state {
+                results.into_iter().flatten().for_each(J::discard);
             }
         }
     }

@@ -37,11 +37,10 @@ struct Square<'a>(u64, &'a Devices);
 impl<'a> Job for Number<'a> {
     type Out = Square<'a>;
 
-    fn ask(&self) -> Result<Kind, Error> {
+    const JOINS: bool = false;
+
+    fn kind(&self) -> Result<Kind, Error> {
         Ok(Kind::slh_dsa(&TOY_SHA2_16, Op::Sign, 0))
-    }
-    fn count(&self) -> usize {
-        1
     }
     fn owned(&self) -> usize {
         OWNED
@@ -50,15 +49,15 @@ impl<'a> Job for Number<'a> {
         size_of::<u64>()
     }
     fn run(
-        place: &Place<'_>,
-        jobs: &mut [Block<Self>],
+        Run { place, .. }: &Run<'_>,
+        jobs: &mut [&mut Self],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<Square<'a>, Error>>, Error> {
-        let devices = jobs[0].job.1;
+        let devices = jobs[0].1;
         let device = place.worker.device().index;
         let nth = devices.runs[device as usize].fetch_add(1, SeqCst);
         memory.resize(jobs.len() * size_of::<u64>(), 0);
-        let numbers: Vec<u64> = jobs.iter().map(|block| *block.job.0).collect();
+        let numbers: Vec<u64> = jobs.iter().map(|job| *job.0).collect();
         let square = |i: usize, out: &mut [u8], _: &mut [()]| out.copy_from_slice(&numbers[i].pow(2).to_le_bytes());
         place.each(memory, (size_of::<u64>(), 1), (), &square);
         (devices.answer)(place.scheduler, device, nth)?;
@@ -116,7 +115,7 @@ fn batches_and_single_jobs_share_devices() {
                 scope.spawn(move || devices.square(numbers, may_block));
             }
             for number in &numbers[..2] {
-                assert_eq!(devices.scheduler.one(Number(number, &devices)).unwrap().0, number * number);
+                assert_eq!(devices.scheduler.one(None, Number(number, &devices)).unwrap().0, number * number);
             }
         });
         assert_eq!((devices.is_idle(), devices.discarded.load(SeqCst)), (true, 0));

@@ -13,6 +13,15 @@ use zeroize::Zeroize;
 /// An idle block serves a request of at least one part in so many of it.
 const SHARE_OF_A_BLOCK: usize = 2;
 
+/// Bytes of copies for which memory that a device reaches is worth taking.
+const WORTH_REACHING: usize = 1 << 20;
+
+/// Memory of chunks that a device reaches comes in multiples of this.
+const STEP: usize = 16 << 20;
+
+/// So many are kept, as many as chunks of one device or two are in flight, and none of more bytes.
+const KEPT: (usize, usize) = (5, 128 << 20);
+
 /// Memory for rows, zeroed at first. The devices that [`devices`](Memory::devices) names copy from it and to it by themselves, without
 /// a thread of the CPU. It does not count against the memory budget.
 ///
@@ -74,6 +83,12 @@ pub(super) fn check_memory(bytes: u64) -> Result<(), Error> {
     // Or the compiler leaves an allocation out that has no use.
     black_box(&mut all);
     if is_given { Ok(()) } else { Err(Error::no_memory(bytes)) }
+}
+
+/// Zeros, or an error where the operating system has no memory for them. Nobody writes them: they are the system's.
+pub fn zeros(bytes: usize) -> Result<Vec<u8>, Error> {
+    check_memory(bytes as u64)?;
+    Ok(vec![0; bytes])
 }
 
 impl Memory {
@@ -147,15 +162,87 @@ impl Scheduler {
         }
         let block = match block {
             Some(block) => block,
-            None => {
-                let mut ordinary = Vec::new();
-                ordinary.try_reserve_exact(bytes).map_err(|_| Error::no_memory(bytes as u64))?;
-                ordinary.resize(bytes, 0);
-                Block::Ordinary(ordinary)
-            }
+            None => Block::Ordinary(zeros(bytes)?),
         };
         self.memory.most.store(self.memory_budget(), Relaxed);
         self.memory.in_use.fetch_add(bytes as u64, Relaxed);
         Ok(Memory { block, bytes, devices, pool: Arc::downgrade(&self.memory) })
+    }
+}
+
+/// Memory for the copies of a chunk, with what an earlier chunk left in it. What a device reaches is kept on drop, for other chunks and calls
+/// of the engine: to get it takes longer than to copy what it holds.
+pub struct ChunkMemory<'s> {
+    scheduler: &'s Scheduler,
+    block: ChunkBlock,
+}
+
+enum ChunkBlock {
+    Reached(Memory),
+    Ordinary(Vec<u8>),
+}
+
+impl ChunkMemory<'_> {
+    /// Whether a device reads it by itself.
+    pub fn is_reached(&self) -> bool {
+        matches!(self.block, ChunkBlock::Reached(_))
+    }
+}
+
+impl Deref for ChunkMemory<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.block {
+            ChunkBlock::Reached(memory) => memory,
+            ChunkBlock::Ordinary(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for ChunkMemory<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.block {
+            ChunkBlock::Reached(memory) => memory,
+            ChunkBlock::Ordinary(bytes) => bytes,
+        }
+    }
+}
+
+impl Drop for ChunkMemory<'_> {
+    fn drop(&mut self) {
+        if let ChunkBlock::Reached(memory) = std::mem::replace(&mut self.block, ChunkBlock::Ordinary(Vec::new()))
+            && memory.len() <= KEPT.1
+        {
+            let mut idle = lock(&self.scheduler.chunk_memory);
+            let place = idle.partition_point(|other| other.len() < memory.len());
+            idle.insert(place, memory);
+            // The largest stay.
+            let dropped = (idle.len() > KEPT.0).then(|| idle.remove(0));
+            drop(idle);
+            drop(dropped);
+        }
+    }
+}
+
+impl Scheduler {
+    /// Memory for so many bytes of copies, at least, for a device to work on.
+    pub fn chunk_memory(&self, worker: &Worker, bytes: usize) -> Result<ChunkMemory<'_>, Error> {
+        let of = |block| ChunkMemory { scheduler: self, block };
+        if bytes >= WORTH_REACHING && worker.has_memory() {
+            let mut idle = lock(&self.chunk_memory);
+            // The smallest that fits. If none does, the largest makes way for the new one.
+            let fitting = idle.partition_point(|memory| memory.len() < bytes);
+            let kept = (fitting < idle.len()).then(|| idle.remove(fitting));
+            let too_small = if kept.is_none() { idle.pop() } else { None };
+            drop(idle);
+            drop(too_small);
+            // There may be no more of it.
+            let new = || self.memory(bytes.next_multiple_of(STEP)).ok().filter(|memory| !memory.devices().is_empty());
+            if let Some(memory) = kept.or_else(new) {
+                return Ok(of(ChunkBlock::Reached(memory)));
+            }
+        }
+        zeros(bytes).map(ChunkBlock::Ordinary).map(of)
     }
 }

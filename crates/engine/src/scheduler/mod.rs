@@ -26,12 +26,12 @@ mod sync {
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 }
 
-pub use blocks::{Block, QueuedBlock};
+pub use blocks::QueuedBlock;
 pub use call::Sink;
 pub use choice::{DeviceChoice, Wake};
-pub use memory::Memory;
+pub use memory::{ChunkMemory, Memory, zeros};
 pub use permits::Waits;
-pub use place::Place;
+pub use place::{Place, Run};
 pub use stats::{DeviceStats, Stats, TicketStats};
 pub use tickets::{Canceller, Queue, Queued, Room, Size, Ticket};
 pub use worker::{Fault, Scale, Worker, is_fault};
@@ -39,7 +39,7 @@ pub use worker::{Fault, Scale, Worker, is_fault};
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::Kind;
 use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, Timing};
-use blocks::{Blocks, Client};
+use blocks::{Blocks, Client, NonEmpty};
 use call::{BlockSource, Call, Scopes};
 use choice::{CallRates, Lazy};
 use feed::{Feed, FeedJobs};
@@ -65,33 +65,31 @@ const MUCH: u64 = 256 << 20;
 /// Jobs that may be taken ahead before it is known how many fill a chunk.
 const FIRST_AHEAD: usize = 1024;
 
-/// One kind of job: what a client of the scheduler is. A job may be a block of many alike: what is done once a block costs each of
-/// them little.
+/// A job: what a client of the scheduler brings. Jobs of one kind are run together.
 pub trait Job: Send + Sync + Sized {
     /// What becomes of it.
     type Out: Send;
+    /// Whether the scheduler joins jobs of one kind to blocks, so that what is done once for a block costs each of them little. If not, a job
+    /// is large enough to be a block by itself.
+    const JOINS: bool;
     /// What kind of program does it, or why none can.
-    fn ask(&self) -> Result<Kind, Error>;
-    /// How many jobs it counts for.
-    fn count(&self) -> usize;
-    /// Takes jobs of the same kind in, to be run with these. `Some`: they stay apart, as all do unless the client joins them.
-    fn join(&mut self, next: Self) -> Option<Self> {
-        Some(next)
+    fn kind(&self) -> Result<Kind, Error>;
+    /// What it counts for.
+    fn count(&self) -> usize {
+        1
     }
     /// Bytes of memory that the job owns.
     fn owned(&self) -> usize;
     /// Bytes of its output, by what is known of its group.
     fn output(&self, facts: &GroupFacts) -> usize;
-    /// Runs jobs on a device, each of a group that the device takes or refused: a result for each, in their order. A job that
-    /// is to blame itself has an error of its own; an error of all is the device's or the call's. `memory` is kept between
-    /// chunks; after an error it holds nothing of them.
-    fn run(
-        place: &Place<'_>,
-        blocks: &mut [Block<Self>],
-        memory: &mut Vec<u8>,
-    ) -> Result<Vec<Result<Self::Out, Error>>, Error>;
+    /// Runs jobs of one group on a device: a result for each, in their order. A job that is to blame itself has an error of its own; an
+    /// error of all is the device's or the call's. `memory` is kept between chunks; after an error it holds nothing of them.
+    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>)
+    -> Result<Vec<Result<Self::Out, Error>>, Error>;
     /// Does away with a result that nobody gets.
-    fn discard(out: Self::Out);
+    fn discard(out: Self::Out) {
+        drop(out);
+    }
 }
 
 /// How an engine works.
@@ -135,6 +133,8 @@ pub struct Scheduler {
     pub(crate) counters: Counters,
     /// Memory of callers that devices reach.
     memory: Arc<memory::Pool>,
+    /// Memory for copies of chunks that devices reach, in order of size.
+    chunk_memory: Mutex<Vec<Memory>>,
     /// The host's threads, started at the first call that has use for them.
     pool: OnceLock<Result<ThreadPool, Error>>,
     /// For the host's own programs whose policy has fewer threads than there are.
@@ -195,6 +195,7 @@ impl Scheduler {
             timing: Mutex::default(),
             counters: Counters::default(),
             memory: Arc::default(),
+            chunk_memory: Mutex::default(),
             pool: OnceLock::new(),
             narrow: Mutex::default(),
             process: OnceLock::new(),
@@ -308,18 +309,13 @@ impl Scheduler {
         2 + usize::from(self.options.redundant)
     }
 
-    /// One job, on the device that suits it, concurrently with the chunks of batches.
-    pub fn one<J: Job>(&self, job: J) -> Result<J::Out, Error> {
-        self.one_rather_on(None, job)
-    }
-
-    /// The same on a given device, as long as it works.
-    pub fn one_rather_on<J: Job>(&self, rather: Option<&Worker>, job: J) -> Result<J::Out, Error> {
+    /// One job, on the device that suits it, concurrently with the chunks of batches; with `rather` on that device, as long as it works.
+    pub fn one<J: Job>(&self, rather: Option<&Worker>, job: J) -> Result<J::Out, Error> {
         self.same_process()?;
-        let (kind, size) = (job.ask()?, (job.count(), job.owned()));
-        let blocks = Blocks::one(job);
+        let (kind, size) = (job.kind()?, (job.count(), job.owned()));
+        let blocks = Blocks::one(NonEmpty::one(job));
         self.one_block(rather, kind, size, &blocks)?;
-        blocks.take(0, None)
+        blocks.only()
     }
 
     /// One block, which counts for so many jobs and owns so many bytes: the client's number 0.
@@ -412,14 +408,20 @@ impl Scheduler {
         done.map_err(|why| if is_fault(&why) { Failure::Device(why) } else { Failure::Job(why) })
     }
 
-    /// Jobs of a block that suits every device and the memory, for a client that cuts `total` jobs of one kind itself. `output` is
-    /// what [`Job::output`] gives for one of them.
-    pub fn block_size(&self, kind: Kind, total: usize, output: impl Fn(&GroupFacts) -> usize) -> Result<usize, Error> {
+    /// Jobs of a block that suits every device and the memory, for a client that cuts `total` jobs of one kind itself. `owned` and `output`
+    /// are what [`Job::owned`] and [`Job::output`] give for one of them.
+    pub fn block_size(
+        &self,
+        kind: Kind,
+        total: usize,
+        owned: usize,
+        output: impl Fn(&GroupFacts) -> usize,
+    ) -> Result<usize, Error> {
         self.same_process()?;
         let mut asker = Asker::new(self, self.devices().0, Some(total));
         let group = Group { kind, threads: self.options.threads };
         let Known { facts, block: (jobs, memory) } = asker.known(group).as_ref().map_err(Clone::clone)?;
-        let held = output(facts).saturating_mul(self.copies()) as u64;
+        let held = output(facts).saturating_mul(self.copies()).saturating_add(owned) as u64;
         let that_fit = usize::try_from(memory / held.max(1)).unwrap_or(usize::MAX);
         Ok((*jobs).min(that_fit).max(1))
     }
@@ -452,13 +454,12 @@ impl Scheduler {
         jobs: impl Iterator<Item = J> + Clone,
         sink: &mut Sink<'_, J::Out>,
     ) -> Result<(), Error> {
-        if let Some((block, kind)) = self.block_of_thread(jobs.clone()) {
+        if let Some((block, kind, (count, owned))) = self.block_of_thread(jobs.clone()) {
             self.same_process()?;
-            let (host, count, owned) = (self.first(), block.count(), block.owned());
-            let blocks = Blocks::one(block);
+            let (host, blocks) = (self.first(), Blocks::one(block));
             match self.one_on(host, (count, owned), Group { kind, threads: 1 }, &blocks) {
                 Ok(()) => {
-                    let _ = sink(count, Ok(blocks.take(0, None)?));
+                    let _ = blocks.hand_out(0, None, sink);
                     return Ok(());
                 }
                 // What does not fit the memory is cut into chunks.
@@ -475,20 +476,25 @@ impl Scheduler {
         self.run(&mut { jobs }, sink)
     }
 
-    /// These jobs as one block, if a thread of the host is to do them.
-    fn block_of_thread<J: Job>(&self, mut jobs: impl Iterator<Item = J>) -> Option<(J, Kind)> {
+    /// These jobs as one block, with what they count for and own, if a thread of the host is to do them.
+    fn block_of_thread<J: Job>(
+        &self,
+        mut jobs: impl Iterator<Item = J>,
+    ) -> Option<(NonEmpty<J>, Kind, (usize, usize))> {
         if !self.is_host_alone() {
             return None;
         }
-        let mut block = jobs.next()?;
-        if jobs.any(|job| block.join(job).is_some()) || block.count() == 1 {
-            return None;
+        let first = jobs.next()?;
+        let (kind, mut size) = (first.kind().ok()?, (first.count(), first.owned()));
+        let mut block = NonEmpty::one(first);
+        for job in jobs {
+            size = (size.0 + job.count(), size.1 + job.owned());
+            block.push(job);
         }
-        let kind = block.ask().ok()?;
         let group = Group { kind, threads: self.options.threads };
         // A flood is given to other devices too: about so many jobs, as was predicted when they were taken out of the queue.
-        let is_flood = self.jobs_to_wake(group).is_some_and(|jobs| block.count() >= jobs / 2);
-        (!is_flood).then_some((block, kind))
+        let is_flood = self.jobs_to_wake(group).is_some_and(|jobs| size.0 >= jobs / 2);
+        (size.0 > 1 && !is_flood).then_some((block, kind, size))
     }
 
     /// [`run`](Scheduler::run) on these devices; `may_switch` if others may take over.
@@ -517,8 +523,8 @@ impl Scheduler {
         let first = jobs.next();
         let second = first.as_ref().and_then(|_| jobs.next());
         match (first, second) {
-            (Some(job), None) if job.count() == 1 && job.ask().is_ok() && devices.len() == self.live().count() => {
-                let result = self.one(job);
+            (Some(job), None) if job.count() == 1 && job.kind().is_ok() && devices.len() == self.live().count() => {
+                let result = self.one(None, job);
                 if let Err(why) = &result
                     && !why.kind().is_of_job()
                 {
@@ -528,7 +534,7 @@ impl Scheduler {
                 Ok(())
             }
             (first, second) => {
-                let (kind, of_first) = first.as_ref().map_or((None, 1), |job| (job.ask().ok(), job.count()));
+                let (kind, of_first) = first.as_ref().map_or((None, 1), |job| (job.kind().ok(), job.count()));
                 let mut jobs = first.into_iter().chain(second).chain(jobs);
                 let most = jobs.size_hint().1;
                 let each = total.zip(most).map_or(of_first, |(total, blocks)| total.div_ceil(blocks.max(1)));
@@ -543,7 +549,7 @@ impl Scheduler {
                 let blocks = Blocks::default();
                 let asker = Asker::new(self, devices.clone(), total);
                 let mut source = Joined { jobs: &mut jobs, asker, head: None, blocks: &blocks };
-                let mut sink = |number, count, refused| sink(count, blocks.take(number, refused));
+                let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
                 let began = Instant::now();
                 Call::new(self, (devices, may_switch), each, &blocks, &mut source, None).run(&mut sink)?;
                 if let Some((kind, total, with_host)) = measured {
@@ -578,7 +584,7 @@ impl Scheduler {
             thread.map_err(|why| Error::no_threads(1, why))?;
             let blocks = Blocks::default();
             let mut source = FeedJobs { feed, jobs: VecDeque::new(), most }.map(|job| blocks.add(job));
-            let mut sink = |number, count, refused| sink(count, blocks.take(number, refused));
+            let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
             let source: &mut BlockSource<'_> = &mut source;
             Call::new(self, (devices, may_switch), 1, &blocks, source, Some(feed)).run(&mut sink)
         })
@@ -633,6 +639,14 @@ impl Scheduler {
     fn pool(&self) -> Result<&ThreadPool, Error> {
         self.same_process()?;
         self.pool.get_or_init(|| self.new_pool(self.options.threads)).as_ref().map_err(Clone::clone)
+    }
+
+    /// The host's threads as a place where columns are copied for any device, rather one that has memory of its own.
+    pub fn copying_place(&self) -> Result<Place<'_>, Error> {
+        let worker = self.live().find(|worker| worker.has_memory()).unwrap_or_else(|| self.first());
+        let threads = self.options.threads;
+        let pool = if threads > 1 { Some(self.pool()?) } else { None };
+        Ok(Place { scheduler: self, worker, room: (0, 0), pool, threads, elsewhere: false })
     }
 
     /// A pool of so many threads, fewer than the engine has.
@@ -794,14 +808,15 @@ impl<'a> Asker<'a> {
 
     fn ask<J: Job>(&mut self, job: J) -> QueuedJob<J> {
         let threads = self.scheduler.options.threads;
-        let known = job.ask().and_then(|kind| {
+        let known = job.kind().and_then(|kind| {
             let group = Group { kind, threads };
             let Known { facts, block } = self.known(group).as_ref().map_err(Clone::clone)?;
             Ok((group, job.output(facts), *block))
         });
         let (output, block) = known.as_ref().map_or((0, (1, 0)), |(_, output, block)| (*output, *block));
         let held = self.held(&job, output);
-        QueuedJob { held, group: known.map(|(group, ..)| group), count: job.count(), job, block }
+        let (group, count) = (known.map(|(group, ..)| group), job.count());
+        QueuedJob { jobs: NonEmpty::one(job), group, held, count, block }
     }
 
     /// Bytes that a job and its output take.
@@ -813,7 +828,7 @@ impl<'a> Asker<'a> {
     /// [`QueuedJob`] of its own: making one takes longer than all else that is done for a job of a list.
     fn join<J: Job>(&mut self, block: &mut QueuedJob<J>, job: J) -> Option<QueuedJob<J>> {
         let job = match &self.last {
-            Some((group, Ok(known))) if job.ask().is_ok_and(|kind| kind == group.kind) => {
+            Some((group, Ok(known))) if job.kind().is_ok_and(|kind| kind == group.kind) => {
                 let held = self.held(&job, job.output(&known.facts));
                 block.take(job, held)?
             }

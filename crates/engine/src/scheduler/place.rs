@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// Does the work of a chunk, given the number of its first job, its output and its results.
 type OfChunk<'w, T> = &'w (dyn Fn(usize, &mut [u8], &mut [T]) + Sync);
 /// Runs a program: the time that it took, or `None` if it left the program unchanged.
-type Run<'w> = &'w mut (dyn FnMut(&mut dyn Prepared) -> Result<Option<Timing>, Error> + Send);
+type RunProgram<'w> = &'w mut (dyn FnMut(&mut dyn Prepared) -> Result<Option<Timing>, Error> + Send);
 
 /// Ranges that each thread has of shared work, about: a thread that is done early takes of the others'.
 const RANGES_OF_A_THREAD: usize = 8;
@@ -35,6 +35,15 @@ pub struct Place<'a> {
     /// Whether programs put jobs in other places of the device than usual: the second time that a redundant engine computes
     /// them.
     pub elsewhere: bool,
+}
+
+/// Jobs of one group that are run.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    /// Where.
+    pub place: Place<'a>,
+    /// What is known of their group there.
+    pub facts: &'a Arc<GroupFacts>,
 }
 
 impl Place<'_> {
@@ -120,7 +129,13 @@ impl Place<'_> {
         jobs: usize,
         work: impl FnOnce(&mut P) -> Result<(T, Timing), Error> + Send,
     ) -> Result<T, Error> {
-        self.program_if(facts, (jobs, 1), |program| work(program).map(Some)).map(|done| done.expect("it was done"))
+        let (mut work, mut result) = (Some(work), None);
+        self.run_program(facts, (jobs, 1), &mut |program| {
+            let (done, timing) = work.take().expect("a program is used once")(typed(program))?;
+            result = Some(done);
+            Ok(Some(timing))
+        })?;
+        Ok(result.expect("it was done"))
     }
 
     /// The same; `work` may return `None` if it left the program unchanged. `work` computes the jobs `times` times.
@@ -142,7 +157,12 @@ impl Place<'_> {
     }
 
     /// The same for a program of any type.
-    fn run_program(&self, facts: &Arc<GroupFacts>, (jobs, times): (usize, u32), work: Run<'_>) -> Result<(), Error> {
+    fn run_program(
+        &self,
+        facts: &Arc<GroupFacts>,
+        (jobs, times): (usize, u32),
+        work: RunProgram<'_>,
+    ) -> Result<(), Error> {
         let mut compute = |program: &mut dyn Prepared| {
             program.elsewhere(self.elsewhere);
             if !self.worker.is_host() {

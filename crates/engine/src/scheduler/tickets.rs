@@ -44,7 +44,7 @@ pub trait Queued: Send + Sized + 'static {
     /// Whether all threads of the host run a batch together, where the host alone computes. If not, each thread runs batches of its own.
     const BY_ALL_THREADS: bool;
     /// What kind of program does it, or why none can.
-    fn ask(&self) -> Result<Kind, Error>;
+    fn kind(&self) -> Result<Kind, Error>;
     /// Runs jobs of one kind. `sink` gets each job's index and result, in order; an error is that of all jobs whose result it did not get.
     fn run(
         scheduler: &Scheduler,
@@ -900,7 +900,7 @@ impl Queue {
         shared.reserve(process, size).inspect_err(|_| shared.counters.refused())?;
         shared.counters.submitted();
         let job = make();
-        let asked = job.ask();
+        let asked = job.kind();
         // A job that no program does enters no line.
         let kind = asked.as_ref().ok().copied();
         let (cell, since) = (Cell::new(), (shared.clock)());

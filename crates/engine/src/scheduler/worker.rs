@@ -1,6 +1,6 @@
 //! The devices of an engine: what each may hold, its permits and threads, and what becomes of one that fails.
 
-use super::blocks::QueuedBlock;
+use super::blocks::{NonEmpty, QueuedBlock};
 use super::permits::Permits;
 use super::{Job, KnowledgeSource, Scheduler};
 use crate::planner::{Bounds, Weigh};
@@ -248,46 +248,51 @@ impl Scale<'_> {
 
 /// A block that others may join, until a call takes it.
 pub(super) struct QueuedJob<J> {
-    /// The jobs.
-    pub(super) job: J,
+    pub(super) jobs: NonEmpty<J>,
     /// Which program does them, or why none can.
     pub(super) group: Result<Group, Error>,
     /// Bytes that the jobs and their outputs take while they are worked on.
     pub(super) held: u64,
-    /// How many they are.
+    /// What they count for.
     pub(super) count: usize,
-    /// Jobs and bytes of the block, at most.
+    /// What the jobs of the block may count for, and bytes of the block, at most.
     pub(super) block: (usize, u64),
 }
 
 impl<J: Job> QueuedJob<J> {
     /// Whether another job may join.
     pub(super) fn has_room(&self) -> bool {
-        self.group.is_ok() && self.count < self.block.0
+        J::JOINS && self.group.is_ok() && self.count < self.block.0
     }
 
-    /// Takes another job into the block; gives it back if it is of another group, or if the block would be too large.
+    /// Takes other jobs into the block; gives them back if they are of another group, or if the block would be too large.
     pub(super) fn join(&mut self, next: QueuedJob<J>) -> Option<QueuedJob<J>> {
-        if !self.group.as_ref().is_ok_and(|group| next.group.as_ref() == Ok(group)) {
+        let is_alike = self.group.as_ref().is_ok_and(|group| next.group.as_ref() == Ok(group));
+        if !is_alike || !self.takes(next.count, next.held) {
             return Some(next);
         }
-        let QueuedJob { job, group, held, count, block } = next;
-        let job = self.take(job, held)?;
-        Some(QueuedJob { job, group, held, count, block })
+        self.jobs.append(next.jobs);
+        None
     }
 
-    /// The same for a job of the block's group, which holds so much.
+    /// Takes another job of the block's group into it, which holds so much; gives it back if the block would be too large.
     #[inline]
     pub(super) fn take(&mut self, next: J, held: u64) -> Option<J> {
-        let (held, count) = (self.held.saturating_add(held), self.count + next.count());
-        if count > self.block.0 || held > self.block.1 {
+        if !self.takes(next.count(), held) {
             return Some(next);
         }
-        let apart = self.job.join(next);
-        if apart.is_none() {
+        self.jobs.push(next);
+        None
+    }
+
+    /// Whether there is room for jobs that count for `count` and hold so much: they count from now on.
+    fn takes(&mut self, count: usize, held: u64) -> bool {
+        let (held, count) = (self.held.saturating_add(held), self.count + count);
+        let has_room = J::JOINS && count <= self.block.0 && held <= self.block.1;
+        if has_room {
             (self.held, self.count) = (held, count);
         }
-        apart
+        has_room
     }
 }
 

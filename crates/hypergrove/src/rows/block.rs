@@ -1,271 +1,499 @@
 //! Rows as the scheduler sees them: in blocks.
 
-use super::RowStatus;
-use crate::Error;
-use crate::jobs::check_length;
-use crate::run::{Compute, Failed, Run, room};
-use hypergrove_engine::programs::{Group, GroupFacts};
-use hypergrove_engine::scheduler::{Block, Job, Options, Place, Scheduler};
+use super::foreign::{Copied, ForeignColumns, ForeignPlace, copied_bytes, copies_at_a_time, copy_columns};
+use super::{RowMemory, RowStatus};
+use crate::{Error, ErrorKind, check_length};
+use hypergrove_engine::programs::GroupFacts;
+use hypergrove_engine::scheduler::{ChunkMemory, Job, Options, Place, Run, Scheduler, zeros};
 use hypergrove_engine::scheme::Kind;
-use hypergrove_fips205::Position;
-use std::ops::ControlFlow;
-use std::{mem, ptr};
+use std::mem::take;
+use std::ops::{ControlFlow, Range};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
+use zeroize::Zeroize;
 
 /// Rows that a thread reads, at least: reading one takes less than a microsecond.
 const ROWS_OF_A_THREAD: usize = 512;
 
-/// Rows that the calling thread reads, and whose statuses it hands over, by itself: to wake others would take longer. (Of 1,024 rows 15 and 5 µs,
-/// and 0.1 ms until other threads have begun.)
+/// Rows that the calling thread reads by itself: to wake others would take longer. (Of 1,024 rows 15 µs, and 0.1 ms until other threads
+/// have begun.)
 const FEW_ROWS: usize = 1024;
+
+/// The columns of each block, and its rows in them.
+pub(super) type Ranges<'b, R> = &'b [(R, Range<usize>)];
 
 /// A reference to the columns of a call of rows.
 pub(crate) trait Rows: Copy + Send + Sync {
     /// What the columns have of a row, and a reference to the columns: a device may run rows of several calls together.
-    type Row: Copy + Send + Sync;
-    /// Results of some rows, before the caller gets them.
-    type Answers<'m>: Sync;
+    type Row<'m>: Copy + Send + Sync
+    where
+        Self: 'm;
+    /// They are keys to be made: nothing is read of a row, and the caller gets all keys or none, and no statuses.
+    const ARE_KEYS: bool = false;
     fn kind(&self) -> Kind;
-    /// Bytes of the caller's memory for a row's result: a signature, or nothing.
-    fn out_bytes(&self) -> usize {
-        0
-    }
+    /// Bytes of a row's results in each of the caller's columns.
+    fn widths(&self) -> [usize; 2];
     /// What is wrong with the columns of a call of so many rows. What concerns one row alone is [`Rows::read`]'s.
-    fn check_columns(&self, rows: usize) -> Result<(), Error>;
-    /// The same, and whether the caller's memory for results, `out` bytes, fits the rows.
-    fn check(&self, out: usize, rows: usize) -> Result<(), Error> {
-        self.check_columns(rows)?;
-        check_length("the memory for signatures", rows.saturating_mul(self.out_bytes()), out)
+    fn check(&self, rows: usize) -> Result<(), Error>;
+    /// Bytes of memory that the columns are in.
+    fn inputs(&self) -> usize;
+    /// The columns that are copied.
+    fn foreign(&self) -> ForeignColumns<'_> {
+        [None; 3]
     }
-    /// A row, or why it cannot be computed. Lengths and places are looked at here and nowhere else.
-    fn read(&self, row: usize) -> Result<Self::Row, RowStatus>;
-    /// Results of rows, one at least, that passed the checks. Rows of one call lie together. `memory` is kept between chunks.
+    /// A row, of which there are these copies, or why it cannot be computed. Lengths and places are looked at here and nowhere else.
+    fn read<'m>(self, row: usize, copied: [Option<&'m [u8]>; 3]) -> Result<Self::Row<'m>, RowStatus>
+    where
+        Self: 'm;
+    /// Computes rows of one group, one at least, given their columns with the numbers of rows by block, and what was read: writes results
+    /// that passed the checks to the caller's memory, which is in as many parts as
+    /// there are, and gives each row's status. The memory of a row that failed is zero. Rows of one call lie together; with `has_gaps`, rows
+    /// are left out between them. `memory` is kept between chunks.
     fn compute<'m>(
-        place: &Place<'_>,
-        group: Group,
-        rows: &[Self::Row],
-        memory: &'m mut Vec<u8>,
-    ) -> Result<Self::Answers<'m>, Error>;
-    /// Whether [`compute_held`](Rows::compute_held) takes rows between which others were left out.
-    const TAKES_GAPS: bool = false;
-    /// The same where all checks of results come before they leave the device, or there are none: results go to `out` at once, the
-    /// caller's memory for these rows in as many parts as there are. Gives each row's status; what was not signed is overwritten
-    /// with zeros. `None` where results are checked later, or where something is wrong with a row.
-    fn compute_held(
-        _: &Place<'_>,
-        _: Group,
-        _: &[Self::Row],
-        _out: &mut [&mut [u8]],
-        _memory: &mut Vec<u8>,
-    ) -> Option<Result<Vec<RowStatus>, Error>> {
-        None
-    }
-    /// Takes the result of row `nth` of those.
-    fn finish(answers: &Self::Answers<'_>, nth: usize, row: &Self::Row, to: &mut [u8]) -> RowStatus;
-    /// Bytes of memory for a row's output, unless that is the caller's, and for what is kept of the row meanwhile.
-    fn held(facts: &GroupFacts, options: &Options) -> usize;
+        run: &Run<'_>,
+        rows: (Ranges<'_, Self>, &[Self::Row<'m>]),
+        has_gaps: bool,
+        out: &mut [Part<'_>],
+        memory: &mut Vec<u8>,
+    ) -> Result<Vec<RowStatus>, Error>
+    where
+        Self: 'm;
+    /// Bytes of memory for a row besides the caller's, without what is kept of the row itself.
+    fn held(&self, facts: &GroupFacts, options: &Options) -> usize;
 }
 
-/// Output of a program of SLH-DSA.
-pub(crate) struct Output<'m> {
-    bytes: &'m [u8],
-    /// Bytes of a row.
-    size: usize,
-    /// The rows that have none.
-    failed: Failed,
+/// The caller's memory for the results of successive rows, in up to two columns.
+pub(crate) struct Part<'a> {
+    pub(super) columns: [&'a mut [u8]; 2],
+    /// Bytes of a row in each; 0 where there is no such column.
+    widths: [usize; 2],
+    /// Where the first column is instead, in memory that others may use.
+    foreign: Option<ForeignPlace<'a>>,
 }
 
-impl<'m> Output<'m> {
-    /// Computes so many rows of a group of SLH-DSA.
-    pub(super) fn new(
-        place: &Place<'_>,
-        group: Group,
-        (rows, is_hedged): (usize, bool),
-        memory: &'m mut Vec<u8>,
-        compute: Compute<'_>,
-    ) -> Result<Output<'m>, Error> {
-        let facts = place.worker.programs.facts(group)?;
-        let size = facts.plan().out_bytes();
-        let bytes = room(memory, rows * size);
-        let failed = (Run { place: *place, facts: &facts }).output(0..rows, is_hedged, compute, bytes)?;
-        Ok(Output { bytes, size, failed })
+impl<'a> Part<'a> {
+    fn new(columns: [&'a mut [u8]; 2], widths: [usize; 2]) -> Part<'a> {
+        Part { columns, widths, foreign: None }
     }
 
-    /// A row's share.
-    pub(super) fn of(&self, nth: usize) -> Result<&[u8], RowStatus> {
-        match self.failed.contains_key(&nth) {
-            true => Err(RowStatus::KeyDamaged),
-            false => Ok(&self.bytes[nth * self.size..][..self.size]),
+    /// Memory for one column.
+    fn of(out: RowMemory<'a>, width: usize) -> Part<'a> {
+        match out {
+            RowMemory::Own(bytes) => Part::new([bytes, &mut []], [width, 0]),
+            RowMemory::Foreign(memory) => {
+                Part { foreign: Some(ForeignPlace { memory, at: 0 }), ..Part::new([&mut [], &mut []], [width, 0]) }
+            }
         }
     }
 
-    /// Bytes of memory for a row of a type, and for what is kept of it meanwhile.
-    pub(super) fn held<R>(facts: &GroupFacts) -> usize {
-        facts.plan().out_bytes() + size_of::<(R, RowStatus, Position, &[u8], u32)>()
+    /// Bytes of a row that are copied to memory of others.
+    fn copied(&self) -> usize {
+        self.foreign.map_or(0, |_| self.widths[0])
+    }
+
+    /// Takes the memory of the next rows away.
+    fn split(&mut self, rows: usize) -> Part<'a> {
+        let foreign = self.foreign;
+        if let Some(place) = &mut self.foreign {
+            place.at += rows * self.widths[0];
+            return Part { foreign, ..Part::new([&mut [], &mut []], self.widths) };
+        }
+        let [first, second] = &mut self.columns;
+        let (a, others) = take(first).split_at_mut(rows * self.widths[0]);
+        *first = others;
+        let (b, others) = take(second).split_at_mut(rows * self.widths[1]);
+        *second = others;
+        Part::new([a, b], self.widths)
+    }
+
+    /// The same memory, lent.
+    fn lend(&mut self) -> Part<'_> {
+        let [first, second] = &mut self.columns;
+        Part { columns: [first, second], widths: self.widths, foreign: self.foreign }
+    }
+
+    fn zero(&mut self, rows: Range<usize>) {
+        if let Some(place) = self.foreign {
+            place.zero(rows.start * self.widths[0]..rows.end * self.widths[0]);
+        }
+        for (column, width) in self.columns.iter_mut().zip(self.widths) {
+            if let Some(bytes) = column.get_mut(rows.start * width..rows.end * width) {
+                bytes.fill(0);
+            }
+        }
     }
 }
 
-/// A block that is cut from a larger one: at first from a whole call's.
-pub(crate) trait Cut: Job<Out = ()> {
-    /// Takes so many jobs from the front.
-    fn cut(&mut self, jobs: usize) -> Self;
+/// Gets the number of rows that are done.
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
+
+/// Nobody asks how many rows are done.
+pub(crate) fn no_progress(_: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
 }
 
-/// Runs calls of one kind, each given as a block of all its rows, as one call of the scheduler. So rows of several calls may share a chunk. `take`
-/// gets the number of the call and of the rows of each block that is done, in order.
-pub(crate) fn run_calls<B: Cut>(
-    scheduler: &Scheduler,
-    calls: Vec<B>,
-    block: usize,
-    take: &mut dyn FnMut(usize, usize, Result<(), Error>) -> ControlFlow<()>,
-) -> Result<(), Error> {
-    let rows: Vec<usize> = calls.iter().map(Job::count).collect();
-    let (total, blocks) = (rows.iter().sum(), rows.iter().map(|rows| rows.div_ceil(block)).sum::<usize>());
-    let mut calls = calls.into_iter().filter(|call| call.count() > 0);
-    let mut left = None;
-    let mut blocks = (0..blocks).map(|_| {
-        let mut call: B = left.take().or_else(|| calls.next()).expect("as many blocks as the calls have");
-        let next = call.cut(block.min(call.count()));
-        left = Some(call).filter(|call| call.count() > 0);
-        next
-    });
-    let mut waiting = rows.into_iter().enumerate().filter(|(_, rows)| *rows > 0).peekable();
-    scheduler.run_blocks(total, &mut blocks, &mut |count, done| {
-        let (call, rows) = waiting.peek_mut().expect("its call has rows left");
-        let call = *call;
-        *rows -= count;
-        if *rows == 0 {
-            waiting.next();
+/// The caller's memory for results. Results that the scheduler did not hand out are not trusted: they are zeroed on drop, also after a
+/// panic.
+pub(crate) struct Results<'a> {
+    out: Part<'a>,
+    statuses: &'a mut [RowStatus],
+    rows: usize,
+    /// Rows whose results were handed out.
+    handed_out: usize,
+}
+
+impl<'a> Results<'a> {
+    /// Memory for results of `size` bytes each.
+    pub(crate) fn new(out: RowMemory<'a>, size: usize, statuses: &'a mut [RowStatus]) -> Results<'a> {
+        let rows = statuses.len();
+        Results { out: Part::of(out, size), statuses, rows, handed_out: 0 }
+    }
+
+    /// The rows that have no results yet.
+    pub(crate) fn left(&self) -> Range<usize> {
+        self.handed_out..self.rows
+    }
+
+    /// Hands out the results of the next rows, which `work` writes.
+    pub(crate) fn hand_out(
+        &mut self,
+        rows: usize,
+        status: RowStatus,
+        work: impl FnOnce(&mut [u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let size = self.out.widths[0];
+        let next = self.handed_out * size..(self.handed_out + rows) * size;
+        match self.out.foreign {
+            Some(ForeignPlace { memory, at }) => {
+                let mut results = zeros(next.len())?;
+                work(&mut results)?;
+                memory.store(at + next.start, &results);
+            }
+            None => work(&mut self.out.columns[0][next])?,
         }
-        take(call, count, done)
-    })
+        self.statuses[self.handed_out..][..rows].fill(status);
+        self.handed_out += rows;
+        Ok(())
+    }
+
+    fn forget(&mut self, rows: Range<usize>, status: RowStatus) {
+        self.out.zero(rows.clone());
+        if let Some(statuses) = self.statuses.get_mut(rows) {
+            statuses.fill(status);
+        }
+    }
+}
+
+impl Drop for Results<'_> {
+    fn drop(&mut self) {
+        self.forget(self.left(), RowStatus::NotComputed);
+    }
+}
+
+/// Checks the columns of a call that signs or verifies, with so many bytes for signatures.
+pub(super) fn check_rows(rows: impl Rows, out: usize, count: usize) -> Result<(), Error> {
+    rows.check(count)?;
+    check_length("the memory for signatures", count.saturating_mul(rows.widths()[0]), out)
+}
+
+/// Checks the columns of a call that makes keys. Gives their number.
+pub(super) fn check_keys(rows: impl Rows, private: usize, public: Option<usize>) -> Result<usize, Error> {
+    let [of_private, of_public] = rows.widths();
+    let count = private / of_private;
+    check_length("the column of private keys", count * of_private, private)?;
+    public.map_or(Ok(()), |bytes| check_length("the column of public keys", count * of_public, bytes))?;
+    rows.check(count)?;
+    Ok(count)
+}
+
+/// A call of rows, with the memory for its results.
+pub(super) struct CallOfRows<'a, R> {
+    rows: R,
+    results: Results<'a>,
+    /// Why rows were not computed.
+    lost: Result<(), Error>,
+}
+
+impl<'a, R: Rows> CallOfRows<'a, R> {
+    /// A call that signs or verifies; `out` is the memory for signatures.
+    pub(super) fn new(rows: R, out: RowMemory<'a>, statuses: &'a mut [RowStatus]) -> Result<Self, Error> {
+        // A status of an earlier call must not look like one of this call.
+        statuses.fill(RowStatus::NotComputed);
+        check_rows(rows, out.size(), statuses.len())?;
+        Ok(CallOfRows { rows, results: Results::new(out, rows.widths()[0], statuses), lost: Ok(()) })
+    }
+
+    /// A call that makes as many keys as there is memory for private ones.
+    pub(super) fn keys(rows: R, private: &'a mut [u8], public: Option<&'a mut [u8]>) -> Result<Self, Error> {
+        let count = check_keys(rows, private.len(), public.as_ref().map(|public| public.len()));
+        let count = match count {
+            Ok(count) => count,
+            Err(why) => {
+                // After any error there are no keys.
+                private.fill(0);
+                public.unwrap_or_default().fill(0);
+                return Err(why);
+            }
+        };
+        let mut widths = rows.widths();
+        widths[1] *= usize::from(public.is_some());
+        let out = Part::new([private, public.unwrap_or_default()], widths);
+        Ok(CallOfRows { rows, results: Results { out, statuses: &mut [], rows: count, handed_out: 0 }, lost: Ok(()) })
+    }
+
+    /// The scheduler did not compute these rows.
+    fn lose(&mut self, rows: Range<usize>, why: Error) {
+        let status = match why.kind() {
+            ErrorKind::OutOfMemory => RowStatus::OutOfMemory,
+            _ => RowStatus::NotComputed,
+        };
+        if status == RowStatus::NotComputed || R::ARE_KEYS {
+            self.lost = self.lost.clone().and(Err(why));
+        }
+        self.results.forget(rows, status);
+    }
+
+    /// Runs calls of one kind as one call of the scheduler. So rows of several calls may share a chunk.
+    pub(super) fn run(scheduler: &Scheduler, calls: &mut [Self], progress: Progress<'_>) -> Result<(), Error> {
+        let Some(CallOfRows { rows: first, .. }) = calls.first() else { return Ok(()) };
+        let (first, options) = (*first, scheduler.options);
+        let rows = calls.iter().map(|call| call.results.rows).sum();
+        let held = |facts: &GroupFacts| size_of::<(R::Row<'_>, RowStatus)>() + first.held(facts, &options);
+        let counts: Vec<usize> = calls.iter().map(|call| call.results.rows).collect();
+        let lent = calls.iter_mut().enumerate().map(|(call, CallOfRows { rows, results, .. })| {
+            let Results { out, statuses, rows: count, handed_out } = results;
+            let (count, statuses) = (*count, &mut **statuses);
+            (RowBlock { rows: *rows, call, options, first: 0, count, statuses, out: out.lend() }, handed_out)
+        });
+        let (blocks, mut handed_out): (Vec<_>, Vec<_>) = lent.unzip();
+        let each = blocks.iter().map(|call| call.copied().1).max().unwrap_or(0);
+        let mut block = scheduler.block_size(first.kind(), rows, each, held)?;
+        while block > 1 && block.saturating_mul(each) > copies_at_a_time(false, options.threads) {
+            block = block.div_ceil(2);
+        }
+        let blocks_of_all = counts.iter().map(|rows| rows.div_ceil(block)).sum::<usize>();
+        let mut waiting_calls = blocks.into_iter().filter(|call| call.count > 0);
+        let mut left = None;
+        let mut blocks = (0..blocks_of_all).map(|_| {
+            let mut call: RowBlock<'_, R> =
+                left.take().or_else(|| waiting_calls.next()).expect("as many blocks as the calls have");
+            let next = call.cut(block.min(call.count));
+            left = Some(call).filter(|call| call.count > 0);
+            next
+        });
+        let mut waiting = counts.into_iter().enumerate().filter(|(_, rows)| *rows > 0).peekable();
+        let (mut all, mut refused, mut failed) = (0, Vec::new(), Ok(()));
+        let done = caught(|| {
+            scheduler.run_blocks(rows, &mut blocks, &mut |count, done| {
+                let (call, rows) = waiting.peek_mut().expect("its call has rows left");
+                let call = *call;
+                *rows -= count;
+                if *rows == 0 {
+                    waiting.next();
+                }
+                let of_call = &mut *handed_out[call];
+                if let Err(why) = done {
+                    refused.push((call, *of_call..*of_call + count, why.clone()));
+                    if R::ARE_KEYS {
+                        failed = Err(why);
+                        return ControlFlow::Break(());
+                    }
+                }
+                *of_call += count;
+                all += count;
+                let flow = progress(all);
+                if R::ARE_KEYS && flow.is_break() {
+                    *of_call = 0;
+                }
+                flow
+            })
+        });
+        // Also after a panic: calls that are done are results.
+        refused.into_iter().for_each(|(call, rows, why)| calls[call].lose(rows, why));
+        for call in calls.iter_mut().filter(|call| R::ARE_KEYS && !call.results.left().is_empty()) {
+            call.results.handed_out = 0;
+        }
+        done.unwrap_or_else(|panic| resume_unwind(panic)).and(failed)
+    }
+
+    /// What became of this one, given how all ended.
+    pub(super) fn result(self, all: &Result<(), Error>) -> Result<(), Error> {
+        let are_done = self.results.rows > 0 && self.results.left().is_empty();
+        let all = if are_done { Ok(()) } else { all.clone() };
+        all.and(self.lost.clone())
+    }
+}
+
+/// Runs what may panic, and leaves nothing behind that others use.
+pub(super) fn caught<R>(work: impl FnOnce() -> R) -> std::thread::Result<R> {
+    catch_unwind(AssertUnwindSafe(work))
 }
 
 /// Successive rows of a call, and where their results go.
-pub(crate) struct RowBlock<'a, R> {
-    pub(super) rows: R,
+struct RowBlock<'a, R> {
+    rows: R,
     /// The number of the call.
-    pub(super) call: usize,
-    pub(super) options: Options,
-    pub(super) first: usize,
-    pub(super) statuses: &'a mut [RowStatus],
-    pub(super) out: &'a mut [u8],
+    call: usize,
+    options: Options,
+    first: usize,
+    count: usize,
+    /// None of keys.
+    statuses: &'a mut [RowStatus],
+    out: Part<'a>,
 }
 
-impl<R: Rows> Cut for RowBlock<'_, R> {
-    fn cut(&mut self, jobs: usize) -> Self {
-        let (statuses, others) = mem::take(&mut self.statuses).split_at_mut(jobs);
-        let (out, other_outs) = mem::take(&mut self.out).split_at_mut(jobs * self.rows.out_bytes());
+impl<R: Rows> RowBlock<'_, R> {
+    /// Takes so many rows from the front.
+    fn cut(&mut self, rows: usize) -> Self {
+        let of_statuses = rows.min(self.statuses.len());
+        let (statuses, others) = take(&mut self.statuses).split_at_mut(of_statuses);
         let first = self.first;
-        (self.first, self.statuses, self.out) = (first + jobs, others, other_outs);
-        RowBlock { first, statuses, out, ..*self }
+        (self.first, self.count, self.statuses) = (first + rows, self.count - rows, others);
+        RowBlock { first, count: rows, statuses, out: self.out.split(rows), ..*self }
+    }
+
+    fn range(&self) -> Range<usize> {
+        self.first..self.first + self.count
+    }
+
+    /// Bytes that are copied for its rows, and for one of them at most.
+    fn copied(&self) -> (usize, usize) {
+        let (all, each) = copied_bytes(&self.rows.foreign(), self.range());
+        (all.saturating_add(self.count * self.out.copied()), each.saturating_add(self.out.copied()))
+    }
+
+    /// Computes rows of blocks. `copies` are kept between runs, as `memory` is.
+    fn run_some<'s>(
+        run: &Run<'s>,
+        blocks: &mut [&mut Self],
+        copies: &mut Option<ChunkMemory<'s>>,
+        memory: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let place = &run.place;
+        let of_blocks: Vec<(R, Range<usize>)> = blocks.iter().map(|block| (block.rows, block.range())).collect();
+        let columns = of_blocks.iter().map(|(rows, range)| (rows.foreign(), range.clone()));
+        let copied = copy_columns(place, columns, copies)?;
+        let read = read(place, blocks, &copied, copies.as_deref().unwrap_or_default());
+        // The status of every row, if some cannot be computed.
+        let mut refused: Vec<Option<RowStatus>> = Vec::new();
+        if read.iter().any(Result::is_err) {
+            refused.extend(read.iter().map(|row| row.as_ref().err().copied()));
+        }
+        // With none refused, as is usual, the rows are collected without looking for room again and again.
+        let rows: Vec<R::Row<'_>> = match refused.is_empty() {
+            true => read.into_iter().map(|row| row.expect("none is refused")).collect(),
+            false => read.into_iter().filter_map(Result::ok).collect(),
+        };
+        // Not in memory that a device reaches: it would be waited for without a limit if it hung while it writes there.
+        let of_foreign = |block: &&mut Self| block.count * block.out.copied();
+        let mut results = zeros(blocks.iter().map(of_foreign).sum())?;
+        let mut left = &mut results[..];
+        let outs = blocks.iter_mut().map(|block| {
+            let bytes = of_foreign(block);
+            let RowBlock { out, statuses, count, .. } = &mut **block;
+            let to = out.foreign;
+            let out = match to {
+                Some(_) => Part::new([left.split_off_mut(..bytes).expect("memory for all"), &mut []], out.widths),
+                None => out.lend(),
+            };
+            (out, &mut **statuses, *count, to)
+        });
+        let mut outs: Vec<_> = outs.collect();
+        let statuses = match rows.is_empty() {
+            true => Vec::new(),
+            false => {
+                let mut out = parts(outs.iter_mut().map(|(out, _, count, _)| (out.lend(), *count)), &refused);
+                let done = R::compute(run, (&of_blocks, &rows), !refused.is_empty(), &mut out, memory);
+                drop(out);
+                // Results that nobody gets may tell a key.
+                let wiped = outs.iter_mut().filter(|(.., to)| to.is_some() && done.is_err());
+                wiped.for_each(|(out, ..)| out.columns[0].zeroize());
+                done?
+            }
+        };
+        // Only now that the checks have passed has a row a status.
+        let (mut computed, mut start) = (statuses.into_iter(), 0);
+        let mut computed = || computed.next().expect("a status for each row that was computed");
+        for (out, statuses, count, to) in &mut outs {
+            let of_block = refused.get(start..start + *count);
+            start += *count;
+            for row in 0..*count {
+                let why = of_block.and_then(|of_block| of_block[row]);
+                if why.is_some() {
+                    out.zero(row..row + 1);
+                }
+                let status = why.unwrap_or_else(&mut computed);
+                if let Some(to) = statuses.get_mut(row) {
+                    *to = status;
+                }
+            }
+            if let Some(to) = to {
+                to.store(place, out.columns[0]);
+            }
+        }
+        Ok(())
     }
 }
 
 impl<R: Rows> Job for RowBlock<'_, R> {
     type Out = ();
+    const JOINS: bool = false;
 
-    fn ask(&self) -> Result<Kind, Error> {
+    fn kind(&self) -> Result<Kind, Error> {
         Ok(self.rows.kind())
     }
 
     fn count(&self) -> usize {
-        self.statuses.len()
+        self.count
     }
 
     fn owned(&self) -> usize {
-        0
+        self.copied().0
     }
 
     fn output(&self, facts: &GroupFacts) -> usize {
-        self.count() * R::held(facts, &self.options)
+        self.count * (size_of::<(R::Row<'_>, RowStatus)>() + self.rows.held(facts, &self.options))
     }
 
-    fn run(
-        place: &Place<'_>,
-        blocks: &mut [Block<Self>],
-        memory: &mut Vec<u8>,
-    ) -> Result<Vec<Result<(), Error>>, Error> {
-        // All blocks are of one kind, and so of one group.
-        let (to_size, group) = match blocks.first() {
-            Some(Block { job, group: Ok(group), .. }) => (job.rows.out_bytes(), *group),
-            _ => return Ok(blocks.iter().map(|block| block.group.clone().map(drop)).collect()),
-        };
-        let count = blocks.iter().map(|block| block.count).sum();
-        assert!(blocks.is_sorted_by_key(|block| block.job.call), "blocks of a call lie together");
-        let read = read(place, blocks, count);
-        // The status of every row if some cannot be computed, and where each block begins among those that can and among all.
-        let statuses: Vec<RowStatus> = match read.iter().all(Result::is_ok) {
-            true => Vec::new(),
-            false => read.iter().map(|row| row.map_or_else(|why| why, |_| RowStatus::NotComputed)).collect(),
-        };
-        let (mut starts, mut start) = (Vec::with_capacity(blocks.len()), (0, 0));
-        for block in &*blocks {
-            starts.push(start);
-            let computed = statuses.get(start.1..start.1 + block.count);
-            let computed = computed.map(|all| all.iter().filter(|status| **status == RowStatus::NotComputed).count());
-            start = (start.0 + computed.unwrap_or(block.count), start.1 + block.count);
+    fn run(run: &Run<'_>, blocks: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Vec<Result<(), Error>>, Error> {
+        assert!(blocks.is_sorted_by_key(|block| block.call), "blocks of a call lie together");
+        let results = blocks.iter().map(|_| Ok(())).collect();
+        if R::ARE_KEYS {
+            let ranges: Vec<(R, Range<usize>)> = blocks.iter().map(|block| (block.rows, block.range())).collect();
+            let mut out: Vec<Part<'_>> = blocks.iter_mut().map(|block| block.out.lend()).collect();
+            R::compute(run, (&ranges, &[]), false, &mut out, memory)?;
+            return Ok(results);
         }
-        let rows: Vec<R::Row> = read.into_iter().filter_map(Result::ok).collect();
-        let statuses = &statuses;
-        let mut held = None;
-        if !rows.is_empty() && to_size > 0 && (R::TAKES_GAPS || rows.len() == count) {
-            let out = blocks.iter_mut().map(|block| &mut *block.job.out);
-            let mut out = parts(out, statuses, to_size);
-            held = R::compute_held(place, group, &rows, &mut out, memory).transpose()?;
+        // Of what is copied, some is copied and worked on at a time.
+        let most = copies_at_a_time(run.place.worker.has_memory(), run.place.threads);
+        let (mut left, mut copies) = (blocks, None);
+        while !left.is_empty() {
+            let mut bytes = 0;
+            let fits = |block: &&&mut Self| {
+                bytes += block.owned();
+                bytes <= most
+            };
+            let (next, others) = left.split_at_mut(left.iter().take_while(fits).count().max(1));
+            RowBlock::run_some(run, next, &mut copies, memory)?;
+            left = others;
         }
-        let answers = match rows.is_empty() || held.is_some() {
-            true => None,
-            false => Some(R::compute(place, group, &rows, memory)?),
-        };
-        // Only now that the checks have passed are results written to the caller, or given a status.
-        let hand_over = |(block, (mut nth, start)): (&mut Block<Self>, (usize, usize))| {
-            let RowBlock { statuses: to_statuses, out: to, .. } = &mut block.job;
-            for (i, to_status) in to_statuses.iter_mut().enumerate() {
-                let mut status = statuses.get(start + i).copied().unwrap_or(RowStatus::NotComputed);
-                let to = &mut to[i * to_size..][..to_size];
-                if status == RowStatus::NotComputed {
-                    status = match (&held, &answers) {
-                        (Some(held), _) => held[nth],
-                        (None, Some(answers)) => R::finish(answers, nth, &rows[nth], to),
-                        (None, None) => status,
-                    };
-                    nth += 1;
-                }
-                if status != RowStatus::Signed {
-                    to.fill(0);
-                }
-                *to_status = status;
-            }
-        };
-        let shares = blocks.iter_mut().zip(starts);
-        // Results that are still to be copied are more than their statuses.
-        if count > FEW_ROWS || (answers.is_some() && to_size > 0) {
-            place.each_of(shares.collect(), &|share| {
-                hand_over(share);
-                Ok(())
-            })?;
-        } else {
-            shares.for_each(hand_over);
-        }
-        Ok(blocks.iter().map(|_| Ok(())).collect())
+        Ok(results)
     }
-
-    fn discard((): ()) {}
 }
 
-/// The memory of rows that are computed, as blocks have it: where rows are left out, as `statuses` says unless it is empty, it is cut.
-fn parts<'o>(blocks: impl Iterator<Item = &'o mut [u8]>, statuses: &[RowStatus], size: usize) -> Vec<&'o mut [u8]> {
-    let (mut parts, mut start) = (Vec::new(), 0);
-    for mut out in blocks {
-        let Some(of_block) = statuses.get(start..start + out.len() / size).filter(|_| !statuses.is_empty()) else {
+/// The memory of rows that are computed, of blocks with so many rows each: it is cut where rows are left out, as `refused` says unless it is
+/// empty.
+fn parts<'o>(blocks: impl ExactSizeIterator<Item = (Part<'o>, usize)>, refused: &[Option<RowStatus>]) -> Vec<Part<'o>> {
+    let (mut parts, mut start) = (Vec::with_capacity(blocks.len()), 0);
+    for (mut out, count) in blocks {
+        let Some(of_block) = refused.get(start..start + count) else {
             parts.push(out);
             continue;
         };
-        start += of_block.len();
-        for rows in of_block.chunk_by(|a, b| (*a == RowStatus::NotComputed) == (*b == RowStatus::NotComputed)) {
-            let (part, others) = out.split_at_mut(rows.len() * size);
-            out = others;
-            if rows[0] == RowStatus::NotComputed {
+        start += count;
+        for rows in of_block.chunk_by(|a, b| a.is_none() == b.is_none()) {
+            let part = out.split(rows.len());
+            if rows[0].is_none() {
                 parts.push(part);
             }
         }
@@ -273,37 +501,44 @@ fn parts<'o>(blocks: impl Iterator<Item = &'o mut [u8]>, statuses: &[RowStatus],
     parts
 }
 
-/// Reads the rows of successive blocks, in the threads that there are.
-fn read<R: Rows>(place: &Place<'_>, blocks: &[Block<RowBlock<'_, R>>], count: usize) -> Vec<Result<R::Row, RowStatus>> {
-    let jobs = || blocks.iter().map(|block| &block.job);
-    if place.pool.is_none() || count <= FEW_ROWS {
-        return jobs().flat_map(|job| (0..job.statuses.len()).map(|nth| job.rows.read(job.first + nth))).collect();
-    }
-    let (first, last) = (&blocks[0].job, &blocks[blocks.len() - 1].job);
-    if first.call == last.call {
-        // A chunk's blocks follow each other.
-        let (of, all) = (first.rows, first.first..last.first + last.statuses.len());
-        return place.map(all.len(), ROWS_OF_A_THREAD, &|nth| of.read(all.start + nth));
-    }
-    let ends = jobs().scan(0, |end, job| {
-        *end += job.statuses.len();
-        Some(*end)
-    });
-    let ends: Vec<usize> = ends.collect();
-    let of = |i: usize| {
-        let nth = ends.partition_point(|end| *end <= i);
-        let job = &blocks[nth].job;
-        job.rows.read(job.first + job.statuses.len() - (ends[nth] - i))
+/// Reads the rows of successive blocks, in the threads that there are. `bytes` has copies of columns.
+fn read<'m, R: Rows + 'm>(
+    place: &Place<'_>,
+    blocks: &[&mut RowBlock<'_, R>],
+    copied: &[[Option<Copied<'_>>; 3]],
+    bytes: &'m [u8],
+) -> Vec<Result<R::Row<'m>, RowStatus>> {
+    let of_block = |nth: usize, row| {
+        let copy = |column: &Option<Copied<'_>>| column.as_ref().map(|column| &bytes[column.place(row)]);
+        blocks[nth].rows.read(row, copied[nth].each_ref().map(copy))
     };
-    place.map(count, ROWS_OF_A_THREAD, &of)
+    let mut count = 0;
+    let end = |block: &&mut RowBlock<'_, R>| {
+        count += block.count;
+        count
+    };
+    let ends: Vec<usize> = blocks.iter().map(end).collect();
+    let (first, last) = (&blocks[0], &blocks[blocks.len() - 1]);
+    if place.pool.is_some() && count > FEW_ROWS && first.call == last.call && bytes.is_empty() {
+        // A chunk's blocks follow each other.
+        let (of, start) = (first.rows, first.first);
+        return place.map(count, ROWS_OF_A_THREAD, &|nth| of.read(start + nth, [None; 3]));
+    }
+    if place.pool.is_none() || count <= FEW_ROWS {
+        return (0..blocks.len()).flat_map(|nth| blocks[nth].range().map(move |row| of_block(nth, row))).collect();
+    }
+    place.map(count, ROWS_OF_A_THREAD, &|i| {
+        let nth = ends.partition_point(|end| *end <= i);
+        of_block(nth, blocks[nth].range().end - (ends[nth] - i))
+    })
 }
 
 /// Joins what `distinct` gives for the rows of each call: the distinct keys of some rows, and which of them each row has. Rows of one call lie
 /// together; `call` gives the columns of a row.
-pub(crate) fn of_calls<'r, C: 'r, T, K>(
-    rows: &'r [T],
-    call: impl Fn(&T) -> &'r C,
-    distinct: impl Fn(&'r C, &'r [T]) -> (Vec<K>, Vec<u32>),
+pub(super) fn of_calls<'c, C: 'c, T, K>(
+    rows: &[T],
+    call: impl Fn(&T) -> &'c C,
+    distinct: impl Fn(&'c C, &[T]) -> (Vec<K>, Vec<u32>),
 ) -> (Vec<K>, Vec<u32>) {
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return (Vec::new(), Vec::new()) };
     // Nearly always.

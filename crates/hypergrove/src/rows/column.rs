@@ -1,6 +1,6 @@
 //! Columns: one value for each row, in memory that the caller has.
 
-use super::RowStatus;
+use super::{ForeignRows, RowStatus};
 use crate::Error;
 use std::ops::Range;
 
@@ -30,6 +30,8 @@ pub enum Column<'a> {
     },
     /// A slice for each value.
     Slices(&'a [&'a [u8]]),
+    /// Values in memory that others may write to meanwhile.
+    Foreign(&'a dyn ForeignRows),
 }
 
 /// The offsets of a [`Column::Variable`].
@@ -76,20 +78,27 @@ impl<'a> Column<'a> {
             Column::Packed { rows, .. } => *rows,
             Column::Variable { offsets, .. } => offsets.len().saturating_sub(1),
             Column::Slices(all) => all.len(),
+            Column::Foreign(all) => all.rows(),
         }
     }
 
     /// Bytes of memory that the column is in.
-    pub(crate) fn size(&self) -> usize {
+    #[doc(hidden)]
+    pub fn size(&self) -> usize {
         match self {
             Column::Packed { bytes, .. } => bytes.len(),
             Column::Variable { bytes, offsets } => bytes.len() + offsets.size(),
             Column::Slices(all) => size_of_val(*all) + all.iter().map(|value| value.len()).sum::<usize>(),
+            Column::Foreign(all) => match all.width() {
+                Some(width) => width.saturating_mul(all.rows()),
+                None => (0..all.rows()).map(|row| all.length(row)).sum(),
+            },
         }
     }
 
     /// Whether there are so many values, and where they are said to be. Only offsets are left to be looked at row by row.
-    pub(crate) fn check(&self, what: &str, rows: usize) -> Result<(), Error> {
+    #[doc(hidden)]
+    pub fn check(&self, what: &str, rows: usize) -> Result<(), Error> {
         let wrong = |why: String| Err(Error::Value { what: format!("the column of {what}: {why}") });
         if let Column::Variable { offsets, .. } = self
             && offsets.len() == 0
@@ -116,19 +125,31 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// A value of a column that was checked; `None` if its offsets are wrong, or there are fewer.
-    pub(crate) fn get(&self, row: usize) -> Option<&'a [u8]> {
+    /// A value of a column that was checked; `None` if its offsets are wrong, there are fewer, or it has
+    /// to be copied.
+    #[doc(hidden)]
+    pub fn get(&self, row: usize) -> Option<&'a [u8]> {
         match self {
             Column::Packed { rows, .. } if row >= *rows => None,
             Column::Packed { bytes, width, stride, .. } => bytes.get(row * stride..)?.get(..*width),
             Column::Variable { bytes, offsets } => bytes.get(offsets.get(row)?..offsets.get(row + 1)?),
             Column::Slices(all) => all.get(row).copied(),
+            Column::Foreign(_) => None,
         }
     }
 
-    /// A value of a column that was checked. `otherwise` is its status if it does not have this length.
-    pub(crate) fn get_exact(&self, row: usize, length: usize, otherwise: RowStatus) -> Result<&'a [u8], RowStatus> {
-        match self.get(row) {
+    /// A value of a column that was checked, or its copy if it was `copied`. `otherwise` is its status if it does not have this length.
+    pub(crate) fn get_exact<'m>(
+        &self,
+        row: usize,
+        copied: Option<&'m [u8]>,
+        length: usize,
+        otherwise: RowStatus,
+    ) -> Result<&'m [u8], RowStatus>
+    where
+        'a: 'm,
+    {
+        match copied.or_else(|| self.get(row)) {
             Some(value) if value.len() == length => Ok(value),
             Some(_) => Err(otherwise),
             None => Err(RowStatus::BadOffsets),

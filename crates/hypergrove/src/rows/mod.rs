@@ -1,30 +1,31 @@
-//! Rows: batches as columns. No object is made for a job, and results go into the caller's memory. zkDilithium's rows have keys and
-//! messages of their own: [`zkdilithium::SignRows`](crate::zkdilithium::SignRows).
+//! Rows: batches as columns. No object is made for a job, and results go into the caller's memory.
 
 mod block;
 mod column;
-mod keys;
+mod foreign;
 mod set;
 
+pub(crate) use block::{Progress, Results, no_progress};
 pub use column::{Column, Offsets};
+pub(crate) use foreign::{ForeignColumn, copies_at_a_time, copy_columns};
+pub use foreign::{ForeignMemory, ForeignRows, RowMemory};
 pub use hypergrove_engine::scheduler::Memory;
-pub use set::{RowCall, RowSet};
+pub use set::{CallColumns, RowCall, RowSet};
+pub(crate) use set::{run_call, run_sets, sign_into};
 
 use crate::flow::Flow;
-use crate::jobs::{ToSign, ToVerify, check_length, random};
-use crate::run::{Failed, Run, room};
-use crate::{Engine, Error, ErrorKind, Mode, Op, Params, Randomizer, SigningKey, VerifyingKey};
-use block::{Output, RowBlock, run_calls};
-pub(crate) use block::{Rows, of_calls};
-use hypergrove_engine::Key;
-use hypergrove_engine::programs::{Group, GroupFacts};
-use hypergrove_engine::scheduler::{Options, Place, Scheduler};
+use crate::scheme::{
+    Failed, KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, copied,
+    in_succession, room,
+};
+use crate::{Engine, Error, Op, check_length};
+use block::{Part, Ranges, Rows, of_calls};
+use foreign::ForeignColumns;
+use hypergrove_engine::programs::GroupFacts;
+use hypergrove_engine::scheduler::{Options, Run};
 use hypergrove_engine::scheme::Kind;
-use hypergrove_fips205::{MAX_N, MessageError};
-use hypergrove_taint::declassify;
-pub(crate) use keys::{KeyCall, KeyColumns, KeySet};
-use std::ops::{ControlFlow, Range};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::borrow::Cow;
+use std::ops::Range;
 use std::{ptr, slice};
 
 /// The status of a row.
@@ -61,7 +62,7 @@ pub enum RowStatus {
 
 /// The private keys of [`Engine::sign_rows`]. All keys of SLH-DSA must be of one set and have the same number of cached layers.
 #[derive(Debug)]
-pub enum RowSigningKeys<'a, K = SigningKey> {
+pub enum RowSigningKeys<'a, K = crate::SigningKey> {
     /// One key for all rows.
     One(&'a K),
     /// Row i is signed by `keys[of[i]]`.
@@ -82,77 +83,96 @@ impl<K> Clone for RowSigningKeys<'_, K> {
 impl<K> Copy for RowSigningKeys<'_, K> {}
 
 impl<'a, K> RowSigningKeys<'a, K> {
-    /// Checks that each row has an index, and that there is a key.
-    pub(crate) fn check(&self, rows: usize) -> Result<(), Error> {
+    /// The keys. There is one, once the call was checked.
+    fn all(&self) -> &'a [K] {
         match self {
-            RowSigningKeys::One(_) => Ok(()),
-            RowSigningKeys::Table { keys, of } => check_table(keys, of, rows),
+            RowSigningKeys::One(key) => slice::from_ref(key),
+            RowSigningKeys::Table { keys, .. } => keys,
         }
     }
 
-    /// Which of the keys signs a row.
-    pub(crate) fn index(&self, row: usize) -> Result<u32, RowStatus> {
-        match self {
-            RowSigningKeys::One(_) => Ok(0),
-            RowSigningKeys::Table { keys, of } => index_in(keys, of, row),
-        }
-    }
-
-    /// The distinct keys of some rows, given their indices, and which of them each row has.
-    pub(crate) fn distinct(&self, of: impl ExactSizeIterator<Item = u32>) -> (Vec<&'a K>, Vec<u32>) {
-        match self {
-            RowSigningKeys::One(key) => (vec![key], vec![0; of.len()]),
-            RowSigningKeys::Table { keys, .. } => of_table(keys, of),
-        }
+    fn indices(&self) -> Option<&'a [u32]> {
+        if let RowSigningKeys::Table { of, .. } = self { Some(of) } else { None }
     }
 }
 
-/// The public keys of [`Engine::verify_rows`]. All must be of one set.
-#[derive(Clone, Copy, Debug)]
-pub enum RowVerifyingKeys<'a> {
+/// The public keys of [`Engine::verify_rows`], keys `K` of a scheme `S`. All must be of one set.
+#[derive(Debug)]
+pub enum RowVerifyingKeys<'a, K = crate::VerifyingKey, P = &'static crate::Params> {
     /// One key for all rows.
-    One(&'a VerifyingKey),
+    One(&'a K),
     /// Row i is verified with `keys[of[i]]`.
     Table {
         /// The keys, at least one.
-        keys: &'a [VerifyingKey],
+        keys: &'a [K],
         /// The index of each row's key.
         of: &'a [u32],
     },
-    /// One public key for each row, PK.seed ‖ PK.root.
+    /// One public key for each row, as its bytes. A key that differs from that of the row before is made ready anew, which may take memory.
     Encoded {
         /// Their set.
-        params: &'static Params,
+        params: P,
         /// The keys.
         keys: Column<'a>,
     },
 }
 
-/// Messages to be signed; see [`Engine::sign_rows`].
-#[derive(Clone, Copy, Debug)]
-pub struct SignRows<'a> {
-    /// The keys.
-    pub keys: RowSigningKeys<'a>,
-    /// How messages become M′.
-    pub mode: Mode<'a>,
-    /// One message for each row.
-    pub messages: Column<'a>,
-    /// Where the randomness comes from. [`Randomizer::Given`] must have n bytes for each row.
-    pub randomizer: Randomizer<'a>,
+impl<K, P: Copy> Clone for RowVerifyingKeys<'_, K, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
 }
 
-/// Signatures to be verified; see [`Engine::verify_rows`].
-#[derive(Clone, Copy, Debug)]
-pub struct VerifyRows<'a> {
+impl<K, P: Copy> Copy for RowVerifyingKeys<'_, K, P> {}
+
+impl<'a, P: ParameterSet> RowVerifyingKeys<'a, <P::Scheme as Scheme>::VerifyingKey, P> {
+    /// The keys that are objects.
+    fn all(&self) -> &'a [<P::Scheme as Scheme>::VerifyingKey] {
+        match self {
+            RowVerifyingKeys::One(key) => slice::from_ref(key),
+            RowVerifyingKeys::Table { keys, .. } => keys,
+            RowVerifyingKeys::Encoded { .. } => &[],
+        }
+    }
+
+    fn set(&self) -> P::Scheme {
+        match self {
+            RowVerifyingKeys::Encoded { params, .. } => params.scheme(),
+            _ => P::Scheme::of_public(&self.all()[0]),
+        }
+    }
+}
+
+/// Messages to be signed, with a scheme `S`; see [`Engine::sign_rows`]. [`SignRows`](crate::rows::SignRows) is SLH-DSA's.
+#[derive(Debug)]
+pub struct MessageRows<'a, S: Scheme> {
     /// The keys.
-    pub keys: RowVerifyingKeys<'a>,
-    /// How messages become M′.
-    pub mode: Mode<'a>,
+    pub keys: RowSigningKeys<'a, S::SigningKey>,
+    /// How messages are signed.
+    pub mode: S::Mode<'a>,
     /// One message for each row.
-    pub messages: Column<'a>,
+    pub messages: S::RowMessages<'a>,
+    /// Where the randomness comes from. [`Randomizer::Given`](crate::Randomizer::Given) must have n bytes for each row.
+    pub randomizer: S::Randomizer<'a>,
+}
+
+/// Signatures to be verified, with a scheme `S`; see [`Engine::verify_rows`]. [`VerifyRows`](crate::rows::VerifyRows) is SLH-DSA's.
+#[derive(Debug)]
+pub struct SignatureRows<'a, S: Scheme> {
+    /// The keys.
+    pub keys: RowVerifyingKeys<'a, S::VerifyingKey, S::Set>,
+    /// How messages were signed.
+    pub mode: S::Mode<'a>,
+    /// One message for each row.
+    pub messages: S::RowMessages<'a>,
     /// One signature for each row.
     pub signatures: Column<'a>,
 }
+
+/// SLH-DSA's [`MessageRows`].
+pub type SignRows<'a> = MessageRows<'a, crate::SlhDsa>;
+/// SLH-DSA's [`SignatureRows`].
+pub type VerifyRows<'a> = SignatureRows<'a, crate::SlhDsa>;
 
 impl Engine {
     /// Memory for rows that devices copy from and to by themselves: signatures, messages and keys that lie in it are not copied by
@@ -214,9 +234,9 @@ impl Engine {
     /// assert_eq!(statuses, [RowStatus::Signed; 2]);
     /// # Ok::<(), hypergrove::Error>(())
     /// ```
-    pub fn sign_rows(
+    pub fn sign_rows<S: Scheme>(
         &self,
-        rows: &SignRows<'_>,
+        rows: &MessageRows<'_, S>,
         signatures: &mut [u8],
         statuses: &mut [RowStatus],
     ) -> Result<(), Error> {
@@ -225,14 +245,26 @@ impl Engine {
 
     /// As [`Engine::sign_rows`]. `progress` gets the number of completed rows, on this thread, whenever it grows. It may stop the call
     /// by [`ControlFlow::Break`]: the other rows are then [`RowStatus::NotComputed`].
-    pub fn sign_rows_with_progress<F: Flow>(
+    pub fn sign_rows_with_progress<S: Scheme, F: Flow>(
         &self,
-        rows: &SignRows<'_>,
+        rows: &MessageRows<'_, S>,
         signatures: &mut [u8],
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        run_rows(&self.0.scheduler, rows, signatures, statuses, &mut |done| progress(done).flow())
+        let call = CallColumns::Sign { rows: *rows, signatures, statuses };
+        (S::calls().rows)(&self.0.scheduler, call, &mut |done| progress(done).flow())
+    }
+
+    /// As [`Engine::sign_rows_with_progress`], into memory of the call or into memory that others may use.
+    pub fn sign_rows_into<S: Scheme, F: Flow>(
+        &self,
+        rows: &MessageRows<'_, S>,
+        signatures: RowMemory<'_>,
+        statuses: &mut [RowStatus],
+        mut progress: impl FnMut(usize) -> F,
+    ) -> Result<(), Error> {
+        (S::calls().sign_into)(&self.0.scheduler, *rows, signatures, statuses, &mut |done| progress(done).flow())
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`. A row that cannot be verified, because its
@@ -242,314 +274,99 @@ impl Engine {
     /// If another process that shares the memory changes a signature, message or encoded key during the call, the verdict on that row
     /// may be wrong. An engine with [`redundant`](crate::EngineBuilder::redundant) blames the device for the difference. If many
     /// rows have the same key, use [`RowVerifyingKeys::Table`], or sort the rows by key.
-    pub fn verify_rows(&self, rows: &VerifyRows<'_>, statuses: &mut [RowStatus]) -> Result<(), Error> {
+    pub fn verify_rows<S: Scheme>(&self, rows: &SignatureRows<'_, S>, statuses: &mut [RowStatus]) -> Result<(), Error> {
         self.verify_rows_with_progress(rows, statuses, |_| ())
     }
 
     /// As [`Engine::verify_rows`], with `progress` as in [`Engine::sign_rows_with_progress`].
-    pub fn verify_rows_with_progress<F: Flow>(
+    pub fn verify_rows_with_progress<S: Scheme, F: Flow>(
         &self,
-        rows: &VerifyRows<'_>,
+        rows: &SignatureRows<'_, S>,
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        run_rows(&self.0.scheduler, rows, &mut [], statuses, &mut |done| progress(done).flow())
+        let call = CallColumns::Verify { rows: *rows, statuses };
+        (S::calls().rows)(&self.0.scheduler, call, &mut |done| progress(done).flow())
     }
 
-    /// Makes as many keys as the columns have room for, from the operating system's randomness. A private key is SK.seed ‖ SK.prf ‖
-    /// PK.seed ‖ PK.root, 4n bytes; a public key is PK.seed ‖ PK.root, 2n bytes. After an error, both columns are zero. The caller has
-    /// to wipe `private` in the end.
+    /// Makes as many keys as the columns have room for, from the operating system's randomness. Private keys of SLH-DSA are SK.seed ‖ SK.prf ‖
+    /// PK.seed ‖ PK.root, 4n bytes, and public keys the last half of these. Private keys of zkDilithium are ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t, and
+    /// public keys ρ ‖ t. Without a column of public keys less memory is written. After an error, both columns are zero. The caller has to
+    /// wipe `private` in the end.
     ///
     /// FIPS 205, Algorithm 21.
-    pub fn keygen_rows(&self, params: &'static Params, private: &mut [u8], public: &mut [u8]) -> Result<(), Error> {
-        self.keygen_rows_with_progress(params, private, public, |_| ())
+    ///
+    /// ```
+    /// use hypergrove::{Engine, SLH_DSA_SHA2_128F as P, SigningKey};
+    ///
+    /// let (mut private, mut public) = (vec![0; 2 * P.sk_bytes()], vec![0; 2 * P.pk_bytes()]);
+    /// Engine::new()?.keygen_rows(&P, &mut private, Some(&mut public))?;
+    /// let first = SigningKey::from_bytes(&P, &private[..P.sk_bytes()])?;
+    /// assert_eq!(first.verifying_key().to_bytes(), &public[..P.pk_bytes()]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keygen_rows(
+        &self,
+        set: impl ParameterSet,
+        private: &mut [u8],
+        public: Option<&mut [u8]>,
+    ) -> Result<(), Error> {
+        self.keygen_rows_with_progress(set, private, public, |_| ())
     }
 
     /// As [`Engine::keygen_rows`]. `progress` gets the number of completed rows, on this thread, whenever it grows. If it stops the
-    /// call by [`ControlFlow::Break`], both columns are zero.
-    pub fn keygen_rows_with_progress<F: Flow>(
+    /// call by [`ControlFlow::Break`](std::ops::ControlFlow::Break), both columns are zero.
+    pub fn keygen_rows_with_progress<P: ParameterSet, F: Flow>(
         &self,
-        params: &'static Params,
+        set: P,
         private: &mut [u8],
-        public: &mut [u8],
+        public: Option<&mut [u8]>,
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        let columns = KeyColumns { seeds: None, private, public: Some(public) };
-        run_one(&self.0.scheduler, KeyCall::new(params, columns)?, &mut |done| progress(done).flow())
+        let call = CallColumns::Keygen { params: set.scheme().set(), seeds: None, private, public };
+        (P::Scheme::calls().rows)(&self.0.scheduler, call, &mut |done| progress(done).flow())
     }
 
-    /// As [`Engine::keygen_rows`], from seeds: SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes for each row.
+    /// As [`Engine::keygen_rows`], from seeds: of SLH-DSA SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes for each row, of zkDilithium 32 bytes.
     ///
     /// FIPS 205, Algorithm 18.
-    pub fn keygen_rows_from_seeds(
+    pub fn keygen_rows_from_seeds<P: ParameterSet>(
         &self,
-        params: &'static Params,
+        set: P,
         seeds: &[u8],
         private: &mut [u8],
-        public: &mut [u8],
+        public: Option<&mut [u8]>,
     ) -> Result<(), Error> {
-        let columns = KeyColumns { seeds: Some(seeds), private, public: Some(public) };
-        run_one(&self.0.scheduler, KeyCall::new(params, columns)?, &mut no_progress)
+        let call = CallColumns::Keygen { params: set.scheme().set(), seeds: Some(seeds), private, public };
+        (P::Scheme::calls().rows)(&self.0.scheduler, call, &mut no_progress)
     }
 }
 
-/// A private key is SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, a seed the first three of these.
-impl KeySet for &'static Params {
-    fn kind(&self) -> Kind {
-        Kind::slh_dsa(self, Op::Keygen, 0)
-    }
-
-    fn sizes(&self) -> [usize; 3] {
-        [3 * self.n, self.sk_bytes(), self.pk_bytes()]
-    }
-
-    fn held(facts: &GroupFacts, _: &Options) -> usize {
-        facts.plan().out_bytes() + size_of::<(&[u8], Key<'_>, u32)>()
-    }
-
-    /// FIPS 205, Algorithm 18.
-    fn make(&self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], memory: &mut Vec<u8>) -> Result<(), Error> {
-        let (n, place) = (self.n, &run.place);
-        // A thread takes a few milliseconds for a full chunk's: the device would wait.
-        place.each_of(keys.iter_mut().collect(), &|keys: &mut KeyColumns<'_>| {
-            match keys.seeds {
-                // One request for all of them: PK.root comes later.
-                None => random(keys.private)?,
-                Some(seeds) => {
-                    for (to, from) in keys.private.chunks_exact_mut(4 * n).zip(seeds.chunks_exact(3 * n)) {
-                        to[..3 * n].copy_from_slice(from);
-                    }
-                }
-            }
-            // PK.seed is the first half of the public key.
-            keys.private.chunks_exact(4 * n).for_each(|key| declassify(&key[2 * n..3 * n]));
-            Ok(())
-        })?;
-        let private: Vec<&[u8]> = keys.iter().flat_map(|keys| keys.private.chunks_exact(4 * n)).collect();
-        let roots = room(memory, private.len() * n);
-        let compute = |run: &Run<'_>, range: Range<usize>, _: &[u8], roots: &mut [u8]| {
-            let seeds = private[range].iter().map(|key| (&key[..n], &key[2 * n..3 * n]));
-            run.grow(seeds, roots).map(|()| Failed::new())
-        };
-        run.output(0..private.len(), false, &compute, roots)?;
-        drop(private);
-        let mut left = &*roots;
-        let with_roots = keys.iter_mut().map(|keys| {
-            let (roots, others) = left.split_at(keys.private.len() / 4);
-            left = others;
-            (keys, roots)
-        });
-        place.each_of(with_roots.collect(), &|(keys, roots): (&mut KeyColumns<'_>, &[u8])| {
-            let public = keys.public.as_deref_mut().unwrap_or_default().chunks_exact_mut(2 * n);
-            for (private, root) in keys.private.chunks_exact_mut(4 * n).zip(roots.chunks_exact(n)) {
-                private[3 * n..].copy_from_slice(root);
-            }
-            public
-                .zip(keys.private.chunks_exact(4 * n))
-                .for_each(|(public, key)| public.copy_from_slice(&key[2 * n..]));
-            Ok(())
-        })
-    }
-}
-
-/// A call of rows with the memory for its results. The memory of rows that were not handed out is wiped on drop.
-pub(crate) trait RowsCall: Sized {
-    /// Runs calls of one kind as one call of the scheduler.
-    fn run(scheduler: &Scheduler, calls: &mut [Self], progress: Progress<'_>) -> Result<(), Error>;
-    /// What became of this one, given how all ended.
-    fn result(self, all: &Result<(), Error>) -> Result<(), Error>;
-}
-
-/// Runs what may panic, and leaves nothing behind that others use.
-fn caught<R>(work: impl FnOnce() -> R) -> std::thread::Result<R> {
-    catch_unwind(AssertUnwindSafe(work))
-}
-
-/// Runs a call by itself.
-pub(crate) fn run_one<C: RowsCall>(scheduler: &Scheduler, call: C, progress: Progress<'_>) -> Result<(), Error> {
-    let mut calls = [call];
-    let done = C::run(scheduler, &mut calls, progress);
-    let [call] = calls;
-    call.result(&done)
-}
-
-/// Signs or verifies rows, for either scheme. `out` is the caller's memory for signatures.
-pub(crate) fn run_rows<R: Rows>(
-    scheduler: &Scheduler,
-    rows: R,
-    out: &mut [u8],
-    statuses: &mut [RowStatus],
-    progress: Progress<'_>,
-) -> Result<(), Error> {
-    run_one(scheduler, ResultCall::new(rows, out, statuses)?, progress)
-}
-
-/// A call that signs or verifies.
-struct ResultCall<'a, R> {
-    rows: R,
-    results: Results<'a>,
-    /// Why rows were not computed.
-    lost: Result<(), Error>,
-}
-
-impl<'a, R: Rows> ResultCall<'a, R> {
-    fn new(rows: R, out: &'a mut [u8], statuses: &'a mut [RowStatus]) -> Result<ResultCall<'a, R>, Error> {
-        // A status of an earlier call must not look like one of this call.
-        statuses.fill(RowStatus::NotComputed);
-        rows.check(out.len(), statuses.len())?;
-        Ok(ResultCall { rows, results: Results::new(out, rows.out_bytes(), statuses), lost: Ok(()) })
-    }
-
-    /// The scheduler did not compute these rows.
-    fn lose(&mut self, rows: Range<usize>, why: Error) {
-        let status = match why.kind() {
-            ErrorKind::OutOfMemory => RowStatus::OutOfMemory,
-            _ => RowStatus::NotComputed,
-        };
-        if status == RowStatus::NotComputed {
-            self.lost = self.lost.clone().and(Err(why));
-        }
-        self.results.forget(rows, status);
-    }
-}
-
-impl<R: Rows> RowsCall for ResultCall<'_, R> {
-    fn run(scheduler: &Scheduler, calls: &mut [Self], progress: Progress<'_>) -> Result<(), Error> {
-        let Some(first) = calls.first() else { return Ok(()) };
-        let (kind, options) = (first.rows.kind(), scheduler.options);
-        let rows = calls.iter().map(|call| call.results.statuses.len()).sum();
-        let block = scheduler.block_size(kind, rows, |facts| R::held(facts, &options))?;
-        let lent = calls.iter_mut().enumerate().map(|(call, ResultCall { rows, results, .. })| {
-            let Results { out, statuses, handed_out, .. } = results;
-            (RowBlock { rows: *rows, call, options, first: 0, statuses, out }, handed_out)
-        });
-        let (blocks, mut handed_out): (Vec<_>, Vec<_>) = lent.unzip();
-        let (mut all, mut refused) = (0, Vec::new());
-        let done = caught(|| {
-            run_calls(scheduler, blocks, block, &mut |call, count, done| {
-                let of_call = &mut *handed_out[call];
-                if let Err(why) = done {
-                    refused.push((call, *of_call..*of_call + count, why));
-                }
-                *of_call += count;
-                all += count;
-                progress(all)
-            })
-        });
-        // Also after a panic: calls that are done are results.
-        refused.into_iter().for_each(|(call, rows, why)| calls[call].lose(rows, why));
-        done.unwrap_or_else(|panic| resume_unwind(panic))
-    }
-
-    fn result(self, all: &Result<(), Error>) -> Result<(), Error> {
-        let are_done = self.results.handed_out > 0 && self.results.left().is_empty();
-        let all = if are_done { Ok(()) } else { all.clone() };
-        all.and(self.lost)
-    }
-}
-
-/// Gets the number of rows that are done.
-pub(crate) type Progress<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
-
-/// Nobody asks how many rows are done.
-pub(crate) fn no_progress(_: usize) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
-/// The caller's memory for results. Results that the scheduler did not hand out are not trusted: they are zeroed on drop, also after a
-/// panic.
-pub(crate) struct Results<'a> {
-    out: &'a mut [u8],
-    /// Bytes of a row there.
-    size: usize,
-    statuses: &'a mut [RowStatus],
-    /// Rows whose results were handed out.
-    handed_out: usize,
-}
-
-impl<'a> Results<'a> {
-    /// Memory for results of `size` bytes each.
-    pub(crate) fn new(out: &'a mut [u8], size: usize, statuses: &'a mut [RowStatus]) -> Results<'a> {
-        Results { out, size, statuses, handed_out: 0 }
-    }
-
-    /// The rows that have no results yet.
-    pub(crate) fn left(&self) -> Range<usize> {
-        self.handed_out..self.statuses.len()
-    }
-
-    /// The memory of the next rows' results.
-    pub(crate) fn memory(&mut self, rows: usize) -> &mut [u8] {
-        &mut self.out[self.handed_out * self.size..][..rows * self.size]
-    }
-
-    /// Hands out the results of the next rows, which are in their memory.
-    pub(crate) fn hand_out(&mut self, rows: usize, status: RowStatus) {
-        self.statuses[self.handed_out..][..rows].fill(status);
-        self.handed_out += rows;
-    }
-
-    fn forget(&mut self, rows: Range<usize>, status: RowStatus) {
-        if let Some(out) = self.out.get_mut(rows.start * self.size..rows.end * self.size) {
-            out.fill(0);
-        }
-        self.statuses[rows].fill(status);
-    }
-}
-
-impl Drop for Results<'_> {
-    fn drop(&mut self) {
-        self.forget(self.handed_out..self.statuses.len(), RowStatus::NotComputed);
-    }
-}
-
-/// Checks the context, which all rows share. A digest of the wrong length concerns its row alone.
-fn check_mode(mode: Mode<'_>) -> Result<(), Error> {
-    match mode.check(b"") {
-        Err(why @ MessageError::Context { .. }) => Err(why.into()),
-        _ => Ok(()),
-    }
+copied! {
+    ['a] MessageRows<'a, S>;
+    ['a] SignatureRows<'a, S>;
+    ['r 'a 'm] SignRow<'r, 'a, 'm, S>;
+    ['r 'a 'm] VerifyRow<'r, 'a, 'm, S>;
 }
 
 /// Checks that a table has a key, and that each row has an index.
-pub(crate) fn check_table<K>(keys: &[K], of: &[u32], rows: usize) -> Result<(), Error> {
+fn check_table<K>(keys: &[K], of: Option<&[u32]>, rows: usize) -> Result<(), Error> {
     if keys.is_empty() {
         return Err(Error::Value { what: "a table without keys; give one at least".into() });
     }
-    check_length("the list of key indices", rows, of.len())
+    of.map_or(Ok(()), |of| check_length("the list of key indices", rows, of.len()))
 }
 
-/// Checks that all keys are of one set.
-fn check_sets(mut sets: impl Iterator<Item = &'static Params>) -> Result<(), Error> {
-    let Some(first) = sets.next() else { return Ok(()) };
-    match sets.find(|set| *set != first) {
-        Some(other) => {
-            let what = format!("a table with keys of {first} and of {other}; make a call for each set");
-            Err(Error::Value { what })
-        }
-        None => Ok(()),
-    }
-}
-
-/// The distinct keys of some rows, and which of them each row has. Equal keys in succession count once.
-pub(crate) fn in_succession<K: Copy>(
-    keys: impl Iterator<Item = K>,
-    is_same: impl Fn(K, K) -> bool,
-) -> (Vec<K>, Vec<u32>) {
-    let mut distinct: Vec<K> = Vec::new();
-    let key_of = keys
-        .map(|key| {
-            if distinct.last().is_none_or(|last| !is_same(*last, key)) {
-                distinct.push(key);
-            }
-            distinct.len() as u32 - 1
-        })
-        .collect();
-    (distinct, key_of)
+/// A row's index into a table of keys.
+fn index_in<K>(keys: &[K], of: &[u32], row: usize) -> Result<u32, RowStatus> {
+    of.get(row).copied().filter(|key| (*key as usize) < keys.len()).ok_or(RowStatus::NoSuchKey)
 }
 
 /// The keys that some rows take of a table, given their indices, and which of them each row has.
-pub(crate) fn of_table<K>(keys: &[K], of: impl ExactSizeIterator<Item = u32>) -> (Vec<&K>, Vec<u32>) {
+fn of_table<K>(keys: &[K], of: impl ExactSizeIterator<Item = u32>) -> (Vec<&K>, Vec<u32>) {
+    if let [only] = keys {
+        return (vec![only], vec![0; of.len()]);
+    }
     if keys.len() > 2 * of.len() {
         return in_succession(of.map(|key| &keys[key as usize]), |a, b| ptr::eq(a, b));
     }
@@ -566,280 +383,299 @@ pub(crate) fn of_table<K>(keys: &[K], of: impl ExactSizeIterator<Item = u32>) ->
     (distinct, key_of)
 }
 
-/// A row's index into a table of keys.
-pub(crate) fn index_in<K>(keys: &[K], of: &[u32], row: usize) -> Result<u32, RowStatus> {
-    of.get(row).copied().filter(|key| (*key as usize) < keys.len()).ok_or(RowStatus::NoSuchKey)
+/// The statuses of rows that are signed, but for those that failed.
+fn signed(rows: usize, failed: &Failed) -> Vec<RowStatus> {
+    let mut statuses = vec![RowStatus::Signed; rows];
+    failed.keys().for_each(|row| statuses[*row] = RowStatus::KeyDamaged);
+    statuses
 }
 
-/// A row's message.
-fn message<'a>(messages: Column<'a>, mode: Mode<'_>, row: usize) -> Result<&'a [u8], RowStatus> {
-    let message = messages.get(row).ok_or(RowStatus::BadOffsets)?;
-    mode.check(message).map_err(|_| RowStatus::DigestLength)?;
-    Ok(message)
-}
-
-/// The message of each of these rows, whose keys are given.
-fn message_of<'r, 'a>(
-    rows: &'r [SignRow<'a>],
-    keys: &'r [&'a SigningKey],
-    key_of: &'r [u32],
-) -> impl Fn(usize) -> ToSign<'a> + Send + Sync + use<'r, 'a> {
-    move |i| {
-        let SignRow { of, message, randomizer, .. } = rows[i];
-        ToSign { key: keys[key_of[i] as usize], mode: of.mode, message, randomizer }
-    }
-}
-
-impl<'a> SignRows<'a> {
-    fn first_key(&self) -> &'a SigningKey {
-        match self.keys {
-            RowSigningKeys::One(key) => key,
-            RowSigningKeys::Table { keys, .. } => &keys[0],
-        }
-    }
+/// The messages of rows, if they are copied.
+fn messages<'a, S: Scheme>(messages: &S::RowMessages<'a>) -> Option<ForeignColumn<'a>> {
+    S::bytes_of_rows(messages).and_then(|column| ForeignColumn::of(&column, None))
 }
 
 /// A row to be signed.
-#[derive(Clone, Copy)]
-pub(crate) struct SignRow<'a> {
+pub(crate) struct SignRow<'r, 'a, 'm, S: Scheme> {
     /// The columns that have it.
-    of: &'a SignRows<'a>,
+    of: &'r MessageRows<'a, S>,
     /// Which of a table's keys signs.
     key: u32,
-    message: &'a [u8],
-    randomizer: Randomizer<'a>,
+    message: S::Message<'m>,
+    randomizer: S::Randomizer<'m>,
 }
 
-impl<'a> SignRow<'a> {
-    fn distinct_keys(rows: &[SignRow<'a>]) -> (Vec<&'a SigningKey>, Vec<u32>) {
-        of_calls(rows, |row| row.of, |of, rows| of.keys.distinct(rows.iter().map(|row| row.key)))
-    }
-}
-
-impl<'a> Rows for &'a SignRows<'a> {
-    type Row = SignRow<'a>;
-    type Answers<'m> = Output<'m>;
+impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
+    type Row<'m>
+        = SignRow<'r, 'a, 'm, S>
+    where
+        Self: 'm;
 
     fn kind(&self) -> Kind {
-        let key = self.first_key();
-        Kind::slh_dsa(key.params(), Op::Sign, key.cached_layers())
+        let key = &self.keys.all()[0];
+        S::of_private(key).kind(Op::Sign, S::variant(key))
     }
 
-    fn out_bytes(&self) -> usize {
-        self.first_key().params().sig_bytes()
+    fn widths(&self) -> [usize; 2] {
+        [S::of_private(&self.keys.all()[0]).sizes().signature, 0]
     }
 
-    fn check_columns(&self, rows: usize) -> Result<(), Error> {
-        check_mode(self.mode)?;
-        self.messages.check("messages", rows)?;
-        self.keys.check(rows)?;
-        let keys = match self.keys {
-            RowSigningKeys::One(key) => slice::from_ref(key),
-            RowSigningKeys::Table { keys, .. } => keys,
-        };
-        keys.iter().try_for_each(|key| key.as_ref().check_mode(self.mode))?;
-        check_sets(keys.iter().map(|key| key.params()))?;
-        let layers = keys[0].cached_layers();
-        if let Some(other) = keys.iter().find(|key| key.cached_layers() != layers) {
-            let what = format!(
-                "a table whose keys have {layers} and {} cached layers; give all keys the same number",
-                other.cached_layers()
-            );
-            return Err(Error::Value { what });
-        }
-        match self.randomizer {
-            Randomizer::Given(bytes) => {
-                check_length("opt_rand", rows.saturating_mul(self.first_key().params().n), bytes.len())
-            }
-            _ => Ok(()),
-        }
+    fn check(&self, rows: usize) -> Result<(), Error> {
+        let keys = self.keys.all();
+        S::check_messages(&self.messages, rows)?;
+        check_table(keys, self.keys.indices(), rows)?;
+        S::check_keys(&mut keys.iter().map(KeyRef::Private), self.mode)?;
+        S::of_private(&keys[0]).check_randomizer(self.randomizer, rows)
     }
 
-    fn read(&self, row: usize) -> Result<SignRow<'a>, RowStatus> {
-        let n = self.first_key().params().n;
-        let key = self.keys.index(row)?;
-        let randomizer = match self.randomizer {
-            Randomizer::Given(bytes) => Randomizer::Given(&bytes[row * n..][..n]),
-            other => other,
-        };
-        Ok(SignRow { of: self, key, message: message(self.messages, self.mode, row)?, randomizer })
+    fn inputs(&self) -> usize {
+        S::size_of_rows(&self.messages, self.randomizer) + self.keys.indices().map_or(0, size_of_val)
+    }
+
+    fn foreign(&self) -> ForeignColumns<'_> {
+        [None, messages::<S>(&self.messages), None]
+    }
+
+    fn read<'m>(self, row: usize, [_, copied, _]: [Option<&'m [u8]>; 3]) -> Result<Self::Row<'m>, RowStatus>
+    where
+        Self: 'm,
+    {
+        let keys = self.keys.all();
+        let key = self.keys.indices().map_or(Ok(0), |of| index_in(keys, of, row))?;
+        let message = S::message_of_row(&self.messages, self.mode, row, copied)?;
+        let (_, randomizer) = S::shorten(self.mode, self.randomizer);
+        let randomizer = S::of_private(&keys[0]).randomizer_of_row(randomizer, row);
+        Ok(SignRow { of: self, key, message, randomizer })
     }
 
     fn compute<'m>(
-        place: &Place<'_>,
-        group: Group,
-        rows: &[SignRow<'a>],
-        memory: &'m mut Vec<u8>,
-    ) -> Result<Output<'m>, Error> {
-        let compute = |run: &Run<'_>, range: Range<usize>, fresh: &[u8], out: &mut [u8]| {
-            let rows = &rows[range];
-            let (keys, key_of) = SignRow::distinct_keys(rows);
-            crate::jobs::sign(run, message_of(rows, &keys, &key_of), &keys, &key_of, fresh, out)
-        };
-        let is_hedged = rows.iter().any(|row| row.randomizer == Randomizer::Hedged);
-        Output::new(place, group, (rows.len(), is_hedged), memory, &compute)
-    }
-
-    fn compute_held(
-        place: &Place<'_>,
-        group: Group,
-        rows: &[SignRow<'a>],
-        out: &mut [&mut [u8]],
+        run: &Run<'_>,
+        (_, rows): (Ranges<'_, Self>, &[Self::Row<'m>]),
+        has_gaps: bool,
+        out: &mut [Part<'_>],
         memory: &mut Vec<u8>,
-    ) -> Option<Result<Vec<RowStatus>, Error>> {
-        let facts = match place.worker.programs.facts(group) {
-            Ok(facts) => facts,
-            Err(why) => return Some(Err(why)),
+    ) -> Result<Vec<RowStatus>, Error>
+    where
+        Self: 'm,
+    {
+        let of = |i: usize| {
+            let SignRow { of, key, message, randomizer } = rows[i];
+            let (mode, _) = S::shorten(of.mode, S::Randomizer::default());
+            ToSign { key: &of.keys.all()[key as usize], mode, message, randomizer }
         };
-        let (keys, key_of) = SignRow::distinct_keys(rows);
-        let (run, of) = (Run { place: *place, facts: &facts }, message_of(rows, &keys, &key_of));
-        let done = crate::jobs::sign_held(&run, of, &keys, &key_of, out, memory)?;
-        Some(done.map(|()| vec![RowStatus::Signed; rows.len()]))
-    }
-
-    fn finish(output: &Output<'_>, nth: usize, _: &SignRow<'a>, to: &mut [u8]) -> RowStatus {
-        match output.of(nth) {
-            Ok(signature) => {
-                to.copy_from_slice(signature);
-                RowStatus::Signed
-            }
-            Err(why) => why,
+        let keys = |range: Range<usize>| {
+            of_calls(&rows[range], |row| row.of, |of, rows| of_table(of.keys.all(), rows.iter().map(|row| row.key)))
+        };
+        let work = Signing { jobs: rows.len(), of: &of, keys: &keys, has_gaps };
+        let mut parts: Vec<&mut [u8]> = out.iter_mut().map(|part| &mut *part.columns[0]).collect();
+        if let Some(failed) = S::sign_in_place(run, &work, &mut parts, memory) {
+            return failed.map(|failed| signed(rows.len(), &failed));
         }
+        let size = S::of_private(of(0).key).sizes().signature;
+        let signatures = room(memory, rows.len() * size);
+        let failed = S::sign(run, &work, signatures)?;
+        // Only now that the checks have passed are results written to the caller.
+        let mut left = &*signatures;
+        let copies = parts.into_iter().map(|part| {
+            let (of_part, others) = left.split_at(part.len());
+            left = others;
+            (part, of_part)
+        });
+        run.place.each_of(copies.collect(), &|(to, from): (&mut [u8], &[u8])| {
+            to.copy_from_slice(from);
+            Ok(())
+        })?;
+        Ok(signed(rows.len(), &failed))
     }
 
-    fn held(facts: &GroupFacts, _: &Options) -> usize {
-        Output::held::<SignRow<'_>>(facts)
+    fn held(&self, facts: &GroupFacts, options: &Options) -> usize {
+        S::held(Op::Sign, facts, options)
     }
 }
 
 /// A row to be verified.
-#[derive(Clone, Copy)]
-pub(crate) struct VerifyRow<'a> {
+pub(crate) struct VerifyRow<'r, 'a, 'm, S: Scheme> {
     /// The columns that have it.
-    of: &'a VerifyRows<'a>,
+    of: &'r SignatureRows<'a, S>,
     /// Which of a table's keys it is, if there is a table.
     index: u32,
-    pk_seed: &'a [u8],
-    pk_root: &'a [u8],
-    message: &'a [u8],
-    signature: &'a [u8],
+    key: PublicKey<'m, S>,
+    message: S::Message<'m>,
+    signature: &'m [u8],
 }
 
-/// PK.seed of a key.
-enum PkSeed<'a> {
-    Of(&'a VerifyingKey),
-    /// What is written to one row's key meanwhile is to change no other row's verdict.
-    Copy([u8; MAX_N]),
-}
-
-impl<'a> VerifyRow<'a> {
-    fn distinct_seeds(rows: &[VerifyRow<'a>]) -> (Vec<PkSeed<'a>>, Vec<u32>) {
-        of_calls(
-            rows,
-            |row| row.of,
-            |of, rows| match of.keys {
-                RowVerifyingKeys::One(key) => (vec![PkSeed::Of(key)], vec![0; rows.len()]),
-                RowVerifyingKeys::Table { keys, .. } => {
-                    let (keys, key_of) = of_table(keys, rows.iter().map(|row| row.index));
-                    (keys.into_iter().map(PkSeed::Of).collect(), key_of)
-                }
-                RowVerifyingKeys::Encoded { params, .. } => {
-                    let copy = |row: &VerifyRow<'_>| {
-                        let mut copy = [0; MAX_N];
-                        copy[..params.n].copy_from_slice(row.pk_seed);
-                        copy
-                    };
-                    let (distinct, key_of) = in_succession(rows.iter().map(copy), |a, b| a == b);
-                    (distinct.into_iter().map(PkSeed::Copy).collect(), key_of)
-                }
-            },
-        )
+impl<'a: 'm, 'm, S: Scheme> VerifyRow<'_, 'a, 'm, S> {
+    /// The distinct keys of rows of one call.
+    fn keys(of: &SignatureRows<'a, S>, rows: &[Self]) -> (Vec<Cow<'m, S::VerifyingKey>>, Vec<u32>) {
+        let RowVerifyingKeys::Encoded { params, .. } = of.keys else {
+            let (keys, key_of) = of_table(of.keys.all(), rows.iter().map(|row| row.index));
+            return (keys.into_iter().map(Cow::Borrowed).collect(), key_of);
+        };
+        let bytes = rows.iter().map(|row| if let PublicKey::Bytes(bytes) = row.key { bytes } else { &[] });
+        // Copies: what is written to one row's key meanwhile is to change no other row's verdict.
+        let (mut last, mut copies) = (Vec::new(), Vec::new());
+        let number = |bytes: &[u8]| {
+            if copies.is_empty() || last != bytes {
+                last.clear();
+                last.extend_from_slice(bytes);
+                copies.push(Cow::Owned(params.scheme().public_key(&last)));
+            }
+            copies.len() as u32 - 1
+        };
+        let key_of = bytes.map(number).collect();
+        (copies, key_of)
     }
 }
 
-impl VerifyRows<'_> {
-    fn params(&self) -> &'static Params {
-        match self.keys {
-            RowVerifyingKeys::One(key) => key.params(),
-            RowVerifyingKeys::Table { keys, .. } => keys[0].params(),
-            RowVerifyingKeys::Encoded { params, .. } => params,
-        }
-    }
-}
-
-impl<'a> Rows for &'a VerifyRows<'a> {
-    type Row = VerifyRow<'a>;
-    type Answers<'m> = Output<'m>;
+impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
+    type Row<'m>
+        = VerifyRow<'r, 'a, 'm, S>
+    where
+        Self: 'm;
 
     fn kind(&self) -> Kind {
-        Kind::slh_dsa(self.params(), Op::Verify, 0)
+        self.keys.set().kind(Op::Verify, 0)
     }
 
-    fn check_columns(&self, rows: usize) -> Result<(), Error> {
-        check_mode(self.mode)?;
-        self.messages.check("messages", rows)?;
+    fn widths(&self) -> [usize; 2] {
+        [0, 0]
+    }
+
+    fn check(&self, rows: usize) -> Result<(), Error> {
+        S::check_messages(&self.messages, rows)?;
         self.signatures.check("signatures", rows)?;
         match self.keys {
-            RowVerifyingKeys::One(key) => Ok(key.as_ref().check_mode(self.mode)?),
-            RowVerifyingKeys::Encoded { keys, .. } => keys.check("public keys", rows),
-            RowVerifyingKeys::Table { keys, of } => {
-                check_table(keys, of, rows)?;
-                keys.iter().try_for_each(|key| key.as_ref().check_mode(self.mode))?;
-                check_sets(keys.iter().map(|key| key.params()))
-            }
+            RowVerifyingKeys::One(_) => {}
+            RowVerifyingKeys::Table { keys, of } => check_table(keys, Some(of), rows)?,
+            RowVerifyingKeys::Encoded { keys, .. } => keys.check("public keys", rows)?,
         }
+        S::check_keys(&mut self.keys.all().iter().map(KeyRef::Public), self.mode)
     }
 
-    fn read(&self, row: usize) -> Result<VerifyRow<'a>, RowStatus> {
-        let parts = |key: &'a VerifyingKey| (key.as_ref().pk_seed(), key.as_ref().pk_root());
-        let (index, (pk_seed, pk_root)) = match self.keys {
-            RowVerifyingKeys::One(key) => (0, parts(key)),
+    fn inputs(&self) -> usize {
+        let keys = match self.keys {
+            RowVerifyingKeys::One(_) => 0,
+            RowVerifyingKeys::Table { of, .. } => size_of_val(of),
+            RowVerifyingKeys::Encoded { keys, .. } => keys.size(),
+        };
+        S::size_of_rows(&self.messages, S::Randomizer::default()) + self.signatures.size() + keys
+    }
+
+    fn foreign(&self) -> ForeignColumns<'_> {
+        let Sizes { public, signature, .. } = self.keys.set().sizes();
+        let keys = if let RowVerifyingKeys::Encoded { keys, .. } = &self.keys { Some(keys) } else { None };
+        let keys = keys.and_then(|keys| ForeignColumn::of(keys, Some(public)));
+        [ForeignColumn::of(&self.signatures, Some(signature)), messages::<S>(&self.messages), keys]
+    }
+
+    fn read<'m>(self, row: usize, copied: [Option<&'m [u8]>; 3]) -> Result<Self::Row<'m>, RowStatus>
+    where
+        Self: 'm,
+    {
+        let [of_signature, of_message, of_key] = copied;
+        let Sizes { public, signature, .. } = self.keys.set().sizes();
+        let (index, key) = match self.keys {
+            RowVerifyingKeys::One(key) => (0, PublicKey::Key(key)),
             RowVerifyingKeys::Table { keys, of } => {
                 let index = index_in(keys, of, row)?;
-                (index, parts(&keys[index as usize]))
+                (index, PublicKey::Key(&keys[index as usize]))
             }
-            RowVerifyingKeys::Encoded { params, keys } => {
-                (0, keys.get_exact(row, params.pk_bytes(), RowStatus::KeyLength)?.split_at(params.n))
+            RowVerifyingKeys::Encoded { keys, .. } => {
+                (0, PublicKey::Bytes(keys.get_exact(row, of_key, public, RowStatus::KeyLength)?))
             }
         };
-        let signature = self.signatures.get_exact(row, self.params().sig_bytes(), RowStatus::SignatureLength)?;
-        let message = message(self.messages, self.mode, row)?;
-        Ok(VerifyRow { of: self, index, pk_seed, pk_root, message, signature })
+        let signature = self.signatures.get_exact(row, of_signature, signature, RowStatus::SignatureLength)?;
+        let message = S::message_of_row(&self.messages, self.mode, row, of_message)?;
+        Ok(VerifyRow { of: self, index, key, message, signature })
     }
 
     fn compute<'m>(
-        place: &Place<'_>,
-        group: Group,
-        rows: &[VerifyRow<'a>],
-        memory: &'m mut Vec<u8>,
-    ) -> Result<Output<'m>, Error> {
-        let compute = |run: &Run<'_>, range: Range<usize>, _: &[u8], roots: &mut [u8]| {
-            let rows = &rows[range];
-            let (keys, key_of) = VerifyRow::distinct_seeds(rows);
-            let pk_seed = |key| match key {
-                &PkSeed::Of(key) => key.as_ref().pk_seed(),
-                PkSeed::Copy(pk_seed) => &pk_seed[..run.plan().params.n],
-            };
-            let pk_seeds: Vec<&[u8]> = keys.iter().map(pk_seed).collect();
-            let of = |i: usize| {
-                let VerifyRow { of, pk_seed, pk_root, message, signature, .. } = rows[i];
-                ToVerify { pk_seed, pk_root, mode: of.mode, message, signature }
-            };
-            crate::jobs::verify(run, of, &pk_seeds, &key_of, roots)?;
-            Ok(Failed::new())
+        run: &Run<'_>,
+        (_, rows): (Ranges<'_, Self>, &[Self::Row<'m>]),
+        _: bool,
+        _: &mut [Part<'_>],
+        memory: &mut Vec<u8>,
+    ) -> Result<Vec<RowStatus>, Error>
+    where
+        Self: 'm,
+    {
+        let of = |i: usize| {
+            let VerifyRow { of, key, message, signature, .. } = rows[i];
+            let (mode, _) = S::shorten(of.mode, S::Randomizer::default());
+            ToVerify { key, mode, message, signature }
         };
-        Output::new(place, group, (rows.len(), false), memory, &compute)
+        let keys = |range: Range<usize>| of_calls(&rows[range], |row| row.of, |of, rows| VerifyRow::keys(of, rows));
+        let verdicts = S::verify(run, &Verifying { jobs: rows.len(), of: &of, keys: &keys }, memory)?;
+        Ok(verdicts.iter().map(|valid| if *valid { RowStatus::Valid } else { RowStatus::Invalid }).collect())
     }
 
-    fn finish(output: &Output<'_>, nth: usize, row: &VerifyRow<'a>, _: &mut [u8]) -> RowStatus {
-        match output.of(nth) {
-            Ok(root) if root == row.pk_root => RowStatus::Valid,
-            Ok(_) => RowStatus::Invalid,
-            Err(why) => why,
-        }
+    fn held(&self, facts: &GroupFacts, options: &Options) -> usize {
+        S::held(Op::Verify, facts, options)
+    }
+}
+
+/// Keys to be made, and their seeds, if they are given.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyRows<'a, S> {
+    set: S,
+    seeds: Option<&'a [u8]>,
+}
+
+impl<'a, S: Scheme> Rows for KeyRows<'a, S> {
+    /// Keys are made by the block: nothing is read of a row.
+    type Row<'m>
+        = ()
+    where
+        Self: 'm;
+    const ARE_KEYS: bool = true;
+
+    fn kind(&self) -> Kind {
+        self.set.kind(Op::Keygen, 0)
     }
 
-    fn held(facts: &GroupFacts, _: &Options) -> usize {
-        Output::held::<VerifyRow<'_>>(facts)
+    fn widths(&self) -> [usize; 2] {
+        let Sizes { private, public, .. } = self.set.sizes();
+        [private, public]
+    }
+
+    fn check(&self, rows: usize) -> Result<(), Error> {
+        let wanted = rows * self.set.sizes().seeds;
+        self.seeds.map_or(Ok(()), |seeds| check_length("the seeds", wanted, seeds.len()))
+    }
+
+    fn inputs(&self) -> usize {
+        self.seeds.map_or(0, <[u8]>::len)
+    }
+
+    fn read<'m>(self, _: usize, _: [Option<&'m [u8]>; 3]) -> Result<(), RowStatus>
+    where
+        Self: 'm,
+    {
+        Ok(())
+    }
+
+    fn compute<'m>(
+        run: &Run<'_>,
+        (blocks, _): (Ranges<'_, Self>, &[()]),
+        _: bool,
+        out: &mut [Part<'_>],
+        memory: &mut Vec<u8>,
+    ) -> Result<Vec<RowStatus>, Error>
+    where
+        Self: 'm,
+    {
+        let columns = blocks.iter().zip(out).map(|((KeyRows { set, seeds }, rows), part)| {
+            let size = set.sizes().seeds;
+            let seeds = seeds.map(|seeds| &seeds[rows.start * size..rows.end * size]);
+            let [private, public] = &mut part.columns;
+            KeyColumns { seeds, private, public }
+        });
+        blocks[0].0.set.keygen(run, &mut columns.collect::<Vec<_>>(), memory)?;
+        // Nobody gets the statuses of keys.
+        Ok(Vec::new())
+    }
+
+    fn held(&self, facts: &GroupFacts, options: &Options) -> usize {
+        S::held(Op::Keygen, facts, options)
     }
 }

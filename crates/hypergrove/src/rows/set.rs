@@ -1,143 +1,123 @@
-//! Sets of rows as jobs of tickets: they own their memory, since their callers may go on before they are done.
+//! Sets of rows as jobs: they own their memory, since callers of tickets may go on before they are done.
 
-use super::KeySet;
-use super::keys::check_keys;
-use super::{
-    KeyCall, KeyColumns, ResultCall, RowSigningKeys, RowStatus, RowVerifyingKeys, Rows, RowsCall, SignRows, VerifyRows,
-    caught, no_progress,
-};
-use crate::tickets::Submit;
-#[cfg(feature = "zkdilithium")]
-use crate::zkdilithium::{self, params::SEED_BYTES};
-use crate::{Error, ErrorKind, Params, Randomizer};
-use hypergrove_engine::scheduler::{Queued, Scheduler, Size};
+use super::block::{CallOfRows, Progress, Rows, caught, check_keys, check_rows, no_progress};
+use super::{KeyRows, MessageRows, RowMemory, RowStatus, SignatureRows};
+use crate::calls::Job;
+use crate::scheme::{ParameterSet, Scheme};
+use crate::tickets::Refused;
+use crate::{Engine, Error, ErrorKind, SlhDsa};
+use hypergrove_engine::scheduler::{Queued, Scheduler, Size, Ticket};
 use hypergrove_engine::scheme::Kind;
 use std::fmt;
 use std::slice::from_mut;
 
-/// A call of rows: what [`Engine::sign_rows`](crate::Engine::sign_rows) and its like take.
+/// A call of rows, with a scheme `S`: what [`Engine::sign_rows`] and its like take. [`RowCall`](crate::rows::RowCall) is SLH-DSA's.
 #[non_exhaustive]
-pub enum RowCall<'a> {
-    /// [`Engine::sign_rows`](crate::Engine::sign_rows).
+pub enum CallColumns<'m, 'a, S: Scheme> {
+    /// [`Engine::sign_rows`].
     Sign {
         /// The keys and messages.
-        rows: SignRows<'a>,
+        rows: MessageRows<'a, S>,
         /// Memory for the signatures.
-        signatures: &'a mut [u8],
+        signatures: &'m mut [u8],
         /// Memory for the status of each row.
-        statuses: &'a mut [RowStatus],
+        statuses: &'m mut [RowStatus],
     },
-    /// [`Engine::verify_rows`](crate::Engine::verify_rows).
+    /// [`Engine::verify_rows`].
     Verify {
         /// The keys, messages and signatures.
-        rows: VerifyRows<'a>,
+        rows: SignatureRows<'a, S>,
         /// Memory for the status of each row.
-        statuses: &'a mut [RowStatus],
+        statuses: &'m mut [RowStatus],
     },
-    /// [`Engine::keygen_rows`](crate::Engine::keygen_rows), or with seeds
-    /// [`Engine::keygen_rows_from_seeds`](crate::Engine::keygen_rows_from_seeds).
+    /// [`Engine::keygen_rows`], or with seeds [`Engine::keygen_rows_from_seeds`].
     Keygen {
         /// The set of the keys.
-        params: &'static Params,
+        params: S::Set,
         /// The seeds. Without them the keys come from the operating system's randomness.
         seeds: Option<&'a [u8]>,
         /// Memory for the private keys.
-        private: &'a mut [u8],
-        /// Memory for the public keys.
-        public: &'a mut [u8],
-    },
-    /// [`zkdilithium::Engine::sign_rows`].
-    #[cfg(feature = "zkdilithium")]
-    ZkDilithiumSign {
-        /// The keys and messages.
-        rows: zkdilithium::SignRows<'a>,
-        /// Memory for the signatures.
-        signatures: &'a mut [u8],
-        /// Memory for the status of each row.
-        statuses: &'a mut [RowStatus],
-    },
-    /// [`zkdilithium::Engine::verify_rows`].
-    #[cfg(feature = "zkdilithium")]
-    ZkDilithiumVerify {
-        /// The keys, messages and signatures.
-        rows: zkdilithium::VerifyRows<'a>,
-        /// Memory for the status of each row.
-        statuses: &'a mut [RowStatus],
-    },
-    /// [`zkdilithium::Engine::keygen_rows`], or with seeds [`zkdilithium::Engine::keygen_rows_from_seeds`].
-    #[cfg(feature = "zkdilithium")]
-    ZkDilithiumKeygen {
-        /// The seeds. Without them the keys come from the operating system's randomness.
-        seeds: Option<&'a [[u8; SEED_BYTES]]>,
-        /// Memory for the private keys.
-        private: &'a mut [u8],
+        private: &'m mut [u8],
         /// Memory for the public keys, if they are wanted.
-        public: Option<&'a mut [u8]>,
+        public: Option<&'m mut [u8]>,
     },
 }
+
+/// SLH-DSA's [`CallColumns`].
+pub type RowCall<'a> = CallColumns<'a, 'a, SlhDsa>;
 
 /// Without the columns: they may hold seeds and private keys.
-impl fmt::Debug for RowCall<'_> {
+impl<S: Scheme> fmt::Debug for CallColumns<'_, '_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowCall").finish_non_exhaustive()
+        f.debug_struct("CallColumns").finish_non_exhaustive()
     }
 }
 
-impl RowCall<'_> {
+impl<S: Scheme> CallColumns<'_, '_, S> {
     /// What kind of program does it, and what it takes of a queue; or what is wrong with its columns.
     fn check(&self) -> Result<(Kind, Size), Error> {
-        let (kind, rows, bytes) = match self {
-            RowCall::Sign { rows, signatures, statuses } => {
-                rows.check(signatures.len(), statuses.len())?;
-                let given = if let Randomizer::Given(bytes) = rows.randomizer { bytes.len() } else { 0 };
-                let inputs = rows.messages.size() + indices(&rows.keys) + given;
-                (rows.kind(), statuses.len(), inputs + signatures.len() + statuses.len())
+        let (kind, jobs, bytes) = match self {
+            CallColumns::Sign { rows, signatures, statuses } => {
+                check_rows(rows, signatures.len(), statuses.len())?;
+                (rows.kind(), statuses.len(), rows.inputs() + signatures.len() + statuses.len())
             }
-            RowCall::Verify { rows, statuses } => {
-                rows.check(0, statuses.len())?;
-                let keys = match rows.keys {
-                    RowVerifyingKeys::One(_) => 0,
-                    RowVerifyingKeys::Table { of, .. } => size_of_val(of),
-                    RowVerifyingKeys::Encoded { keys, .. } => keys.size(),
-                };
-                let inputs = rows.messages.size() + rows.signatures.size() + keys;
-                (rows.kind(), statuses.len(), inputs + statuses.len())
+            CallColumns::Verify { rows, statuses } => {
+                check_rows(rows, 0, statuses.len())?;
+                (rows.kind(), statuses.len(), rows.inputs() + statuses.len())
             }
-            RowCall::Keygen { params, seeds, private, public } => {
-                let columns = [seeds.map(<[u8]>::len), Some(private.len()), Some(public.len())];
-                let (rows, bytes) = check_keys(*params, columns)?;
-                (params.kind(), rows, bytes)
-            }
-            #[cfg(feature = "zkdilithium")]
-            RowCall::ZkDilithiumSign { rows, signatures, statuses } => {
-                rows.check(signatures.len(), statuses.len())?;
-                let inputs = rows.messages.size() + indices(&rows.keys);
-                (rows.kind(), statuses.len(), inputs + signatures.len() + statuses.len())
-            }
-            #[cfg(feature = "zkdilithium")]
-            RowCall::ZkDilithiumVerify { rows, statuses } => {
-                rows.check(0, statuses.len())?;
-                let keys = match rows.keys {
-                    zkdilithium::RowVerifyingKeys::One(_) => 0,
-                    zkdilithium::RowVerifyingKeys::Table { of, .. } => size_of_val(of),
-                    zkdilithium::RowVerifyingKeys::Encoded(keys) => keys.size(),
-                };
-                let inputs = rows.messages.size() + rows.signatures.size() + keys;
-                (rows.kind(), statuses.len(), inputs + statuses.len())
-            }
-            #[cfg(feature = "zkdilithium")]
-            RowCall::ZkDilithiumKeygen { seeds, private, public } => {
-                let columns = [seeds.map(size_of_val), Some(private.len()), public.as_ref().map(|public| public.len())];
-                let (rows, bytes) = check_keys(zkdilithium::Keys, columns)?;
-                (zkdilithium::Keys.kind(), rows, bytes)
+            CallColumns::Keygen { params, seeds, private, public } => {
+                let (rows, public) =
+                    (KeyRows { set: params.scheme(), seeds: *seeds }, public.as_ref().map(|public| public.len()));
+                let count = check_keys(rows, private.len(), public)?;
+                (rows.kind(), count, rows.inputs() + private.len() + public.unwrap_or(0))
             }
         };
-        Ok((kind, Size { jobs: rows, bytes: bytes as u64 }))
+        Ok((kind, Size { jobs, bytes: bytes as u64 }))
     }
+}
+
+/// Runs a call by itself.
+pub(crate) fn run_call<S: Scheme>(
+    scheduler: &Scheduler,
+    columns: CallColumns<'_, '_, S>,
+    progress: Progress<'_>,
+) -> Result<(), Error> {
+    match columns {
+        CallColumns::Sign { rows, signatures, statuses } => {
+            sign_into(scheduler, rows, signatures.into(), statuses, progress)
+        }
+        CallColumns::Verify { rows, statuses } => {
+            run_one(scheduler, CallOfRows::new(&rows, RowMemory::Own(&mut []), statuses)?, progress)
+        }
+        CallColumns::Keygen { params, seeds, private, public } => {
+            run_one(scheduler, CallOfRows::keys(KeyRows { set: params.scheme(), seeds }, private, public)?, progress)
+        }
+    }
+}
+
+/// Signs rows.
+pub(crate) fn sign_into<S: Scheme>(
+    scheduler: &Scheduler,
+    rows: MessageRows<'_, S>,
+    signatures: RowMemory<'_>,
+    statuses: &mut [RowStatus],
+    progress: Progress<'_>,
+) -> Result<(), Error> {
+    run_one(scheduler, CallOfRows::new(&rows, signatures, statuses)?, progress)
+}
+
+fn run_one<R: Rows>(scheduler: &Scheduler, call: CallOfRows<'_, R>, progress: Progress<'_>) -> Result<(), Error> {
+    let mut calls = [call];
+    let done = CallOfRows::run(scheduler, &mut calls, progress);
+    let [call] = calls;
+    call.result(&done)
 }
 
 /// Runs calls of rows of one kind as one call of the scheduler. Gives the result of each; those that were not lent have one.
-fn run_together(scheduler: &Scheduler, lent: &mut [Result<RowCall<'_>, Error>]) -> Vec<Result<(), Error>> {
+pub(crate) fn run_sets<S: Scheme>(
+    scheduler: &Scheduler,
+    lent: &mut [Result<CallColumns<'_, '_, S>, Error>],
+) -> Vec<Result<(), Error>> {
     /// Runs those that match.
     macro_rules! run {
         ($lent:pat => $call:expr) => {
@@ -149,35 +129,22 @@ fn run_together(scheduler: &Scheduler, lent: &mut [Result<RowCall<'_>, Error>]) 
     }
     match lent.iter().find_map(|lent| lent.as_ref().ok()) {
         None => lent.iter().map(|lent| lent.as_ref().map(drop).map_err(Clone::clone)).collect(),
-        Some(RowCall::Sign { .. }) => {
-            run!(RowCall::Sign { rows, signatures, statuses } => ResultCall::new(&*rows, signatures, statuses))
+        Some(CallColumns::Sign { .. }) => {
+            run!(CallColumns::Sign { rows, signatures, statuses } => CallOfRows::new(&*rows, (&mut **signatures).into(), statuses))
         }
-        Some(RowCall::Verify { .. }) => {
-            run!(RowCall::Verify { rows, statuses } => ResultCall::new(&*rows, &mut [], statuses))
+        Some(CallColumns::Verify { .. }) => {
+            run!(CallColumns::Verify { rows, statuses } => CallOfRows::new(&*rows, RowMemory::Own(&mut []), statuses))
         }
-        Some(RowCall::Keygen { .. }) => run!(RowCall::Keygen { params, seeds, private, public } => {
-            KeyCall::new(*params, KeyColumns { seeds: *seeds, private, public: Some(public) })
-        }),
-        #[cfg(feature = "zkdilithium")]
-        Some(RowCall::ZkDilithiumSign { .. }) => {
-            run!(RowCall::ZkDilithiumSign { rows, signatures, statuses } => ResultCall::new(&*rows, signatures, statuses))
-        }
-        #[cfg(feature = "zkdilithium")]
-        Some(RowCall::ZkDilithiumVerify { .. }) => {
-            run!(RowCall::ZkDilithiumVerify { rows, statuses } => ResultCall::new(&*rows, &mut [], statuses))
-        }
-        #[cfg(feature = "zkdilithium")]
-        Some(RowCall::ZkDilithiumKeygen { .. }) => run!(RowCall::ZkDilithiumKeygen { seeds, private, public } => {
-            let seeds = seeds.map(<[_]>::as_flattened);
-            KeyCall::new(zkdilithium::Keys, KeyColumns { seeds, private, public: public.as_deref_mut() })
+        Some(CallColumns::Keygen { .. }) => run!(CallColumns::Keygen { params, seeds, private, public } => {
+            CallOfRows::keys(KeyRows { set: params.scheme(), seeds: *seeds }, private, public.as_deref_mut())
         }),
     }
 }
 
-fn run_all<'c, 'a, C: RowsCall>(
+fn run_all<'c, C, R: Rows>(
     scheduler: &Scheduler,
-    lent: &'c mut [Result<RowCall<'a>, Error>],
-    call: impl Fn(&'c mut RowCall<'a>) -> Result<C, Error>,
+    lent: &'c mut [Result<C, Error>],
+    call: impl Fn(&'c mut C) -> Result<CallOfRows<'c, R>, Error>,
 ) -> Vec<Result<(), Error>> {
     let mut calls = Vec::with_capacity(lent.len());
     let lent = lent.iter_mut().map(|lent| {
@@ -185,19 +152,11 @@ fn run_all<'c, 'a, C: RowsCall>(
         Ok(())
     });
     let lent: Vec<Result<(), Error>> = lent.collect();
-    let done = caught(|| C::run(scheduler, &mut calls, &mut no_progress));
+    let done = caught(|| CallOfRows::run(scheduler, &mut calls, &mut no_progress));
     let done = done.unwrap_or_else(|_| Err(scheduler.panicked("this set of rows")));
     let mut calls = calls.into_iter();
     let mut result = |()| calls.next().expect("a call for each that was lent").result(&done);
     lent.into_iter().map(|lent| lent.and_then(&mut result)).collect()
-}
-
-/// Bytes of a table's key indices.
-fn indices<K>(keys: &RowSigningKeys<'_, K>) -> usize {
-    match keys {
-        RowSigningKeys::One(_) => 0,
-        RowSigningKeys::Table { of, .. } => size_of_val(*of),
-    }
 }
 
 /// Rows that own their memory, for [`Engine::submit`](crate::Engine::submit). The memory may be anything: `Vec`, `Arc`, `Bytes`,
@@ -244,30 +203,30 @@ fn indices<K>(keys: &RowSigningKeys<'_, K>) -> usize {
 /// assert_eq!(letters.statuses, [RowStatus::Signed; 2]);
 /// # Ok::<(), hypergrove::Error>(())
 /// ```
-pub struct RowSet<T> {
+pub struct RowSet<T, S: Scheme = SlhDsa> {
     /// The memory.
     pub memory: T,
-    lend: for<'a> fn(&'a mut T) -> RowCall<'a>,
+    lend: for<'a> fn(&'a mut T) -> CallColumns<'a, 'a, S>,
     /// What was checked when the set was submitted.
     checked: Option<(Kind, Size)>,
 }
 
 /// Without the memory: it may hold keys.
-impl<T> fmt::Debug for RowSet<T> {
+impl<T, S: Scheme> fmt::Debug for RowSet<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RowSet").finish_non_exhaustive()
     }
 }
 
-impl<T> RowSet<T> {
+impl<T, S: Scheme> RowSet<T, S> {
     /// Makes a set of rows. `lend` says where the columns are in the memory; it is called when the set is submitted and when it is run, and
     /// must give the same columns.
-    pub fn new(memory: T, lend: for<'a> fn(&'a mut T) -> RowCall<'a>) -> RowSet<T> {
+    pub fn new(memory: T, lend: for<'a> fn(&'a mut T) -> CallColumns<'a, 'a, S>) -> RowSet<T, S> {
         RowSet { memory, lend, checked: None }
     }
 
     /// The columns that were checked when the set was submitted. Not to lend them is an error of this set alone, also if that is by a panic.
-    fn lend(&mut self) -> Result<RowCall<'_>, Error> {
+    fn lend(&mut self) -> Result<CallColumns<'_, '_, S>, Error> {
         let wrong = |what: &str| Error::Value { what: format!("the function that lends a set of rows {what}") };
         let RowSet { memory, lend, checked } = self;
         let call = caught(move || lend(memory)).map_err(|_| wrong("panicked"))?;
@@ -278,42 +237,47 @@ impl<T> RowSet<T> {
     }
 }
 
-impl<T: Send + 'static> Submit for RowSet<T> {
+impl<T: Send + 'static, S: Scheme> Job for RowSet<T, S> {
     type Out = T;
-    type Owned = RowSet<T>;
 
-    fn size(&mut self) -> Result<Size, Error> {
-        let (kind, size) = (self.lend)(&mut self.memory).check()?;
-        self.checked = Some((kind, size));
-        Ok(size)
+    fn run(mut self, engine: &Engine) -> Result<T, Error> {
+        (S::calls().rows)(&engine.0.scheduler, (self.lend)(&mut self.memory), &mut no_progress)?;
+        Ok(self.memory)
     }
 
-    fn own(self) -> RowSet<T> {
-        self
+    fn submit(mut self, engine: &Engine) -> Result<Ticket<T>, Refused<Self>> {
+        match (self.lend)(&mut self.memory).check() {
+            Ok((kind, size)) => {
+                self.checked = Some((kind, size));
+                engine.0.submit(self, size, |set| set)
+            }
+            Err(why) => Err(Refused { job: self, why }),
+        }
     }
 }
 
-impl<T: Send + 'static> Queued for RowSet<T> {
+impl<T: Send + 'static, S: Scheme> Queued for RowSet<T, S> {
     type Out = T;
     const BY_ALL_THREADS: bool = true;
 
-    fn ask(&self) -> Result<Kind, Error> {
+    fn kind(&self) -> Result<Kind, Error> {
         Ok(self.checked.expect("it was checked when it was submitted").0)
     }
 
     fn run(
         scheduler: &Scheduler,
-        mut sets: Vec<RowSet<T>>,
+        mut sets: Vec<RowSet<T, S>>,
         sink: &mut dyn FnMut(usize, Result<T, Error>),
     ) -> Result<(), Error> {
+        let run_sets = S::calls().sets;
         let mut lent: Vec<_> = sets.iter_mut().map(RowSet::lend).collect();
-        let mut results = run_together(scheduler, &mut lent);
+        let mut results = run_sets(scheduler, &mut lent);
         if lent.len() > 1 {
             // An error of one set's rows ended the call of all.
             let is_of_a_set = |why: &Error| matches!(why.kind(), ErrorKind::BadInput | ErrorKind::OutOfMemory);
             for (lent, result) in lent.iter_mut().zip(&mut results) {
                 if lent.is_ok() && result.as_ref().is_err_and(is_of_a_set) {
-                    *result = run_together(scheduler, from_mut(lent)).remove(0);
+                    *result = run_sets(scheduler, from_mut(lent)).remove(0);
                 }
             }
         }

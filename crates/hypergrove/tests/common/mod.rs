@@ -145,7 +145,7 @@ impl Backend for Mock {
         Ok((0..self.count).map(of).collect())
     }
     forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa, host_memory; lacks sha256, zkdilithium;);
+    capabilities!(has slh_dsa, host_memory;);
 }
 
 /// Memory of its devices' host, if they have memory of their own.

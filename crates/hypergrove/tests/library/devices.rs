@@ -626,7 +626,7 @@ impl Backend for Tuned {
         "mock"
     }
     forward!(self => self.0; devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
+    capabilities!(has slh_dsa;);
 }
 
 impl SlhDsaPrograms for Tuned {

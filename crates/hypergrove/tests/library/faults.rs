@@ -37,7 +37,7 @@ struct FaultyCpu(Cpu, Arc<Faults>);
 
 impl Backend for FaultyCpu {
     forward!(self => self.0; name, devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa, zkdilithium; lacks sha256, host_memory;);
+    capabilities!(has slh_dsa, zkdilithium;);
 }
 
 impl ZkDilithiumPrograms for FaultyCpu {
@@ -62,7 +62,7 @@ struct Unchecked(Arc<dyn Backend>);
 
 impl Backend for Unchecked {
     forward!(self => self.0; name, devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa; lacks sha256, zkdilithium, host_memory;);
+    capabilities!(has slh_dsa;);
 }
 
 impl SlhDsaPrograms for Unchecked {
@@ -263,7 +263,7 @@ fn slh_dsa_rows(kind: &Kind, check: Check) -> Subject {
 
 /// zkDilithium on the CPU's lanes, or on a GPU.
 fn zk_dilithium(kind: &Kind, check: Check) -> Subject {
-    let builder = zkdilithium::Engine::builder().threads(1).verify_signatures(check == Check::Verify);
+    let builder = Engine::builder().threads(1).verify_signatures(check == Check::Verify);
     let builder = builder.redundant(check == Check::Redundant).devices(vec![(kind.backend.clone(), 0)]);
     let engine = builder.build().unwrap();
     let keys: Vec<_> = (1..7).map(|key| zkdilithium::SigningKey::from_seed(&[key; 32])).collect();
@@ -534,10 +534,10 @@ fn a_lane_of_zkdilithium_that_is_always_wrong_lets_nothing_out() {
         let seeds = [[1; 32], [2; 32], [3; 32]];
         for check in [Check::Nothing, Check::Redundant] {
             let subject = zk_dilithium(&kind, check);
-            let builder = zkdilithium::Engine::builder().threads(1).devices(vec![(kind.backend.clone(), 0)]);
+            let builder = Engine::builder().threads(1).devices(vec![(kind.backend.clone(), 0)]);
             let engine = builder.redundant(check == Check::Redundant).build().unwrap();
             // The self-test is over before there are faults.
-            engine.from_seeds(&seeds).unwrap();
+            engine.from_seeds(zkdilithium::ZkDilithium, &seeds).unwrap();
             let mut row = Row::default();
             let mut keys = (0, 0);
             for lane in 0..lanes {
@@ -546,8 +546,15 @@ fn a_lane_of_zkdilithium_that_is_always_wrong_lets_nothing_out() {
                     subject.judge(case, result, &mut row);
                 }
                 for count in [1, 3] {
-                    match kind.faults.stuck(lane, lanes, || engine.from_seeds(&seeds[..count])) {
-                        Ok(made) => keys.0 += usize::from(made != engine.from_seeds(&seeds[..count]).unwrap()),
+                    match kind
+                        .faults
+                        .stuck(lane, lanes, || engine.from_seeds(zkdilithium::ZkDilithium, &seeds[..count]))
+                    {
+                        Ok(made) => {
+                            keys.0 += usize::from(
+                                made != engine.from_seeds(zkdilithium::ZkDilithium, &seeds[..count]).unwrap(),
+                            )
+                        }
                         Err(_) => keys.1 += 1,
                     }
                 }

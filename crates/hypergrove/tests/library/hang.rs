@@ -58,7 +58,7 @@ impl Client {
                 let key = zkdilithium::SigningKey::from_seed(&[1; 32]);
                 let messages: Vec<_> = (0..4).map(message).collect();
                 let jobs = messages.iter().map(|message| zkdilithium::SignJob::new(&key, message));
-                let signed = engine.zkdilithium().sign_batch_to_vec(jobs)?;
+                let signed = engine.sign_batch_to_vec(jobs)?;
                 for (message, signature) in messages.iter().zip(signed) {
                     let right = key.sign_message(zkdilithium::Message::Bytes(message)).unwrap();
                     assert!(signature?.as_bytes() == right.as_bytes());
@@ -229,11 +229,11 @@ fn is_not_written_late(
 fn callers_memory_of_zkdilithium_is_not_written_after_the_call() {
     let key = zkdilithium::SigningKey::from_seed(&[1; 32]);
     let messages = [b'm'; 8];
-    let rows = zkdilithium::SignRows { keys: RowSigningKeys::One(&key), messages: Column::packed(&messages, 1).into() };
+    let rows = zkdilithium::SignRows::new(RowSigningKeys::One(&key), Column::packed(&messages, 1));
     let one = key.sign_message(zkdilithium::Message::Bytes(b"m")).unwrap();
     is_not_written_late(&one.as_bytes().repeat(messages.len()), 0..10, |engine, memory| {
         let mut statuses = vec![RowStatus::default(); messages.len()];
-        engine.zkdilithium().sign_rows(&rows, memory, &mut statuses)?;
+        engine.sign_rows(&rows, memory, &mut statuses)?;
         assert!(statuses.iter().all(|status| *status == RowStatus::Signed));
         Ok(())
     });
@@ -315,6 +315,4 @@ fn limits_follow_predictions() {
     assert_eq!(limits(&mock(1, 1), Some(hour)), []);
     assert_eq!(Engine::new().unwrap().device_timeout(), DEVICE_TIMEOUT);
     assert_eq!(Engine::builder().device_timeout(hour).build().unwrap().device_timeout(), hour);
-    let zkdilithium = zkdilithium::Engine::builder().device_timeout(hour).build().unwrap();
-    assert_eq!(zkdilithium.device_timeout(), hour);
 }

@@ -277,7 +277,7 @@ impl Backend for Gpu {
         Ok(vec![Device { backend: "gpu", memory: 1 << 30, queue: 2, ..Reference.devices()?.remove(0) }])
     }
     forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has sha256; lacks slh_dsa, zkdilithium, host_memory;);
+    capabilities!(has sha256;);
 }
 
 impl Sha256Programs for Gpu {

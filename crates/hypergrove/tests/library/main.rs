@@ -10,6 +10,7 @@ mod acvp;
 mod devices;
 mod engine;
 mod faults;
+mod foreign;
 mod hang;
 mod hash;
 mod ledger;

@@ -147,7 +147,7 @@ fn keys_are_made_in_rows() {
         for count in [0, 1, 100] {
             let seeds: Vec<u8> = (0..count * 3 * P.n).map(|i| (i * i / 7) as u8).collect();
             let (mut private, mut public) = (vec![1; count * P.sk_bytes()], vec![1; count * P.pk_bytes()]);
-            engine.keygen_rows_from_seeds(P, &seeds, &mut private, &mut public).unwrap();
+            engine.keygen_rows_from_seeds(P, &seeds, &mut private, Some(&mut public)).unwrap();
             let of_seeds = seeds.chunks(3 * P.n).map(|seeds| {
                 let (sk_seed, rest) = seeds.split_at(P.n);
                 let (sk_prf, pk_seed) = rest.split_at(P.n);
@@ -158,7 +158,7 @@ fn keys_are_made_in_rows() {
             let encoded: Vec<u8> = keys.iter().flat_map(|key| key.verifying_key().to_bytes()).collect();
             assert_eq!(public, encoded, "{what}");
 
-            engine.keygen_rows(P, &mut private, &mut public).unwrap();
+            engine.keygen_rows(P, &mut private, Some(&mut public)).unwrap();
             for (private, public) in private.chunks(P.sk_bytes()).zip(public.chunks(P.pk_bytes())) {
                 let key = SigningKey::from_bytes(P, private).unwrap();
                 engine.check(&key).unwrap();
@@ -171,15 +171,15 @@ fn keys_are_made_in_rows() {
     // Nothing is left of a call that fails.
     let engine = mock(1, 1).answering(|call| call.fails("dead")).engine();
     let (mut private, mut public) = (vec![1; P.sk_bytes()], vec![1; P.pk_bytes()]);
-    engine.keygen_rows(P, &mut private, &mut public).unwrap_err();
+    engine.keygen_rows(P, &mut private, Some(&mut public)).unwrap_err();
     assert!(private.iter().chain(&public).all(|byte| *byte == 0));
     for (private, public) in [(63, 32), (64, 31), (0, 32), (128, 32)] {
         let (mut private, mut public) = (vec![1; private], vec![1; public]);
-        let why = engine.keygen_rows(P, &mut private, &mut public).unwrap_err();
+        let why = engine.keygen_rows(P, &mut private, Some(&mut public)).unwrap_err();
         assert!(private.iter().chain(&public).all(|byte| *byte == 0));
         assert!(why.to_string().contains("the column of "), "{why}");
     }
-    let why = engine.keygen_rows_from_seeds(P, &[0; 47], &mut private, &mut public).unwrap_err();
+    let why = engine.keygen_rows_from_seeds(P, &[0; 47], &mut private, Some(&mut public)).unwrap_err();
     assert!(why.to_string().contains("the seeds"), "{why}");
 }
 
@@ -227,10 +227,10 @@ fn progress_counts_rows_and_stops_a_call() {
 
         let (mut private, mut public) = (vec![1; 600 * 4 * n], vec![1; 600 * 2 * n]);
         let mut counts = vec![0];
-        engine.keygen_rows_with_progress(P, &mut private, &mut public, |done| counts.push(done)).unwrap();
+        engine.keygen_rows_with_progress(P, &mut private, Some(&mut public), |done| counts.push(done)).unwrap();
         assert!(counts.is_sorted_by(|a, b| a < b) && counts.last() == Some(&600), "{what}: {counts:?}");
         assert!(private.chunks(4 * n).zip(public.chunks(2 * n)).all(|(private, public)| private.ends_with(public)));
-        engine.keygen_rows_with_progress(P, &mut private, &mut public, |_| ControlFlow::Break(())).unwrap();
+        engine.keygen_rows_with_progress(P, &mut private, Some(&mut public), |_| ControlFlow::Break(())).unwrap();
         assert!(private.iter().chain(&public).all(|byte| *byte == 0), "{what}: no key is left of a call that stopped");
     }
 }
@@ -456,7 +456,7 @@ fn a_panic_leaves_no_key_and_no_untrusted_signature() {
 
     let (mut private, mut public) = (vec![1; 100 * P.sk_bytes()], vec![1; 100 * P.pk_bytes()]);
     let engine = panics();
-    catch_unwind(AssertUnwindSafe(|| engine.keygen_rows(P, &mut private, &mut public))).unwrap_err();
+    catch_unwind(AssertUnwindSafe(|| engine.keygen_rows(P, &mut private, Some(&mut public)))).unwrap_err();
     assert!(private.iter().chain(&public).all(|byte| *byte == 0));
 }
 
@@ -540,7 +540,7 @@ fn rows_may_lie_in_memory_that_devices_reach() {
         assert_eq!(engine.stats().memory_in_use, 0);
         let seeds: Vec<u8> = (0..100 * 3 * 16).map(|i| i as u8).collect();
         let (mut private, mut public) = (engine.memory(100 * 64).unwrap(), engine.memory(100 * 32).unwrap());
-        engine.keygen_rows_from_seeds(P, &seeds, &mut private, &mut public).unwrap();
+        engine.keygen_rows_from_seeds(P, &seeds, &mut private, Some(&mut public)).unwrap();
         for (private, seeds) in private.chunks(64).zip(seeds.chunks(48)) {
             assert_eq!(private[..48], *seeds);
             SigningKey::from_bytes(P, private).unwrap();

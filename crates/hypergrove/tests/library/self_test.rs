@@ -33,7 +33,7 @@ impl Backend for Wrong {
         Ok(vec![Device { backend: "wrong", ..self.cpu.devices()?.remove(0) }])
     }
     forward!(self => self.cpu; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa, sha256, zkdilithium; lacks host_memory;);
+    capabilities!(has slh_dsa, sha256, zkdilithium;);
 }
 
 impl SlhDsaPrograms for Wrong {
@@ -219,13 +219,13 @@ fn wrong_signatures_of_zkdilithium_are_withheld() {
     let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
     let key = zkdilithium::SigningKey::from_seed(&[7; 32]);
     let jobs = || [0; 3].map(|_| zkdilithium::SignJob::new(&key, b"m"));
-    let builder = || zkdilithium::Engine::builder().threads(2);
+    let builder = || Engine::builder().threads(2);
     let alone = builder().devices(vec![(wrong.clone(), 0)]).build().unwrap();
     for _ in 0..2 {
         for signature in alone.sign_batch_to_vec(jobs()).unwrap() {
             is_told(&signature.unwrap_err(), "signing for zkDilithium");
         }
-        assert!(alone.from_seeds(&[[1; 32]]).is_err(), "all of it is one test");
+        assert!(alone.from_seeds(zkdilithium::ZkDilithium, &[[1; 32]]).is_err(), "all of it is one test");
     }
     let both = builder().devices(vec![(wrong, 0), (cpu, 0)]).build().unwrap();
     let right = key.sign_message(zkdilithium::Message::Bytes(b"m"));

@@ -4,7 +4,7 @@ use crate::common::{Call, Mock, P, PURE, job, key, message, mock, sign};
 use hypergrove::rows::{
     Column, Offsets, RowCall, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows,
 };
-use hypergrove::zkdilithium::{self, Message};
+use hypergrove::zkdilithium::{self, Message, ZkDilithium};
 use hypergrove::*;
 use hypergrove_fips205::reference::slh_sign;
 use rayon::prelude::*;
@@ -146,13 +146,15 @@ fn every_job_of_every_scheme_gives_what_its_call_gives() {
         );
         assert!(fresh.is_done() && fresh.try_take().is_none() && fresh.wait().is_err(), "it is taken once");
 
+        assert_eq!(engine.submit(VerifyJob::new(&public, b"m", &[1, 2][..])).unwrap().wait(), Ok(false));
         // What a job is to blame for itself.
-        let bad = engine.submit(VerifyJob::new(&public, b"m", &[1, 2][..])).unwrap();
+        let bad = engine.submit(VerifyJob::new(&public, b"m", &[1, 2][..]).context(&[7; 256])).unwrap();
         assert!(bad.is_done() && bad.wait().is_err_and(|why| why.kind() == ErrorKind::BadInput));
         let stats = engine.stats().tickets;
         assert_eq!((stats.queued, stats.queued_bytes, stats.running, stats.refused), (0, 0, 0, 0));
     }
-    for engine in [zkdilithium::Engine::builder().threads(1).build().unwrap(), zkdilithium::Engine::new().unwrap()] {
+    for builder in [Engine::builder().threads(1), Engine::builder()] {
+        let engine = builder.backend(Arc::new(Cpu::new())).build().unwrap();
         let right = zk.sign_message(Message::Bytes(b"m")).unwrap();
         assert!(engine.submit(zkdilithium::SignJob::new(&zk, b"m")).unwrap().wait().unwrap() == right);
         let many: Vec<_> =
@@ -162,11 +164,14 @@ fn every_job_of_every_scheme_gives_what_its_call_gives() {
         let verify = |text: &'static [u8]| zkdilithium::VerifyJob::new(public.clone(), text, right.as_bytes());
         assert_eq!(engine.submit(verify(b"m")).unwrap().wait(), Ok(true));
         assert_eq!(engine.submit(verify(b"n")).unwrap().wait(), Ok(false));
+        let short = zkdilithium::VerifyJob::new(public.clone(), b"m", &right.as_bytes()[1..]);
+        assert_eq!(engine.submit(short).unwrap().wait(), Ok(false));
         let seeds: Vec<[u8; 32]> = (0..20).map(|i| [i; 32]).collect();
-        let made = seeds.iter().map(|seed| engine.submit(zkdilithium::GenerateJob::from_seed(seed)).unwrap()).collect();
+        let make = |seed: &[u8; 32]| engine.submit(GenerateJob::from_seeds(ZkDilithium, *seed)).unwrap();
+        let made = seeds.iter().map(make).collect();
         let made: Vec<_> = collected(made).into_iter().map(Result::unwrap).collect();
-        assert!(made == engine.from_seeds(&seeds).unwrap());
-        assert!(engine.submit(zkdilithium::GenerateJob::new()).unwrap().wait().is_ok());
+        assert!(made == engine.from_seeds(ZkDilithium, &seeds).unwrap());
+        assert!(engine.submit(GenerateJob::new(ZkDilithium)).unwrap().wait().is_ok());
     }
 }
 
@@ -936,12 +941,12 @@ fn sets_of_rows_give_what_their_calls_give() {
                     params: P,
                     seeds: seeds.as_deref(),
                     private,
-                    public,
+                    public: Some(public),
                 });
                 let (_, private, public) = engine.submit(set).unwrap().wait().unwrap();
                 if let Some(seeds) = seeds {
                     let mut right = (vec![0; private.len()], vec![0; public.len()]);
-                    engine.keygen_rows_from_seeds(P, &seeds, &mut right.0, &mut right.1).unwrap();
+                    engine.keygen_rows_from_seeds(P, &seeds, &mut right.0, Some(&mut right.1)).unwrap();
                     assert!((&private, &public) == (&right.0, &right.1));
                 }
                 for (private, public) in private.chunks(P.sk_bytes()).zip(public.chunks(P.pk_bytes())) {
@@ -959,9 +964,10 @@ fn sets_of_rows_give_what_their_calls_give() {
 fn sets_of_rows_of_zkdilithium_give_what_their_calls_give() {
     use zkdilithium::params::{PK_BYTES, SIG_BYTES, SK_BYTES};
     const ROWS: usize = 5;
-    let engine = zkdilithium::Engine::new().unwrap();
-    let keys = (vec![[3; 32]; ROWS], vec![0; ROWS * SK_BYTES], vec![0; ROWS * PK_BYTES]);
-    let set = RowSet::new(keys, |(seeds, private, public)| RowCall::ZkDilithiumKeygen {
+    let engine = Engine::builder().backend(Arc::new(Cpu::new())).build().unwrap();
+    let keys = (vec![3; 32 * ROWS], vec![0; ROWS * SK_BYTES], vec![0; ROWS * PK_BYTES]);
+    let set = RowSet::new(keys, |(seeds, private, public)| zkdilithium::RowCall::Keygen {
+        params: ZkDilithium,
         seeds: Some(seeds),
         private,
         public: Some(public),
@@ -971,11 +977,8 @@ fn sets_of_rows_of_zkdilithium_give_what_their_calls_give() {
     assert!(private.chunks(SK_BYTES).all(|private| private == key.to_bytes().as_slice()));
 
     let set = RowSet::new((key.clone(), vec![0; ROWS * SIG_BYTES], [RowStatus::default(); ROWS]), |it| {
-        RowCall::ZkDilithiumSign {
-            rows: zkdilithium::SignRows {
-                keys: RowSigningKeys::One(&it.0),
-                messages: Column::packed(b"abcde", 1).into(),
-            },
+        zkdilithium::RowCall::Sign {
+            rows: zkdilithium::SignRows::new(RowSigningKeys::One(&it.0), Column::packed(b"abcde", 1)),
             signatures: &mut it.1,
             statuses: &mut it.2,
         }
@@ -986,12 +989,12 @@ fn sets_of_rows_of_zkdilithium_give_what_their_calls_give() {
         assert!(key.sign_message(Message::Bytes(message)).unwrap().as_bytes() == signature);
     }
     signatures[2 * SIG_BYTES] ^= 1;
-    let set = RowSet::new((public, signatures, [RowStatus::default(); ROWS]), |it| RowCall::ZkDilithiumVerify {
-        rows: zkdilithium::VerifyRows {
-            keys: zkdilithium::RowVerifyingKeys::Encoded(Column::packed(&it.0, PK_BYTES)),
-            messages: Column::packed(b"abcde", 1).into(),
-            signatures: Column::packed(&it.1, SIG_BYTES),
-        },
+    let set = RowSet::new((public, signatures, [RowStatus::default(); ROWS]), |it| zkdilithium::RowCall::Verify {
+        rows: zkdilithium::VerifyRows::new(
+            zkdilithium::RowVerifyingKeys::Encoded { params: ZkDilithium, keys: Column::packed(&it.0, PK_BYTES) },
+            Column::packed(b"abcde", 1),
+            Column::packed(&it.1, SIG_BYTES),
+        ),
         statuses: &mut it.2,
     });
     let (.., verdicts) = engine.submit(set).unwrap().wait().unwrap();
@@ -1024,7 +1027,7 @@ fn a_set_that_does_not_fit_comes_back() {
         params: P,
         seeds: None,
         private,
-        public,
+        public: Some(public),
     });
     assert_eq!(engine.submit(none).unwrap_err().why.kind(), ErrorKind::BadInput);
     let stats = engine.stats().tickets;

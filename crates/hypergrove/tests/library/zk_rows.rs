@@ -3,13 +3,13 @@
 
 use crate::common::columns;
 use hypergrove::backend::{Checked, Policy, Reference};
-use hypergrove::rows::{Column, Offsets, RowCall, RowSet, RowSigningKeys, RowStatus};
+use hypergrove::rows::{Column, Offsets, RowSet, RowSigningKeys, RowStatus};
 use hypergrove::zkdilithium::params::{MUSIZE, PK_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
-    Engine, EngineBuilder, Fe, Message, Op, RowMessages, RowVerifyingKeys, SignJob, SignRows, SigningKey, VerifyJob,
-    VerifyRows, VerifyingKey,
+    Fe, Message, Op, RowCall, RowMessages, RowVerifyingKeys, SignJob, SignRows, SigningKey, VerifyJob, VerifyRows,
+    VerifyingKey, ZkDilithium as Set,
 };
-use hypergrove::{Backend, Cpu, Device, Error, Isa, Timing};
+use hypergrove::{Backend, Cpu, Device, Engine, EngineBuilder, Error, Isa, Timing};
 use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
 use hypergrove_zkdilithium::{SignatureBytes, SigningKeyBytes, Trace, reference};
 use std::iter::zip;
@@ -77,7 +77,7 @@ impl Backend for Gpu {
         hypergrove::backend::SelfTest::Off
     }
     forward!(self => Reference; absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has zkdilithium; lacks slh_dsa, sha256, host_memory;);
+    capabilities!(has zkdilithium;);
 }
 
 impl ZkDilithiumPrograms for Gpu {
@@ -130,7 +130,8 @@ impl ZkDilithium for Program {
 }
 
 fn engines() -> Vec<(String, Engine)> {
-    let cpu = |threads| Engine::builder().threads(threads);
+    let of = |isa, threads| Engine::builder().backend(Arc::new(Cpu::with(isa).unwrap())).threads(threads);
+    let cpu = |threads| of(Isa::fastest(), threads);
     let checked: Arc<dyn Backend> =
         Arc::new(Checked { subject: Arc::new(Cpu::new()), reference: Arc::new(Cpu::new()) });
     let mut builders = vec![
@@ -141,7 +142,7 @@ fn engines() -> Vec<(String, Engine)> {
         ("two devices".into(), sound().builder(2)),
         ("redundant devices".into(), sound().builder(2).redundant(true).verify_signatures(true)),
     ];
-    builders.extend(Isa::available().into_iter().map(|isa| (isa.name().to_string(), cpu(2).isa(isa))));
+    builders.extend(Isa::available().into_iter().map(|isa| (isa.name().to_string(), of(isa, 2))));
     builders.into_iter().map(|(what, builder)| (what, builder.build().unwrap())).collect()
 }
 
@@ -187,15 +188,15 @@ fn rows_are_signed_and_verified_as_jobs_are() {
             assert!(verdicts.iter().enumerate().all(|(i, valid)| *valid == verdict(i % 5 != 0)));
             columns(&messages, |kind, column| {
                 let keys = RowSigningKeys::Table { keys: &keys, of: &of };
-                let (signatures, statuses) = sign(&engine, &SignRows { keys, messages: column.into() }, count);
+                let (signatures, statuses) = sign(&engine, &SignRows::new(keys, column), count);
                 assert_eq!(statuses, vec![RowStatus::Signed; count], "{what}, {count} rows, {kind}");
                 assert!(signatures == expected.concat(), "{what}, {count} rows, {kind}");
             });
             let slices: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
             let verify = |keys: RowVerifyingKeys<'_>, signatures: Column<'_>, kind: &str| {
                 let mut statuses = vec![RowStatus::default(); count];
-                let messages = Column::Slices(&slices).into();
-                engine.verify_rows(&VerifyRows { keys, messages, signatures }, &mut statuses).unwrap();
+                let rows = VerifyRows::new(keys, Column::Slices(&slices), signatures);
+                engine.verify_rows(&rows, &mut statuses).unwrap();
                 assert_eq!(statuses, verdicts, "{what}, {count} rows, {kind}");
             };
             let table = RowVerifyingKeys::Table { keys: &public, of: &of };
@@ -203,7 +204,7 @@ fn rows_are_signed_and_verified_as_jobs_are() {
             let encoded: Vec<Vec<u8>> = of.iter().map(|key| public[*key as usize].as_bytes().to_vec()).collect();
             let packed = given.concat();
             columns(&encoded, |kind, keys| {
-                verify(RowVerifyingKeys::Encoded(keys), Column::packed(&packed, SIG_BYTES), kind);
+                verify(RowVerifyingKeys::Encoded { params: Set, keys }, Column::packed(&packed, SIG_BYTES), kind);
             });
         }
     }
@@ -219,14 +220,14 @@ fn rows_of_one_key_and_of_field_elements() {
         let last = &elements[39];
         let kinds = [(Rows::Blocks(&elements), Message::Block(last)), (Rows::Mus(&elements), Message::Mu(last))];
         for (messages, last) in kinds {
-            let rows = SignRows { keys: RowSigningKeys::One(key), messages };
+            let rows = SignRows::new(RowSigningKeys::One(key), messages);
             let (signatures, statuses) = sign(&engine, &rows, 40);
             assert_eq!(statuses, [RowStatus::Signed; 40], "{what}");
             let alone = key.sign_message(last).unwrap();
             assert!(signatures.ends_with(alone.as_bytes()), "{what}");
             let signatures = Column::packed(&signatures, SIG_BYTES);
             let mut statuses = [RowStatus::default(); 40];
-            let rows = VerifyRows { keys: RowVerifyingKeys::One(&public), messages, signatures };
+            let rows = VerifyRows::new(RowVerifyingKeys::One(&public), messages, signatures);
             engine.verify_rows(&rows, &mut statuses).unwrap();
             assert_eq!(statuses, [RowStatus::Valid; 40], "{what}");
         }
@@ -238,17 +239,17 @@ fn keys_are_made_in_rows() {
     for (what, engine) in engines() {
         for count in [0, 1, 100] {
             let seeds: Vec<[u8; 32]> = (0..count).map(|i| [i as u8; 32]).collect();
-            let keys = engine.from_seeds(&seeds).unwrap();
+            let keys = engine.from_seeds(Set, &seeds).unwrap();
             let expected: Vec<u8> = keys.iter().flat_map(|key| key.to_bytes().to_vec()).collect();
             let encoded: Vec<u8> = keys.iter().flat_map(|key| key.verifying_key().as_bytes().to_vec()).collect();
             let (mut private, mut public) = (vec![1; count * SK_BYTES], vec![1; count * PK_BYTES]);
-            engine.keygen_rows_from_seeds(&seeds, &mut private, Some(&mut public)).unwrap();
+            engine.keygen_rows_from_seeds(Set, seeds.as_flattened(), &mut private, Some(&mut public)).unwrap();
             assert!(private == expected && public == encoded, "{what}");
             private.fill(1);
-            engine.keygen_rows_from_seeds(&seeds, &mut private, None).unwrap();
+            engine.keygen_rows_from_seeds(Set, seeds.as_flattened(), &mut private, None).unwrap();
             assert!(private == expected, "{what}");
 
-            engine.keygen_rows(&mut private, Some(&mut public)).unwrap();
+            engine.keygen_rows(Set, &mut private, Some(&mut public)).unwrap();
             for (private, public) in zip(private.chunks(SK_BYTES), public.chunks(PK_BYTES)) {
                 let key = SigningKey::from_bytes(private).unwrap();
                 assert!(key.check().is_ok() && key.verifying_key().as_bytes() == public, "{what}");
@@ -260,21 +261,21 @@ fn keys_are_made_in_rows() {
     // Nothing is left of a call that fails, be it by an error or by a panic.
     let (mut private, mut public) = (vec![1; 100 * SK_BYTES], vec![1; 100 * PK_BYTES]);
     let fails = Gpu::new(|device, nth| if nth < 3 { Ok(Answer::Right) } else { Err(dead(device)) });
-    assert_eq!(fails.engine(1).keygen_rows(&mut private, Some(&mut public)), Err(dead(0)));
+    assert_eq!(fails.engine(1).keygen_rows(Set, &mut private, Some(&mut public)), Err(dead(0)));
     assert!(is_zero(&private) && is_zero(&public));
     (private[0], public[0]) = (1, 1);
     let panics = Gpu::new(|_, nth| if nth < 3 { Ok(Answer::Right) } else { panic!("a broken backend") }).engine(1);
-    catch_unwind(AssertUnwindSafe(|| panics.keygen_rows(&mut private, Some(&mut public)))).unwrap_err();
+    catch_unwind(AssertUnwindSafe(|| panics.keygen_rows(Set, &mut private, Some(&mut public)))).unwrap_err();
     assert!(is_zero(&private) && is_zero(&public));
     let engine = sound().engine(1);
     for (private, public) in
         [(SK_BYTES - 1, PK_BYTES), (SK_BYTES, PK_BYTES - 1), (0, PK_BYTES), (2 * SK_BYTES, PK_BYTES)]
     {
         let (mut private, mut public) = (vec![1; private], vec![1; public]);
-        let why = engine.keygen_rows(&mut private, Some(&mut public)).unwrap_err().to_string();
+        let why = engine.keygen_rows(Set, &mut private, Some(&mut public)).unwrap_err().to_string();
         assert!(is_zero(&private) && is_zero(&public) && why.contains("the column of "), "{why}");
     }
-    let why = engine.keygen_rows_from_seeds(&[[0; 32]], &mut [1; 2 * SK_BYTES], None).unwrap_err().to_string();
+    let why = engine.keygen_rows_from_seeds(Set, &[0; 32], &mut [1; 2 * SK_BYTES], None).unwrap_err().to_string();
     assert!(why.contains("the seeds"), "{why}");
 }
 
@@ -286,14 +287,14 @@ fn progress_counts_rows_and_stops_a_call() {
     let public = key.verifying_key();
     for (what, engine) in engines() {
         let (mut signatures, mut statuses) = (vec![1; 300 * SIG_BYTES], vec![RowStatus::Valid; 300]);
-        let rows = SignRows { keys: RowSigningKeys::One(&key), messages };
+        let rows = SignRows::new(RowSigningKeys::One(&key), messages);
         let mut counts = vec![0];
         engine.sign_rows_with_progress(&rows, &mut signatures, &mut statuses, |done| counts.push(done)).unwrap();
         assert!(counts.is_sorted_by(|a, b| a < b) && counts.last() == Some(&300), "{what}: {counts:?}");
         assert_eq!(statuses, [RowStatus::Signed; 300], "{what}");
 
         let signatures = Column::packed(&signatures, SIG_BYTES);
-        let rows = VerifyRows { keys: RowVerifyingKeys::One(&public), messages, signatures };
+        let rows = VerifyRows::new(RowVerifyingKeys::One(&public), messages, signatures);
         let mut stopped = 0;
         let stop = |done: usize| {
             stopped = done;
@@ -304,7 +305,7 @@ fn progress_counts_rows_and_stops_a_call() {
         assert!(statuses[stopped..].iter().all(|status| *status == RowStatus::NotComputed), "{what}");
 
         let (mut private, mut public) = (vec![1; 300 * SK_BYTES], vec![1; 300 * PK_BYTES]);
-        engine.keygen_rows_with_progress(&mut private, Some(&mut public), |_| ControlFlow::Break(())).unwrap();
+        engine.keygen_rows_with_progress(Set, &mut private, Some(&mut public), |_| ControlFlow::Break(())).unwrap();
         assert!(is_zero(&private) && is_zero(&public), "{what}: no key is left of a call that stopped");
     }
 }
@@ -322,9 +323,9 @@ fn each_bad_row_has_a_status_of_its_own() {
     for (what, engine) in engines() {
         let bytes = b"mmmmm";
         let offsets = Offsets::I64(&[0, 1, 2, 3, 4, 3, 9, 5]);
-        let messages = Column::Variable { bytes, offsets }.into();
+        let messages = Column::Variable { bytes, offsets };
         let of = [0, 1, 2, 0, 0, 0, u32::MAX];
-        let rows = SignRows { keys: RowSigningKeys::Table { keys: &keys, of: &of }, messages };
+        let rows = SignRows::new(RowSigningKeys::Table { keys: &keys, of: &of }, messages);
         let (signatures, statuses) = sign(&engine, &rows, 7);
         assert_eq!(statuses, [Signed, KeyDamaged, NoSuchKey, Signed, BadOffsets, BadOffsets, NoSuchKey], "{what}");
         for (status, signature) in zip(statuses, signatures.chunks(SIG_BYTES)) {
@@ -334,11 +335,11 @@ fn each_bad_row_has_a_status_of_its_own() {
         let bytes = [&good[..], short, &good].concat();
         let sizes = [0, good.len(), good.len() + short.len(), bytes.len(), bytes.len() + 1, 0, -1_i64 as usize];
         let offsets = sizes.map(|at| at as i64);
-        let rows = VerifyRows {
-            keys: RowVerifyingKeys::Table { keys: &public, of: &[0, 0, 1, 0, 0, 0] },
-            messages: Column::packed(b"mmmmmm", 1).into(),
-            signatures: Column::Variable { bytes: &bytes, offsets: Offsets::I64(&offsets) },
-        };
+        let rows = VerifyRows::new(
+            RowVerifyingKeys::Table { keys: &public, of: &[0, 0, 1, 0, 0, 0] },
+            Column::packed(b"mmmmmm", 1),
+            Column::Variable { bytes: &bytes, offsets: Offsets::I64(&offsets) },
+        );
         let mut statuses = [RowStatus::default(); 6];
         engine.verify_rows(&rows, &mut statuses).unwrap();
         assert_eq!(statuses, [Valid, SignatureLength, Invalid, BadOffsets, BadOffsets, BadOffsets], "{what}");
@@ -346,9 +347,10 @@ fn each_bad_row_has_a_status_of_its_own() {
         engine.verify_rows(&VerifyRows { keys, ..rows }, &mut statuses).unwrap();
         assert_eq!(statuses, [Valid, NoSuchKey, Valid, NoSuchKey, BadOffsets, BadOffsets], "{what}");
 
-        let keys = RowVerifyingKeys::Encoded(Column::Slices(&[encoded, &encoded[1..], &[], encoded]));
-        let messages = Column::packed(b"mmmm", 1).into();
-        let rows = VerifyRows { keys, messages, signatures: Column::Slices(&[&good, &good, &good, short]) };
+        let keys = Column::Slices(&[encoded, &encoded[1..], &[], encoded]);
+        let keys = RowVerifyingKeys::Encoded { params: Set, keys };
+        let signatures = Column::Slices(&[&good, &good, &good, short]);
+        let rows = VerifyRows::new(keys, Column::packed(b"mmmm", 1), signatures);
         let mut statuses = [RowStatus::default(); 4];
         engine.verify_rows(&rows, &mut statuses).unwrap();
         assert_eq!(statuses, [Valid, KeyLength, KeyLength, SignatureLength], "{what}");
@@ -356,8 +358,7 @@ fn each_bad_row_has_a_status_of_its_own() {
     // All of them bad: no device is asked.
     let idle = sound();
     let signatures = Column::Slices(&[&b""[..]; 4]);
-    let rows =
-        VerifyRows { keys: RowVerifyingKeys::One(&public[0]), messages: Column::packed(b"mmmm", 1).into(), signatures };
+    let rows = VerifyRows::new(RowVerifyingKeys::One(&public[0]), Column::packed(b"mmmm", 1), signatures);
     let mut statuses = [Valid; 4];
     idle.engine(1).verify_rows(&rows, &mut statuses).unwrap();
     assert_eq!((statuses, idle.runs[0].load(SeqCst)), ([SignatureLength; 4], 0));
@@ -373,7 +374,7 @@ fn calls_that_do_not_fit_are_errors() {
         assert!(error.contains(why), "{error}");
         assert_eq!(statuses, vec![RowStatus::NotComputed; count], "nothing of an earlier call is left");
     };
-    let good = SignRows { keys: RowSigningKeys::One(&keys[0]), messages: Column::packed(b"ab", 1).into() };
+    let good = SignRows::new(RowSigningKeys::One(&keys[0]), Column::packed(b"ab", 1));
     sign(good, 2 * SIG_BYTES, 3, "the column of messages: it has 2 rows, the call has 3");
     sign(good, 2 * SIG_BYTES - 1, 2, "the memory for signatures");
     sign(SignRows { keys: RowSigningKeys::Table { keys: &[], of: &[0, 0] }, ..good }, 2 * SIG_BYTES, 2, "without keys");
@@ -383,11 +384,8 @@ fn calls_that_do_not_fit_are_errors() {
     let elements = hypergrove::zkdilithium::RowMessages::Mus(&[[Fe::ZERO; MUSIZE]]);
     sign(SignRows { messages: elements, ..good }, 2 * SIG_BYTES, 2, "the list of messages");
 
-    let good = VerifyRows {
-        keys: RowVerifyingKeys::One(&public[0]),
-        messages: Column::packed(b"ab", 1).into(),
-        signatures: Column::Slices(&[b"", b""]),
-    };
+    let good =
+        VerifyRows::new(RowVerifyingKeys::One(&public[0]), Column::packed(b"ab", 1), Column::Slices(&[b"", b""]));
     let verify = |rows: VerifyRows<'_>, why: &str| {
         let mut statuses = [RowStatus::Valid; 2];
         let error = engine.verify_rows(&rows, &mut statuses).unwrap_err().to_string();
@@ -398,7 +396,7 @@ fn calls_that_do_not_fit_are_errors() {
     verify(VerifyRows { signatures: Column::Slices(&[b""]), ..good }, "the column of signatures");
     let bytes = vec![0; 2 * PK_BYTES];
     let overlap = Column::Packed { bytes: &bytes, width: PK_BYTES, stride: 16, rows: 2 };
-    verify(VerifyRows { keys: RowVerifyingKeys::Encoded(overlap), ..good }, "the rows overlap");
+    verify(VerifyRows { keys: RowVerifyingKeys::Encoded { params: Set, keys: overlap }, ..good }, "the rows overlap");
     verify(VerifyRows { keys: RowVerifyingKeys::Table { keys: &[], of: &[0, 0] }, ..good }, "without keys");
     verify(VerifyRows { keys: RowVerifyingKeys::Table { keys: &public, of: &[] }, ..good }, "key indices");
 }
@@ -417,8 +415,8 @@ fn signatures_go_to_their_rows_when_they_are_checked() {
     let mut offsets: Vec<i64> = (0..=20).collect();
     offsets[3] = -1;
     let of: Vec<u32> = (0..20).map(|row| u32::from((6..9).contains(&row))).collect();
-    let messages = Column::Variable { bytes: &[b'm'; 20], offsets: Offsets::I64(&offsets) }.into();
-    let rows = SignRows { keys: RowSigningKeys::Table { keys: &keys, of: &of }, messages };
+    let messages = Column::Variable { bytes: &[b'm'; 20], offsets: Offsets::I64(&offsets) };
+    let rows = SignRows::new(RowSigningKeys::Table { keys: &keys, of: &of }, messages);
     let mut expected = [Signed; 20];
     expected[2..4].fill(BadOffsets);
     expected[6..9].fill(KeyDamaged);
@@ -448,7 +446,7 @@ fn signatures_go_to_their_rows_when_they_are_checked() {
 fn chunks_are_as_large_as_the_budget_allows() {
     let key = &keys()[0];
     let bytes = [5; 400];
-    let rows = SignRows { keys: RowSigningKeys::One(key), messages: Column::packed(&bytes, 1).into() };
+    let rows = SignRows::new(RowSigningKeys::One(key), Column::packed(&bytes, 1));
     for (verifies, sizes) in [(false, 200..=200), (true, 30..=45)] {
         // Of the budget's shares, two are for chunks in flight and one is for results that wait.
         let gpu = Gpu { jobs: 200, queue: 4, ..sound() };
@@ -466,8 +464,8 @@ fn devices_that_fail_lose_no_row() {
     let key = &keys()[0];
     let texts: Vec<Vec<u8>> = (0..200u8).map(|i| vec![i; 3]).collect();
     let bytes = texts.concat();
-    let rows = SignRows { keys: RowSigningKeys::One(key), messages: Column::packed(&bytes, 3).into() };
-    let cpu = Engine::new().unwrap();
+    let rows = SignRows::new(RowSigningKeys::One(key), Column::packed(&bytes, 3));
+    let cpu = Engine::builder().backend(Arc::new(Cpu::new())).build().unwrap();
     let (expected, _) = sign(&cpu, &rows, 200);
     let fails = |device, nth| if device == 1 && nth >= 3 { Err(dead(1)) } else { Ok(Answer::Right) };
     let lies = |device, nth| Ok(if device == 0 && nth >= 3 { Answer::Wrong } else { Answer::Right });
@@ -479,8 +477,8 @@ fn devices_that_fail_lose_no_row() {
     let engine = Gpu::new(fails).engine(2);
     let seeds: Vec<[u8; 32]> = (0..200).map(|i| [i; 32]).collect();
     let [mut first, mut second] = [(); 2].map(|()| vec![1; 200 * SK_BYTES]);
-    engine.keygen_rows_from_seeds(&seeds, &mut first, None).unwrap();
-    cpu.keygen_rows_from_seeds(&seeds, &mut second, None).unwrap();
+    engine.keygen_rows_from_seeds(Set, seeds.as_flattened(), &mut first, None).unwrap();
+    cpu.keygen_rows_from_seeds(Set, seeds.as_flattened(), &mut second, None).unwrap();
     assert!(first == second && engine.devices().len() == 1);
 
     let is_done = |statuses: &[RowStatus], signatures: &[u8]| {
@@ -532,32 +530,30 @@ fn letters(number: u8, rows: usize) -> Letters {
 }
 
 fn to_sign(it: &mut Letters) -> RowCall<'_> {
-    RowCall::ZkDilithiumSign {
-        rows: SignRows {
-            keys: RowSigningKeys::Table { keys: &it.keys, of: &it.of },
-            messages: Column::packed(&it.messages, 3).into(),
-        },
+    RowCall::Sign {
+        rows: SignRows::new(RowSigningKeys::Table { keys: &it.keys, of: &it.of }, Column::packed(&it.messages, 3)),
         signatures: &mut it.signatures,
         statuses: &mut it.statuses,
     }
 }
 
 fn to_verify(it: &mut Letters) -> RowCall<'_> {
-    RowCall::ZkDilithiumVerify {
-        rows: VerifyRows {
-            keys: match &it.encoded {
-                Some(keys) => RowVerifyingKeys::Encoded(Column::packed(keys, PK_BYTES)),
+    RowCall::Verify {
+        rows: VerifyRows::new(
+            match &it.encoded {
+                Some(keys) => RowVerifyingKeys::Encoded { params: Set, keys: Column::packed(keys, PK_BYTES) },
                 None => RowVerifyingKeys::Table { keys: &it.public, of: &it.of },
             },
-            messages: Column::packed(&it.messages, 3).into(),
-            signatures: Column::packed(&it.signatures, SIG_BYTES),
-        },
+            Column::packed(&it.messages, 3),
+            Column::packed(&it.signatures, SIG_BYTES),
+        ),
         statuses: &mut it.statuses,
     }
 }
 
 fn to_make(it: &mut Letters) -> RowCall<'_> {
-    RowCall::ZkDilithiumKeygen { seeds: it.seeds.as_deref(), private: &mut it.private, public: None }
+    let seeds = it.seeds.as_ref().map(|seeds| seeds.as_flattened());
+    RowCall::Keygen { params: Set, seeds, private: &mut it.private, public: None }
 }
 
 /// A device whose first run waits for the test, and then fails if it is to. Others wait in the queue meanwhile.
@@ -608,15 +604,15 @@ fn sets_share_launches() {
                 }
                 for it in &mut sets {
                     match lend(it) {
-                        RowCall::ZkDilithiumKeygen { seeds: Some(seeds), private, .. } => {
-                            for (seed, private) in zip(seeds, private.chunks(SK_BYTES)) {
+                        RowCall::Keygen { seeds: Some(seeds), private, .. } => {
+                            for (seed, private) in zip(seeds.as_chunks().0, private.chunks(SK_BYTES)) {
                                 assert!(private == SigningKey::from_seed(seed).to_bytes().as_slice());
                             }
                         }
-                        RowCall::ZkDilithiumKeygen { private, .. } => {
+                        RowCall::Keygen { private, .. } => {
                             assert!(private.chunks(SK_BYTES).all(|key| SigningKey::from_bytes(key).is_ok()));
                         }
-                        RowCall::ZkDilithiumSign { .. } => {
+                        RowCall::Sign { .. } => {
                             for (row, of) in it.of.iter().enumerate() {
                                 let signature = &it.signatures[row * SIG_BYTES..][..SIG_BYTES];
                                 let Some(key) = it.keys.get(*of as usize) else {

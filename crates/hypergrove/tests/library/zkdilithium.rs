@@ -1,9 +1,11 @@
-//! zkDilithium's engine through its public interface.
+//! Jobs of zkDilithium through the engine's public interface.
 
-use hypergrove::backend::{Policy, Reference};
+use hypergrove::backend::{Policy, Reference, THREADS};
 use hypergrove::signature::Signer;
-use hypergrove::zkdilithium::{Engine, JobMessage, Message, Op, SignJob, SigningKey, VerifyJob, VerifyingKey};
-use hypergrove::{Backend, Device, Error, ErrorKind, Timing};
+use hypergrove::zkdilithium::{
+    JobMessage, Message, Op, SignJob, SigningKey, VerifyJob, VerifyingKey, ZkDilithium as Set,
+};
+use hypergrove::{Backend, Cpu, Device, Engine, EngineBuilder, Error, ErrorKind, Timing};
 use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
 use hypergrove_zkdilithium::{SignatureBytes, SigningKeyBytes, Trace, reference};
 use std::borrow::Cow;
@@ -28,7 +30,7 @@ impl Backend for Gpu {
         Ok(vec![Device { backend: "gpu", ..Reference.devices()?.remove(0) }])
     }
     forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has zkdilithium; lacks slh_dsa, sha256, host_memory;);
+    capabilities!(has zkdilithium;);
 }
 
 impl ZkDilithiumPrograms for Gpu {
@@ -65,15 +67,18 @@ impl ZkDilithium for Gpu {
     }
 }
 
+fn cpu(threads: usize) -> EngineBuilder {
+    Engine::builder().backend(Arc::new(Cpu::new())).threads(threads)
+}
+
 /// Engines on the calling thread, on a pool, on a GPU, and on both.
 fn engines() -> Vec<Engine> {
     let gpu: Arc<dyn Backend> = Arc::new(Gpu::default());
-    let cpu: Arc<dyn Backend> = Arc::new(hypergrove::Cpu::new());
     let builders = [
-        Engine::builder().threads(1),
-        Engine::builder().threads(2).verify_signatures(true),
+        cpu(1),
+        cpu(2).verify_signatures(true),
         Engine::builder().threads(1).devices(vec![(gpu.clone(), 0)]),
-        Engine::builder().threads(2).devices(vec![(gpu, 0), (cpu, 0)]).verify_signatures(true),
+        Engine::builder().threads(2).devices(vec![(gpu, 0), (Arc::new(Cpu::new()), 0)]).verify_signatures(true),
     ];
     builders.map(|builder| builder.build().unwrap()).into()
 }
@@ -163,52 +168,92 @@ fn a_key_that_changes_in_memory_signs_nothing() {
     }
 }
 
+/// A budget that suffices for one job suffices for any number of them, in a list or of an iterator: they are cut into chunks.
 #[test]
-fn a_memory_budget_is_asked_and_cuts_batches() {
-    let free = Engine::builder().threads(1).build().unwrap();
-    let within = |bytes| Engine::builder().threads(1).memory_budget(bytes).build().unwrap();
-    let (key, fixed) = (SigningKey::from_seed(&[7; 32]), free.bytes(Op::Sign, 0));
+fn a_memory_budget_cuts_lists_and_batches() {
+    let (backend, policy) = (Cpu::new(), Policy(vec![(THREADS, 1)]));
+    let device = backend.devices().unwrap().remove(0);
+    let fixed = backend.zkdilithium().unwrap().prepare(&device, &policy).unwrap().bytes();
+    let within = |bytes| cpu(1).memory_budget(bytes).build().unwrap();
+    let key = SigningKey::from_seed(&[7; 32]);
     let (signature, public) = (key.sign_message(MESSAGE).unwrap(), key.verifying_key());
     let job = || SignJob::new(&key, MESSAGE);
     let check = || VerifyJob::new(&public, MESSAGE, signature.as_bytes());
-    let is_refused = |error: Error| error.kind() == ErrorKind::OutOfMemory;
+    let is_refused = |error: &Error| error.kind() == ErrorKind::OutOfMemory;
 
     // Not even the lanes of a thread.
     let poor = within(fixed / 2);
-    assert!(poor.sign_batch_to_vec([job()]).is_err_and(is_refused));
-    assert!(poor.verify_batch_to_vec([check()]).is_err_and(is_refused));
-    assert!(poor.from_seeds(&[[1; 32]]).is_err_and(is_refused));
-
-    let tight = within(fixed + 100_000);
-    for op in [Op::Keygen, Op::Sign] {
-        let fit = tight.jobs_to_fill(op).unwrap();
-        assert!((10..free.jobs_to_fill(op).unwrap()).contains(&fit), "{op:?}: {fit}");
-        assert!(tight.bytes(op, fit) <= fixed + 100_000 && tight.bytes(op, fit + 1) > fixed + 100_000);
+    for count in [1, 3] {
+        let signed = poor.sign_batch_to_vec(vec![job(); count]).unwrap();
+        assert!(signed.len() == count && signed.iter().all(|made| made.as_ref().is_err_and(is_refused)));
+        let verdicts = poor.verify_batch_to_vec(vec![check(); count]).unwrap();
+        assert!(verdicts.len() == count && verdicts.iter().all(|made| made.as_ref().is_err_and(is_refused)));
+        assert!(poor.from_seeds(Set, &vec![[1; 32]; count]).as_ref().is_err_and(is_refused));
     }
-    let fit = tight.jobs_to_fill(Op::Sign).unwrap();
-    assert_eq!(tight.sign_batch_to_vec(vec![job(); fit]).unwrap(), vec![Ok(signature.clone()); fit]);
-    assert!(tight.sign_batch_to_vec(vec![job(); fit + 1]).is_err_and(is_refused));
-    // A list and its results are the caller's memory, messages and seeds too.
-    assert!(tight.sign_batch_to_vec([SignJob::new(&key, vec![7; 200_000])]).unwrap()[0].is_ok());
-    assert_eq!(within(free.bytes(Op::Keygen, 1)).from_seeds(&[[1; 32]]).unwrap().len(), 1);
-    assert!(tight.from_seeds(&[[1; 32]; 100]).is_err_and(is_refused));
+    assert!(poor.run(job()).as_ref().is_err_and(is_refused) && poor.generate(Set).as_ref().is_err_and(is_refused));
+
+    // As much as one needs, and no byte less.
+    let needs = |error: Error| match error {
+        Error::OutOfMemory { needs, has, .. } if has == fixed / 2 => needs,
+        error => panic!("{error}"),
+    };
+    let of_signing = needs(poor.run(job()).unwrap_err());
+    assert!(within(of_signing - 1).run(job()).as_ref().is_err_and(is_refused));
+    assert_eq!(within(of_signing).sign_batch_to_vec(vec![job(); 9]).unwrap(), vec![Ok(signature.clone()); 9]);
+    let of_keygen = needs(poor.from_seeds(Set, &[[1; 32]]).unwrap_err());
+    assert!(within(of_keygen - 1).from_seeds(Set, &[[1; 32]]).as_ref().is_err_and(is_refused));
+    assert_eq!(within(of_keygen).from_seeds(Set, &[[1; 32]; 9]).unwrap(), vec![SigningKey::from_seed(&[1; 32]); 9]);
+
+    // What comes in a list or from an iterator is cut to fit.
+    let tight = within(fixed + 100_000);
+    let chunks_of = |jobs: usize, work: &mut dyn FnMut()| {
+        let before = tight.stats();
+        work();
+        let after = tight.stats();
+        assert_eq!(after.jobs - before.jobs, jobs as u64);
+        let chunks = (after.chunks - before.chunks) as usize;
+        assert!(chunks < jobs, "some are computed together");
+        jobs.div_ceil(chunks)
+    };
+    // A signature is held twice: where a chunk makes it, and until its caller takes it.
+    let fit = 100_000 / (2 * signature.as_bytes().len());
+    assert!(tight.jobs_per_program(Set, hypergrove::Op::Sign, 0).unwrap() > fit, "a program takes more");
+    let of_list = chunks_of(20 * fit, &mut || {
+        assert_eq!(tight.sign_batch_to_vec(vec![job(); 20 * fit]).unwrap(), vec![Ok(signature.clone()); 20 * fit]);
+    });
+    let of_batch = chunks_of(20 * fit, &mut || {
+        let mut count = 0;
+        tight
+            .sign_batch((0..20 * fit).map(|_| job()), |_, made| {
+                assert_eq!(made, Ok(signature.clone()));
+                count += 1;
+            })
+            .unwrap();
+        assert_eq!(count, 20 * fit);
+    });
+    let of_keys = chunks_of(100, &mut || assert_eq!(tight.from_seeds(Set, &[[1; 32]; 100]).unwrap().len(), 100));
+    let of_new_keys = chunks_of(100, &mut || {
+        let mut count = 0;
+        tight.generate_batch(Set, 100, |_, _| count += 1).unwrap();
+        assert_eq!(count, 100);
+    });
+    let sizes = [of_list, of_batch, of_keys, of_new_keys];
+    assert!(sizes.iter().all(|size| (8..=fit).contains(size)), "{sizes:?}");
+    // By powers of two: none has 32 jobs.
+    assert!(tight.stats().chunk_sizes.len() <= 5);
     assert_eq!(tight.verify_batch_to_vec(vec![check(); 3]).unwrap(), [const { Ok(true) }; 3]);
-    // What comes from an iterator is cut to fit.
-    let mut count = 0;
-    tight
-        .sign_batch((0..2 * fit).map(|_| job()), |_, made| {
-            assert_eq!(made, Ok(signature.clone()));
-            count += 1;
-        })
-        .unwrap();
-    assert_eq!(count, 2 * fit);
-    let owned = || SignJob::new(&key, vec![0; 60_000]);
-    let mut results = Vec::new();
-    tight.sign_batch([job(), owned(), SignJob::new(&key, vec![0; 200_000])], |_, made| results.push(made)).unwrap();
-    assert!(results[..2].iter().all(Result::is_ok) && results.swap_remove(2).is_err_and(is_refused));
-    count = 0;
-    tight.generate_batch(100, |_, _| count += 1).unwrap();
-    assert_eq!(count, 100);
+    // Messages that jobs own count.
+    let owned = || [job(), SignJob::new(&key, vec![0; 60_000]), SignJob::new(&key, vec![0; 200_000]), job()];
+    let mut fed = Vec::new();
+    tight.sign_batch(owned(), |_, made| fed.push(made)).unwrap();
+    for mut results in [fed, tight.sign_batch_to_vec(owned()).unwrap()] {
+        assert!(results.remove(2).as_ref().is_err_and(is_refused) && results.iter().all(Result::is_ok));
+    }
+    let seen = vec![7; 200_000];
+    assert!(
+        tight.sign_batch_to_vec([SignJob::new(&key, &seen)]).unwrap()[0].is_ok(),
+        "a message that is borrowed does not"
+    );
 }
 
 /// Engines of [`engines`] that take jobs on a thread of their own.
@@ -277,13 +322,13 @@ fn a_sink_may_end_the_call() {
             .unwrap();
         assert_eq!(seen, 3);
         assert!(pulled.load(SeqCst) < 20_000);
-        assert_eq!(engine.sign(&key, b"m"), key.sign_message(MESSAGE), "the engine goes on");
+        assert_eq!(engine.run(SignJob::new(&key, b"m")), key.sign_message(MESSAGE), "the engine goes on");
         assert!(engine.stats().devices.iter().all(|device| (device.running, device.waiting) == (0, 0)));
     }
     for threads in [1, 2] {
-        let (engine, mut seen) = (Engine::builder().threads(threads).build().unwrap(), Vec::new());
+        let (engine, mut seen) = (cpu(threads).build().unwrap(), Vec::new());
         engine
-            .generate_batch(1_000_000, |number, key| {
+            .generate_batch(Set, 1_000_000, |number, key| {
                 assert_eq!(number, seen.len());
                 seen.push(key);
                 if seen.len() == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -335,21 +380,22 @@ fn jobs_borrow_own_and_share() {
 /// Elements instead of bytes, and single jobs.
 #[test]
 fn single_jobs_and_messages_of_elements() {
-    let key = Engine::new().unwrap().generate().unwrap();
+    let key = cpu(2).build().unwrap().generate(Set).unwrap();
     let (public, other) = (key.verifying_key(), VerifyingKey::from_bytes(&[0; 3104]).unwrap());
     let elements = [hypergrove::zkdilithium::Fe::ONE; 24];
     for engine in engines() {
         for message in [MESSAGE, Message::Block(&elements), Message::Mu(&elements)] {
-            let signature = engine.sign(&key, message).unwrap();
+            let signature = engine.run(SignJob::new(&key, message)).unwrap();
+            let verify = |key, message, signature| engine.run(VerifyJob::new(key, message, signature));
             assert_eq!(Ok(&signature), key.sign_message(message).as_ref());
-            assert_eq!(engine.verify(&public, JobMessage::from(message), signature.as_bytes()), Ok(true));
-            assert_eq!(engine.verify(&other, message, signature.as_bytes()), Ok(false));
-            assert_eq!(engine.verify(&public, message, &signature.as_bytes()[1..]), Ok(false));
+            assert_eq!(verify(&public, JobMessage::from(message), signature.as_bytes()), Ok(true));
+            assert_eq!(verify(&other, message.into(), signature.as_bytes()), Ok(false));
+            assert_eq!(verify(&public, message.into(), &signature.as_bytes()[1..]), Ok(false));
         }
         let mut bytes = key.to_bytes();
         bytes[0] ^= 1;
         let damaged = SigningKey::from_bytes(&bytes).unwrap();
-        assert!(engine.sign(&damaged, b"m").is_err_and(|why| is_damaged(&why)));
+        assert!(engine.run(SignJob::new(&damaged, b"m")).is_err_and(|why| is_damaged(&why)));
         // As a job of an iterator it fails alone.
         let mut results = Vec::new();
         let jobs = [&key, &damaged, &key].map(|key| SignJob::new(key, b"m"));

@@ -1,12 +1,12 @@
 //! Many callers that bring one job each under the stopwatch: how many jobs are done a second, and how long each caller waits.
 
-use super::{DISTINCT, MESSAGE_BYTES, Times, message, seeds, sign_all, wrong};
+use super::{DISTINCT, MESSAGE_BYTES, Timed, Times, message, sign_all, wrong};
 use crate::args::op_name;
 use crate::failure::Failure;
 use crate::record::Record;
 use hypergrove::{
-    Device, Engine, Error, GenerateJob, Mode, Op, Params, Randomizer, Seeds, SignJob, Signature, SigningKey, Ticket,
-    VerifyJob, VerifyingKey,
+    Device, Engine, Error, GenerateJob, Mode, Op, Params, Randomizer, Seeds, SignJob, Signature, SigningKey, SlhDsa,
+    Ticket, VerifyJob, VerifyingKey,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -116,16 +116,17 @@ enum AnyTicket {
 impl KnownJobs {
     fn new(engine: &Engine, question: Question) -> Result<KnownJobs, Failure> {
         let Question { params, op, cached_layers, .. } = question;
+        let params = SlhDsa::from(params);
         if op == Op::Keygen {
-            let seeds: Vec<Seeds> = (0..DISTINCT).map(|number| seeds(params, number)).collect();
+            let seeds: Vec<Seeds> = (0..DISTINCT).map(|number| params.seeds(number)).collect();
             let keys = engine.from_seeds(params, &seeds)?;
             return Ok(KnownJobs::Keygen(seeds.into_iter().zip(keys).collect()));
         }
-        let key = engine.from_seeds(params, &[seeds(params, 0)])?.remove(0);
+        let key = engine.from_seeds(params, &[params.seeds(0)])?.remove(0);
         let key = engine.cache(&key, if op == Op::Sign { cached_layers } else { 1 })?;
         let messages: Vec<Vec<u8>> = (0..DISTINCT).map(message).collect();
-        let signatures = sign_all(engine, &key, &messages)?;
-        super::check(engine, &key, &messages, &signatures)?;
+        let signatures = sign_all::<SlhDsa>(engine, &key, &messages)?;
+        super::check(engine, params, &key, &messages, &signatures)?;
         let pairs = messages.into_iter().zip(signatures).collect();
         Ok(match op {
             Op::Sign => KnownJobs::Sign(Arc::new(key), pairs),

@@ -1,6 +1,6 @@
 //! The arrays that Python gets: results, and memory that devices reach.
 
-use super::racing::{Copying, load_all};
+use super::racing::load;
 use super::{arrow, dlpack};
 use crate::columns::zeros;
 use crate::gaps::{Gaps, Nulls};
@@ -234,7 +234,7 @@ impl Array {
     /// A copy of all bytes.
     fn copy(&self) -> PyResult<Vec<u8>> {
         let mut copy = zeros(self.memory.len)?;
-        self.read()?.copy(0, &mut copy, Copying::ALONE);
+        self.read()?.copy(0, &mut copy, false);
         Ok(copy)
     }
 }
@@ -264,11 +264,11 @@ impl Reading<'_> {
     }
 
     /// Copies bytes, while others may write to views.
-    pub(crate) fn copy(&self, from: usize, to: &mut [u8], how: Copying) {
+    pub(crate) fn copy(&self, from: usize, to: &mut [u8], past_caches: bool) {
         let end = from.checked_add(to.len());
         assert!(end.is_some_and(|end| end <= self.memory.len), "bytes of the array");
         // SAFETY: the bytes are within the array's memory, to which no call writes until this is dropped.
-        unsafe { load_all(self.memory.start.as_ptr().add(from), to, how) };
+        unsafe { load(self.memory.start.as_ptr().add(from), to, past_caches) };
     }
 }
 
@@ -338,7 +338,7 @@ impl Array {
         }
         let width = array.strides[0] as usize;
         let mut copy = vec![0; width];
-        array.read()?.copy(row as usize * width, &mut copy, Copying::ALONE);
+        array.read()?.copy(row as usize * width, &mut copy, false);
         match array.element {
             Element::Byte => Ok(PyBytes::new(slf.py(), &copy).into_any()),
             Element::Bool => Ok(PyBool::new(slf.py(), copy[0] != 0).to_owned().into_any()),
@@ -353,7 +353,7 @@ impl Array {
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let reading = self.read()?;
         PyBytes::new_with(py, self.memory.len, |to| {
-            reading.copy(0, to, Copying::ALONE);
+            reading.copy(0, to, false);
             Ok(())
         })
     }

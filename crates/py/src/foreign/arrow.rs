@@ -5,7 +5,7 @@
 //! or index.
 
 use super::array::ExportedBytes;
-use crate::columns::{too_many, value_of};
+use crate::columns::too_many;
 use crate::error::{RowFault, bad};
 use hypergrove::rows::{Column, Offsets};
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
@@ -368,7 +368,7 @@ impl ArrowColumn {
         self.chunks.iter().flat_map(|chunk| {
             let plain = chunk.plain().filter(|_| chunk.rows.validity.is_null());
             (0..chunk.rows.count).map(move |row| match plain {
-                Some(column) => value_of(column, row).ok_or(RowFault::Offsets),
+                Some(column) => column.get(row).ok_or(RowFault::Offsets),
                 None => chunk.get(row),
             })
         })
@@ -571,7 +571,7 @@ impl Values {
             return Err(RowFault::Null);
         }
         match self.column() {
-            Some(column) => value_of(column, row).ok_or(RowFault::Offsets),
+            Some(column) => column.get(row).ok_or(RowFault::Offsets),
             None => self.view(row).ok_or(RowFault::View),
         }
     }

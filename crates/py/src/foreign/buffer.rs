@@ -2,12 +2,14 @@
 //! and out, by accesses that may race.
 
 use super::dlpack::Managed;
-use super::racing::{Copying, load_all, store_all};
+use super::racing::{load, store};
 use crate::error::bad;
+use hypergrove::rows::ForeignMemory;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 
@@ -123,31 +125,35 @@ impl ForeignBytes {
 
     /// Copies the bytes that begin at `from` to `to`. Python need not be attached. Of what is written meanwhile, any part may be in the
     /// copy.
-    pub(crate) fn copy_out(&self, from: usize, to: &mut [u8], how: Copying) {
+    pub(crate) fn copy_out(&self, from: usize, to: &mut [u8], past_caches: bool) {
         self.check(from, to.len());
         // SAFETY: there are as many bytes as `to` has, and their owner is not dropped.
-        unsafe { load_all(self.start.add(from), to, how) }
-    }
-
-    /// Writes bytes from `at` on, as [`copy_out`](Self::copy_out) reads them, by up to so many threads.
-    pub(crate) fn copy_in(&self, at: usize, from: &[u8], threads: usize) {
-        assert!(self.read_only.is_none(), "the caller checked that these bytes may be written");
-        self.check(at, from.len());
-        // SAFETY: as in `copy_out`; the bytes may be written.
-        unsafe { store_all(from, self.start.add(at), threads) }
-    }
-
-    /// Writes so many zeros from `at` on.
-    pub(crate) fn zero(&self, at: usize, len: usize) {
-        const ZEROS: [u8; 1 << 12] = [0; 1 << 12];
-        for from in (0..len).step_by(ZEROS.len()) {
-            self.copy_in(at + from, &ZEROS[..ZEROS.len().min(len - from)], 1);
-        }
+        unsafe { load(self.start.add(from), to, past_caches) }
     }
 
     fn check(&self, from: usize, len: usize) {
         let end = from.checked_add(len);
         assert!(end.is_some_and(|end| end <= self.len), "bytes of the memory");
+    }
+}
+
+impl ForeignMemory for ForeignBytes {
+    fn size(&self) -> usize {
+        self.len
+    }
+
+    fn store(&self, at: usize, from: &[u8]) {
+        assert!(self.read_only.is_none(), "the caller checked that these bytes may be written");
+        self.check(at, from.len());
+        // SAFETY: as in `copy_out`; the bytes may be written.
+        unsafe { store(from, self.start.add(at)) }
+    }
+}
+
+/// Without the bytes.
+impl fmt::Debug for ForeignBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForeignBytes").field("shape", &self.shape).finish_non_exhaustive()
     }
 }
 

@@ -9,7 +9,7 @@
 //!   the Arrow arrays that share its memory: as long as there are any, nobody may write to it.
 //!
 //! Whatever else has a buffer, or is a tensor, may be written by another thread at any time. Such memory is never a slice: it is
-//! copied, in the call, by loads that may race (`buffer`, `racing`), a part of the rows at a time (`parts`).
+//! copied by loads that may race (`buffer`, `racing`), when the engine asks for the rows of a chunk (`held`).
 #![allow(unsafe_code)]
 
 pub(crate) mod array;

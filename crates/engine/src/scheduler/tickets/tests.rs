@@ -57,7 +57,7 @@ impl Queued for Gated {
     type Out = ();
     const BY_ALL_THREADS: bool = false;
 
-    fn ask(&self) -> Result<Kind, Error> {
+    fn kind(&self) -> Result<Kind, Error> {
         Ok(Kind::slh_dsa(&TOY_SHA2_16, Op::Verify, 0))
     }
     fn run(_: &Scheduler, jobs: Vec<Gated>, sink: &mut dyn FnMut(usize, Result<(), Error>)) -> Result<(), Error> {
@@ -76,8 +76,8 @@ impl Queued for GatedSet {
     type Out = ();
     const BY_ALL_THREADS: bool = true;
 
-    fn ask(&self) -> Result<Kind, Error> {
-        self.0.ask()
+    fn kind(&self) -> Result<Kind, Error> {
+        self.0.kind()
     }
     fn run(
         scheduler: &Scheduler,

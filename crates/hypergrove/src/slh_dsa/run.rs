@@ -1,63 +1,27 @@
-//! Jobs of one group on one device: the host's share of them, their program, and the checks of what comes out.
+//! Jobs of one group of SLH-DSA on one device: the host's share of them, their program, and the checks of what comes out.
 
 use crate::engine::wrong_root;
-use crate::jobs::random_by_threads;
 use crate::keys::SigningKey;
+use crate::random_by_threads;
+use crate::scheme::Failed;
 use hypergrove_cpu::{Cpu, Isa};
 use hypergrove_engine::planner::bucket;
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{Place, Scheduler};
+use hypergrove_engine::scheduler::{Place, Run, Scheduler};
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, SlhDsaProgram, SlhDsaPrograms, THREADS};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_taint::declassify;
 use rayon::ThreadPool;
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use zeroize::{Zeroize, Zeroizing};
 
-/// Jobs that failed by themselves, by their places, and why.
-pub(crate) type Failed = BTreeMap<usize, Error>;
-
-/// Jobs whose results one thread takes from the output, at least: what handing them over costs is little then.
+/// Jobs whose outputs one thread compares, at least.
 const SHARE: usize = 64;
 
 /// Computes a range of jobs, given n fresh random bytes for each that signs, and their output. Jobs that are to blame themselves fail alone;
 /// an error is that of all.
-pub(crate) type Compute<'w> = &'w dyn Fn(&Run<'_>, Range<usize>, &[u8], &mut [u8]) -> Result<Failed, Error>;
-
-/// Computes jobs and makes a result of the output of each that did not fail. Without failures, the result of a single job may keep the
-/// memory.
-pub(crate) fn results<J: Sync, T: Send>(
-    run: &Run<'_>,
-    (jobs, is_hedged): (&[&J], bool),
-    memory: &mut Vec<u8>,
-    compute: Compute<'_>,
-    finish: &(dyn Fn(&J, Cow<'_, [u8]>) -> T + Sync),
-) -> Result<Vec<Result<T, Error>>, Error> {
-    let size = run.plan().out_bytes();
-    let failed = run.output(0..jobs.len(), is_hedged, compute, room(memory, jobs.len() * size))?;
-    if let ([job], true) = (jobs, failed.is_empty()) {
-        memory.truncate(size);
-        return Ok(vec![Ok(finish(job, Cow::Owned(std::mem::take(memory))))]);
-    }
-    let memory = &*memory;
-    let result = |nth: usize| match failed.get(&nth) {
-        Some(why) => Err(why.clone()),
-        None => Ok(finish(jobs[nth], Cow::Borrowed(&memory[nth * size..][..size]))),
-    };
-    Ok(run.place.map(jobs.len(), SHARE, &result))
-}
-
-/// So many bytes of memory that is kept between chunks. They may hold an earlier chunk's output, which programs overwrite.
-pub(crate) fn room(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
-    if memory.len() < bytes {
-        // The operating system zeroes it: nothing is written here.
-        *memory = vec![0; bytes];
-    }
-    &mut memory[..bytes]
-}
+pub(crate) type Compute<'w> = &'w dyn Fn(&PlanRun<'_>, Range<usize>, &[u8], &mut [u8]) -> Result<Failed, Error>;
 
 /// The host's instruction set: that of the engine's CPU, if it has one.
 pub(crate) fn host_isa(scheduler: &Scheduler) -> Isa {
@@ -67,14 +31,18 @@ pub(crate) fn host_isa(scheduler: &Scheduler) -> Isa {
     isa.unwrap_or_else(|| *FASTEST.get_or_init(Isa::fastest))
 }
 
-/// Jobs of one group that are run.
+/// Jobs of one group that are run: their plan, and the checks of what comes out.
 #[derive(Clone, Copy)]
-pub(crate) struct Run<'a> {
+pub(crate) struct PlanRun<'a> {
     pub(crate) place: Place<'a>,
     pub(crate) facts: &'a Arc<GroupFacts>,
 }
 
-impl Run<'_> {
+impl<'a> PlanRun<'a> {
+    pub(super) fn of(run: &Run<'a>) -> PlanRun<'a> {
+        PlanRun { place: run.place, facts: run.facts }
+    }
+
     pub(crate) fn plan(&self) -> &Plan {
         self.facts.plan()
     }
@@ -133,7 +101,7 @@ impl Run<'_> {
         }
         let mut first = Some(out);
         let work = |place: &Place<'_>| {
-            let run = Run { place: *place, facts: self.facts };
+            let run = PlanRun { place: *place, facts: self.facts };
             // The second time, from the keys and messages on: R, the digests and the keys' layout are made anew, as is all that
             // follows.
             match first.take() {

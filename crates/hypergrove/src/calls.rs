@@ -1,0 +1,137 @@
+//! The engine's calls for a scheme. They are functions by address, so that they are compiled once, with the scheme: generic calls would be
+//! compiled again in every program that makes them.
+
+use crate::engine::{Engine, Inner};
+use crate::jobs::{GenerateJob, OwnedSign, OwnedVerify, SignJob, VerifyJob, one_of};
+use crate::rows::{CallColumns, MessageRows, Progress, RowMemory, RowStatus, run_call, run_sets, sign_into};
+use crate::scheme::Scheme;
+use crate::tickets::Refused;
+use hypergrove_engine::Error;
+use hypergrove_engine::scheduler::{self, Queued, Scheduler, Size, Ticket};
+use std::ops::ControlFlow;
+
+/// Jobs of a call, from an iterator.
+pub(crate) type Source<'i, J> = &'i mut (dyn Iterator<Item = J> + Send + 'i);
+/// Takes the index and the result of each job of a call, and says whether the call goes on.
+pub(crate) type Sink<'s, T> = &'s mut dyn FnMut(usize, Result<T, Error>) -> ControlFlow<()>;
+/// A ticket for a job, or why there is none.
+type Submitted<J, T> = Result<Ticket<T>, Refused<J>>;
+
+/// See the module.
+#[expect(clippy::type_complexity, reason = "each type is the signature of a call")]
+pub struct Calls<S: Scheme> {
+    pub(crate) sign: fn(&Inner, SignJob<'_, S>) -> Result<S::Signature, Error>,
+    pub(crate) verify: fn(&Inner, VerifyJob<'_, S>) -> Result<bool, Error>,
+    pub(crate) generate: fn(&Inner, GenerateJob<'_, S>) -> Result<S::SigningKey, Error>,
+    /// Whether the iterator may block is said last: then a thread of its own takes the jobs.
+    pub(crate) sign_all:
+        for<'a> fn(&Inner, Source<'_, SignJob<'a, S>>, Sink<'_, S::Signature>, bool) -> Result<(), Error>,
+    pub(crate) verify_all: for<'a> fn(&Inner, Source<'_, VerifyJob<'a, S>>, Sink<'_, bool>, bool) -> Result<(), Error>,
+    pub(crate) generate_all:
+        for<'a> fn(&Inner, Source<'_, GenerateJob<'a, S>>, Sink<'_, S::SigningKey>, bool) -> Result<(), Error>,
+    pub(crate) submit_sign: for<'a> fn(&Inner, SignJob<'a, S>) -> Submitted<SignJob<'a, S>, S::Signature>,
+    pub(crate) submit_verify: for<'a> fn(&Inner, VerifyJob<'a, S>) -> Submitted<VerifyJob<'a, S>, bool>,
+    pub(crate) submit_generate:
+        fn(&Inner, GenerateJob<'static, S>) -> Submitted<GenerateJob<'static, S>, S::SigningKey>,
+    pub(crate) rows: fn(&Scheduler, CallColumns<'_, '_, S>, Progress<'_>) -> Result<(), Error>,
+    pub(crate) sign_into:
+        fn(&Scheduler, MessageRows<'_, S>, RowMemory<'_>, &mut [RowStatus], Progress<'_>) -> Result<(), Error>,
+    pub(crate) sets: fn(&Scheduler, &mut [Result<CallColumns<'_, '_, S>, Error>]) -> Vec<Result<(), Error>>,
+}
+
+impl<S: Scheme> Calls<S> {
+    /// Those of a scheme.
+    pub const OF: Calls<S> = Calls {
+        sign: |engine, job| engine.scheduler.one(None, job),
+        verify: |engine, job| engine.scheduler.one(None, job),
+        generate: |engine, job| engine.scheduler.one(None, job),
+        sign_all: |engine, jobs, sink, may_block| engine.all(jobs, sink, may_block),
+        verify_all: |engine, jobs, sink, may_block| engine.all(jobs, sink, may_block),
+        generate_all: |engine, jobs, sink, may_block| engine.all(jobs, sink, may_block),
+        submit_sign: |engine, job| {
+            let size = one_of(S::size_of_input(job.mode, &job.message));
+            engine.submit(job, size, OwnedSign::of)
+        },
+        submit_verify: |engine, job| {
+            let size = one_of(S::size_of_input(job.mode, &job.message) + job.signature.len());
+            engine.submit(job, size, OwnedVerify::of)
+        },
+        submit_generate: |engine, job| {
+            let size = one_of(job.size());
+            engine.submit(job, size, |job| job)
+        },
+        rows: run_call,
+        sign_into,
+        sets: run_sets,
+    };
+}
+
+impl Inner {
+    /// Runs jobs of an iterator.
+    fn all<J: scheduler::Job>(
+        &self,
+        jobs: Source<'_, J>,
+        sink: Sink<'_, J::Out>,
+        may_block: bool,
+    ) -> Result<(), Error> {
+        let mut indices = 0..;
+        let mut sink = |_, result| sink(indices.next().expect("they do not end"), result);
+        match may_block {
+            true => self.scheduler.run_blocking(jobs, &mut sink),
+            false => self.scheduler.run(jobs, &mut sink),
+        }
+    }
+
+    /// Queues a job once there is room for its size; `own` makes it borrow nothing.
+    pub(crate) fn submit<J, O: Queued>(&self, job: J, size: Size, own: impl FnOnce(J) -> O) -> Submitted<J, O::Out> {
+        let mut job = Some(job);
+        match self.queue.submit(size, || own(job.take().expect("it is made once"))) {
+            Ok(ticket) => Ok(ticket),
+            Err(why) => Err(Refused { job: job.expect("it was not made"), why }),
+        }
+    }
+}
+
+/// A job that [`Engine::run`] does at once, and [`Engine::submit`] queues: a [`SignJob`](crate::SignJob), a
+/// [`VerifyJob`](crate::VerifyJob) or a [`GenerateJob`](crate::GenerateJob) of any scheme, or a [`RowSet`](crate::rows::RowSet).
+pub trait Job: Sized {
+    /// The result of the job.
+    type Out: Send + 'static;
+    #[doc(hidden)]
+    fn run(self, engine: &Engine) -> Result<Self::Out, Error>;
+    #[doc(hidden)]
+    fn submit(self, engine: &Engine) -> Result<Ticket<Self::Out>, Refused<Self>>;
+}
+
+impl<S: Scheme> Job for SignJob<'_, S> {
+    type Out = S::Signature;
+
+    fn run(self, engine: &Engine) -> Result<S::Signature, Error> {
+        (S::calls().sign)(&engine.0, self)
+    }
+    fn submit(self, engine: &Engine) -> Submitted<Self, S::Signature> {
+        (S::calls().submit_sign)(&engine.0, self)
+    }
+}
+
+impl<S: Scheme> Job for VerifyJob<'_, S> {
+    type Out = bool;
+
+    fn run(self, engine: &Engine) -> Result<bool, Error> {
+        (S::calls().verify)(&engine.0, self)
+    }
+    fn submit(self, engine: &Engine) -> Submitted<Self, bool> {
+        (S::calls().submit_verify)(&engine.0, self)
+    }
+}
+
+impl<S: Scheme> Job for GenerateJob<'static, S> {
+    type Out = S::SigningKey;
+
+    fn run(self, engine: &Engine) -> Result<S::SigningKey, Error> {
+        (S::calls().generate)(&engine.0, self)
+    }
+    fn submit(self, engine: &Engine) -> Submitted<Self, S::SigningKey> {
+        (S::calls().submit_generate)(&engine.0, self)
+    }
+}

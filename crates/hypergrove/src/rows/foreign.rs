@@ -1,0 +1,232 @@
+//! Memory that others may write to at any time: rows are copied from it once, and results to it once they are checked.
+
+use super::Column;
+use crate::Error;
+use hypergrove_engine::scheduler::{ChunkMemory, Place};
+use std::fmt;
+use std::ops::Range;
+
+/// Bytes that a thread copies at a time: few threads fill the memory's bandwidth, and each takes the next piece when it has done one.
+const PIECE: usize = 1 << 20;
+
+/// Values of any lengths that a thread copies at a time.
+const VALUES: usize = 64;
+
+/// Bytes of copies that are made and worked on at a time where a device has memory of its own.
+const COPIES: usize = 128 << 20;
+
+/// The same on the host, for each thread: fewer stay in the processor's caches. (Xeon with 2 threads, 32,768 rows of 128s in turns,
+/// verifications a second of CPU time: 25,600 to 26,300 with 4 and 16 MiB, 24,700 and 25,000 with 64.)
+const COPIES_OF_A_THREAD: usize = 4 << 20;
+
+/// Columns begin at multiples of this in a chunk's memory.
+const ALIGN: usize = 64;
+
+/// Rows in memory that others may write to during the call, as other threads of a Python program may: a [`Column::Foreign`]. The engine
+/// copies the rows of a chunk before it works on them, and reads each byte once. Another device that has to do a chunk again copies it
+/// again.
+pub trait ForeignRows: fmt::Debug + Sync {
+    /// The number of rows.
+    fn rows(&self) -> usize;
+    /// The length of a row in bytes, which must stay the same during the call.
+    fn length(&self, row: usize) -> usize;
+    /// The length of every row, if all have the same.
+    fn width(&self) -> Option<usize>;
+    /// Copies the rows that begin with `first`, one after the other, until they have filled `to`. With `past_caches` the CPU will not read
+    /// the copy.
+    fn copy(&self, first: usize, to: &mut [u8], past_caches: bool);
+}
+
+/// Memory for results that others may use during the call.
+pub trait ForeignMemory: fmt::Debug + Sync {
+    /// Bytes of it.
+    fn size(&self) -> usize;
+    /// Copies `from` to the bytes that begin at `at`.
+    fn store(&self, at: usize, from: &[u8]);
+}
+
+/// Where results go.
+#[derive(Debug)]
+pub enum RowMemory<'m> {
+    /// Into memory that the call alone uses meanwhile.
+    Own(&'m mut [u8]),
+    /// Into memory that others may use: results are copied there once they are computed and checked. It must not overlap the columns.
+    Foreign(&'m dyn ForeignMemory),
+}
+
+impl RowMemory<'_> {
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            RowMemory::Own(bytes) => bytes.len(),
+            RowMemory::Foreign(memory) => memory.size(),
+        }
+    }
+}
+
+impl<'m> From<&'m mut [u8]> for RowMemory<'m> {
+    fn from(bytes: &'m mut [u8]) -> RowMemory<'m> {
+        RowMemory::Own(bytes)
+    }
+}
+
+/// The next results' place in such memory.
+#[derive(Clone, Copy)]
+pub(super) struct ForeignPlace<'m> {
+    pub(super) memory: &'m dyn ForeignMemory,
+    /// The first byte.
+    pub(super) at: usize,
+}
+
+impl ForeignPlace<'_> {
+    /// Copies results there, by the threads of a place.
+    pub(super) fn store(self, place: &Place<'_>, from: &[u8]) {
+        place.ranges(from.len().div_ceil(PIECE), 1, &|pieces| {
+            let bytes = pieces.start * PIECE..from.len().min(pieces.end * PIECE);
+            self.memory.store(self.at + bytes.start, &from[bytes]);
+        });
+    }
+
+    pub(super) fn zero(self, bytes: Range<usize>) {
+        const ZEROS: [u8; 1 << 12] = [0; 1 << 12];
+        for at in bytes.clone().step_by(ZEROS.len()) {
+            self.memory.store(self.at + at, &ZEROS[..ZEROS.len().min(bytes.end - at)]);
+        }
+    }
+}
+
+/// A column that is copied.
+#[derive(Clone, Copy)]
+pub(crate) struct ForeignColumn<'a> {
+    rows: &'a dyn ForeignRows,
+    /// Rows of another length are not copied: they are refused.
+    wanted: Option<usize>,
+}
+
+/// The columns of a call that are copied: of signatures, messages and keys. [`Rows::read`](super::block::Rows::read) gets copies in this
+/// order. A device may fetch the first one by itself.
+pub(crate) type ForeignColumns<'a> = [Option<ForeignColumn<'a>>; 3];
+
+impl<'a> ForeignColumn<'a> {
+    pub(crate) fn of(column: &Column<'a>, wanted: Option<usize>) -> Option<ForeignColumn<'a>> {
+        if let Column::Foreign(rows) = column { Some(ForeignColumn { rows: *rows, wanted }) } else { None }
+    }
+
+    /// Bytes that are copied of each row, where they are as many.
+    fn width(&self) -> Option<usize> {
+        self.rows.width().map(|width| self.copied(width))
+    }
+
+    /// Bytes that are copied of a row.
+    pub(crate) fn length(&self, row: usize) -> usize {
+        self.copied(self.rows.length(row))
+    }
+
+    fn copied(&self, length: usize) -> usize {
+        if self.wanted.is_none_or(|wanted| wanted == length) { length } else { 0 }
+    }
+}
+
+/// Bytes that are copied of some rows of columns, and of one of them at most.
+pub(super) fn copied_bytes(columns: &ForeignColumns<'_>, rows: Range<usize>) -> (usize, usize) {
+    let of = |column: &ForeignColumn<'_>| match column.width() {
+        Some(width) => (rows.len().saturating_mul(width), width),
+        None => rows
+            .clone()
+            .map(|row| column.length(row))
+            .fold((0, 0), |(all, most), length| (length.saturating_add(all), length.max(most))),
+    };
+    columns
+        .iter()
+        .flatten()
+        .map(of)
+        .fold((0, 0), |(all, each), (bytes, most)| (bytes.saturating_add(all), most.saturating_add(each)))
+}
+
+/// Bytes of copies that are made and worked on at a time.
+pub(crate) fn copies_at_a_time(has_memory: bool, threads: usize) -> usize {
+    if has_memory { COPIES } else { threads.saturating_mul(COPIES_OF_A_THREAD).min(COPIES) }
+}
+
+/// Where the copies of a column's successive rows lie in memory.
+pub(crate) struct Copied<'a> {
+    column: ForeignColumn<'a>,
+    rows: Range<usize>,
+    start: usize,
+    width: Option<usize>,
+    /// Where each ends, if they have no width.
+    ends: Vec<usize>,
+}
+
+impl<'a> Copied<'a> {
+    /// Copies that begin at `end`, or little after it, which is moved behind them.
+    fn new(column: ForeignColumn<'a>, rows: Range<usize>, end: &mut usize) -> Copied<'a> {
+        let (start, width) = (end.next_multiple_of(ALIGN), column.width());
+        *end = start + width.map_or(0, |width| rows.len() * width);
+        let ends = rows.clone().filter(|_| width.is_none()).map(|row| {
+            *end += column.length(row);
+            *end
+        });
+        let ends = ends.collect();
+        Copied { column, rows, start, width, ends }
+    }
+
+    /// Where a row is.
+    pub(super) fn place(&self, row: usize) -> Range<usize> {
+        let nth = row - self.rows.start;
+        match self.width {
+            Some(width) => self.start + nth * width..self.start + (nth + 1) * width,
+            None => nth.checked_sub(1).map_or(self.start, |before| self.ends[before])..self.ends[nth],
+        }
+    }
+
+    /// Copies some rows.
+    fn copy(&self, rows: Range<usize>, mut to: &mut [u8], past_caches: bool) {
+        if self.width.is_some_and(|width| width > 0) {
+            return self.column.rows.copy(rows.start, to, past_caches);
+        }
+        // Some may have another length than is wanted.
+        for row in rows {
+            let next = to.split_off_mut(..self.place(row).len()).expect("memory for all");
+            if !next.is_empty() {
+                self.column.rows.copy(row, next, past_caches);
+            }
+        }
+    }
+}
+
+/// Copies columns of successive rows, in the threads that there are, into memory that is made for them if it is too small. Gives where
+/// they are.
+pub(crate) fn copy_columns<'s, 'c>(
+    place: &Place<'s>,
+    all: impl Iterator<Item = (ForeignColumns<'c>, Range<usize>)>,
+    memory: &mut Option<ChunkMemory<'s>>,
+) -> Result<Vec<[Option<Copied<'c>>; 3]>, Error> {
+    let mut end = 0;
+    let of = |(columns, rows): (ForeignColumns<'c>, Range<usize>)| {
+        columns.map(|column| column.map(|column| Copied::new(column, rows.clone(), &mut end)))
+    };
+    let all: Vec<_> = all.map(of).collect();
+    if end > 0 && memory.as_ref().is_none_or(|memory| memory.len() < end) {
+        *memory = None;
+        *memory = Some(place.scheduler.chunk_memory(place.worker, end)?);
+    }
+    let Some(memory) = memory else { return Ok(all) };
+    let is_reached = memory.is_reached();
+    let (mut free, mut at, mut pieces) = (&mut memory[..], 0, Vec::new());
+    for (number, copied) in all.iter().flat_map(|columns| columns.iter().enumerate()) {
+        let Some(copied) = copied else { continue };
+        let together = copied.width.map_or(VALUES, |width| (PIECE / width.max(1)).max(1));
+        for first in copied.rows.clone().step_by(together) {
+            let rows = first..copied.rows.end.min(first + together);
+            let (start, end) = (copied.place(first).start, copied.place(rows.end - 1).end);
+            let to = &mut free.split_off_mut(..end - at).expect("memory for all")[start - at..];
+            pieces.push((copied, rows, to, is_reached && number == 0));
+            at = end;
+        }
+    }
+    place.each_of(pieces, &|(copied, rows, to, past_caches): (&Copied<'_>, _, &mut [u8], _)| {
+        copied.copy(rows, to, past_caches);
+        Ok(())
+    })?;
+    Ok(all)
+}

@@ -1,0 +1,374 @@
+//! What a signature scheme is to the engine: one trait, over which jobs, rows, sets of rows and tickets are written once.
+
+pub use crate::calls::Calls;
+use crate::jobs::JobKey;
+pub use crate::jobs::{SignJob, VerifyJob};
+pub use crate::rows::{CallColumns, MessageRows, RowVerifyingKeys, SignatureRows};
+use crate::rows::{Column, RowStatus};
+use crate::{Error, Op};
+use hypergrove_engine::programs::GroupFacts;
+use hypergrove_engine::scheduler::{Options, Run};
+use hypergrove_engine::scheme::Kind;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::ptr;
+use zeroize::Zeroize;
+
+/// A parameter set, as callers name it: [`Params`](crate::Params) of SLH-DSA by reference.
+pub trait ParameterSet: Copy + Debug + Send + Sync + 'static {
+    /// Its scheme.
+    type Scheme: Scheme;
+    #[doc(hidden)]
+    fn scheme(self) -> Self::Scheme;
+}
+
+impl<S: Scheme> ParameterSet for S {
+    type Scheme = S;
+    fn scheme(self) -> S {
+        self
+    }
+}
+
+/// A signature scheme: what its keys, messages and signatures are, and how a device runs its operations. A value of the type is one of its
+/// parameter sets. SLH-DSA is [`SlhDsa`](crate::SlhDsa).
+pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
+    /// A parameter set, as callers name it. (SLH-DSA's is a reference, which must not be the scheme itself: the compiler would not see that
+    /// futures with jobs of it may be sent.)
+    type Set: ParameterSet<Scheme = Self>;
+    /// A private key.
+    type SigningKey: Clone + Debug + Send + Sync + 'static;
+    /// A public key.
+    type VerifyingKey: Clone + Debug + Send + Sync + 'static;
+    /// A signature.
+    type Signature: Send + 'static;
+    /// What a key is made from.
+    type Seeds: Clone + Zeroize + Send + Sync + 'static;
+    /// How a message is signed; nothing where there is one way.
+    type Mode<'a>: Copy + Default + Debug + Send + Sync;
+    /// Where the randomness of a signature comes from; nothing where there is none.
+    type Randomizer<'a>: Copy + Default + Debug + Send + Sync;
+    /// A message.
+    type Message<'a>: Copy + Send + Sync;
+    /// The message of a job, which the job may own.
+    type JobMessage<'a>: Clone + Debug + Send + Sync;
+    /// The messages of rows.
+    type RowMessages<'a>: Copy + Debug + Send + Sync;
+    /// A message, its mode and its randomizer, for a job that borrows nothing.
+    #[doc(hidden)]
+    type OwnedInput: Send + Sync + 'static;
+
+    /// The parameter set.
+    #[doc(hidden)]
+    fn set(self) -> Self::Set;
+    /// Bytes of the set's seeds, keys and signatures.
+    #[doc(hidden)]
+    fn sizes(self) -> Sizes;
+    /// The kind of work of an operation. Keys that sign may differ by a variant: of SLH-DSA, by their cached layers.
+    #[doc(hidden)]
+    fn kind(self, op: Op, variant: usize) -> Kind;
+    /// The variant of a key that signs.
+    #[doc(hidden)]
+    fn variant(_key: &Self::SigningKey) -> usize {
+        0
+    }
+    /// The set of a private key.
+    #[doc(hidden)]
+    fn of_private(key: &Self::SigningKey) -> Self;
+    /// The set of a public key.
+    #[doc(hidden)]
+    fn of_public(key: &Self::VerifyingKey) -> Self;
+    /// The mode of a job that names none.
+    #[doc(hidden)]
+    fn usual_mode<'a>(_key: KeyRef<'_, Self>) -> Self::Mode<'a>
+    where
+        'a: 'a,
+    {
+        Self::Mode::default()
+    }
+
+    /// Checks what is the same for all messages of a call: the mode and the keys.
+    #[doc(hidden)]
+    fn check_keys<'k>(_keys: &mut dyn Iterator<Item = KeyRef<'k, Self>>, _mode: Self::Mode<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+    /// Checks the key, the mode and the message of a job.
+    #[doc(hidden)]
+    fn check_job(_key: KeyRef<'_, Self>, _mode: Self::Mode<'_>, _message: &Self::JobMessage<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+    /// Whether the signatures of a list's jobs are written straight into memory of their own, where [`Scheme::sign_in_place`] does not
+    /// decline. Otherwise they are copied there from the memory of their chunk.
+    #[doc(hidden)]
+    const HAS_PLACES_FOR_JOBS: bool = false;
+    /// Checks the randomness that the caller gives for so many messages.
+    #[doc(hidden)]
+    fn check_randomizer(self, _randomizer: Self::Randomizer<'_>, _messages: usize) -> Result<(), Error> {
+        Ok(())
+    }
+    /// The randomness of one row.
+    #[doc(hidden)]
+    fn randomizer_of_row<'a>(self, randomizer: Self::Randomizer<'a>, _row: usize) -> Self::Randomizer<'a>
+    where
+        'a: 'a,
+    {
+        randomizer
+    }
+    /// Checks that there are so many messages of rows.
+    #[doc(hidden)]
+    fn check_messages(messages: &Self::RowMessages<'_>, rows: usize) -> Result<(), Error>;
+    /// The messages of rows, if they are bytes.
+    #[doc(hidden)]
+    fn bytes_of_rows<'m, 'a: 'm>(messages: &Self::RowMessages<'a>) -> Option<Column<'m>>;
+    /// A row's message, or what is wrong with it. What was `copied` of a column is in the copy alone.
+    #[doc(hidden)]
+    fn message_of_row<'m, 'a: 'm>(
+        messages: &Self::RowMessages<'a>,
+        mode: Self::Mode<'_>,
+        row: usize,
+        copied: Option<&'m [u8]>,
+    ) -> Result<Self::Message<'m>, RowStatus>;
+    /// Bytes of memory that the messages of rows are in, and what is given of randomness.
+    #[doc(hidden)]
+    fn size_of_rows(messages: &Self::RowMessages<'_>, randomizer: Self::Randomizer<'_>) -> usize;
+
+    /// The same for a shorter time.
+    #[doc(hidden)]
+    fn shorten<'m, 'a: 'm>(
+        mode: Self::Mode<'a>,
+        randomizer: Self::Randomizer<'a>,
+    ) -> (Self::Mode<'m>, Self::Randomizer<'m>);
+    /// What a job has, borrowed.
+    #[doc(hidden)]
+    fn borrow<'j, 'a: 'j>(
+        mode: Self::Mode<'a>,
+        message: &'j Self::JobMessage<'a>,
+        randomizer: Self::Randomizer<'a>,
+    ) -> (Self::Mode<'j>, Self::Message<'j>, Self::Randomizer<'j>);
+    /// Bytes of a message that its job owns.
+    #[doc(hidden)]
+    fn owned(message: &Self::JobMessage<'_>) -> usize;
+    /// What a job has, for one that borrows nothing.
+    #[doc(hidden)]
+    fn own(mode: Self::Mode<'_>, message: Self::JobMessage<'_>, randomizer: Self::Randomizer<'_>) -> Self::OwnedInput;
+    /// Bytes of a mode and a message that a job in a queue owns.
+    #[doc(hidden)]
+    fn size_of_input(mode: Self::Mode<'_>, message: &Self::JobMessage<'_>) -> usize;
+    /// The reverse of [`own`](Scheme::own).
+    #[doc(hidden)]
+    fn lend(owned: &Self::OwnedInput) -> (Self::Mode<'_>, Self::JobMessage<'_>, Self::Randomizer<'_>);
+
+    /// Checks seeds that the caller gives.
+    #[doc(hidden)]
+    fn check_seeds(self, _seeds: &Self::Seeds) -> Result<(), Error> {
+        Ok(())
+    }
+    /// Writes seeds as columns have them.
+    #[doc(hidden)]
+    fn write_seeds(seeds: &Self::Seeds, to: &mut [u8]);
+    /// A private key of bytes that the engine made.
+    #[doc(hidden)]
+    fn private_key(self, bytes: &[u8]) -> Self::SigningKey;
+    /// A public key of so many bytes as it should have.
+    #[doc(hidden)]
+    fn public_key(self, bytes: &[u8]) -> Self::VerifyingKey;
+    /// A signature of bytes that the engine made.
+    #[doc(hidden)]
+    fn signature(self, bytes: Cow<'_, [u8]>) -> Self::Signature;
+    /// Wipes a signature that nobody gets: if it is faulty, it may tell the key.
+    #[doc(hidden)]
+    fn discard(signature: Self::Signature);
+    /// The distinct keys of jobs, and which of them each has. Jobs in succession whose key lies in one place have one key, unless the scheme
+    /// compares their content.
+    #[doc(hidden)]
+    fn distinct_private<'k>(
+        keys: &mut dyn Iterator<Item = &'k Self::SigningKey>,
+    ) -> (Vec<&'k Self::SigningKey>, Vec<u32>) {
+        in_succession(keys, |a, b| ptr::eq(a, b))
+    }
+    /// The distinct public keys, likewise.
+    #[doc(hidden)]
+    fn distinct_public<'k>(
+        keys: &mut dyn Iterator<Item = &'k Self::VerifyingKey>,
+    ) -> (Vec<&'k Self::VerifyingKey>, Vec<u32>) {
+        in_succession(keys, |a, b| ptr::eq(a, b))
+    }
+
+    /// Bytes of the output of a job of an operation, until its caller has it.
+    #[doc(hidden)]
+    fn output(self, op: Op, facts: &GroupFacts) -> usize;
+    /// Bytes of memory for a row of an operation besides the caller's, without what is kept of the row itself.
+    #[doc(hidden)]
+    fn held(op: Op, facts: &GroupFacts, options: &Options) -> usize;
+    /// Signs messages: their signatures lie in `out` one after the other. What is there has passed the engine's checks; it is zero after
+    /// an error, and for a message that failed by itself.
+    #[doc(hidden)]
+    fn sign(run: &Run<'_>, work: &Signing<'_, '_, Self>, out: &mut [u8]) -> Result<Failed, Error>;
+    /// Signs messages of rows straight into the caller's memory, which is in as many parts as there are, where all checks of signatures come
+    /// before they leave the device, or there are none. `None` where [`sign`](Scheme::sign) has to do it, and to say what is wrong. After
+    /// an error rows may hold some of it. `memory` is kept between chunks.
+    #[doc(hidden)]
+    fn sign_in_place(
+        _run: &Run<'_>,
+        _work: &Signing<'_, '_, Self>,
+        _out: &mut [&mut [u8]],
+        _memory: &mut Vec<u8>,
+    ) -> Option<Result<Failed, Error>> {
+        None
+    }
+    /// Verifies signatures of the right length: a verdict on each, which passed the engine's checks. `memory` is kept between chunks.
+    #[doc(hidden)]
+    fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Self>, memory: &mut Vec<u8>) -> Result<Vec<bool>, Error>;
+    /// Makes the keys of columns. `memory` is kept between chunks; it holds no secret afterwards.
+    #[doc(hidden)]
+    fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], memory: &mut Vec<u8>) -> Result<(), Error>;
+    /// The engine's calls for this scheme: always `&Calls::OF`, which compiles them where this is written.
+    #[doc(hidden)]
+    fn calls() -> &'static Calls<Self>;
+}
+
+/// Bytes of a set's seeds, keys and signatures.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// The seeds of a key.
+    pub seeds: usize,
+    /// A private key.
+    pub private: usize,
+    /// A public key.
+    pub public: usize,
+    /// A signature.
+    pub signature: usize,
+}
+
+/// A key of either kind.
+#[derive(Debug)]
+pub enum KeyRef<'k, S: Scheme> {
+    /// A private key.
+    Private(&'k S::SigningKey),
+    /// A public key.
+    Public(&'k S::VerifyingKey),
+}
+
+/// Jobs that failed by themselves, by their places, and why.
+pub type Failed = BTreeMap<usize, Error>;
+
+/// A message to be signed, of a job or of a row.
+pub struct ToSign<'m, S: Scheme> {
+    /// The key that signs.
+    pub key: &'m S::SigningKey,
+    /// How.
+    pub mode: S::Mode<'m>,
+    /// The message.
+    pub message: S::Message<'m>,
+    /// Where the randomness comes from.
+    pub randomizer: S::Randomizer<'m>,
+}
+
+/// Messages to be signed.
+pub struct Signing<'w, 'm, S: Scheme> {
+    /// How many.
+    pub jobs: usize,
+    /// Each of them.
+    pub of: &'w (dyn Fn(usize) -> ToSign<'m, S> + Sync),
+    /// The distinct keys of some of them, and which of these each of them has.
+    pub keys: &'w (dyn Fn(Range<usize>) -> (Vec<&'m S::SigningKey>, Vec<u32>) + Sync),
+    /// Rows are left out between them.
+    pub has_gaps: bool,
+}
+
+/// A signature to be verified, of a job or of a row. It has the length of its set's.
+pub struct ToVerify<'m, S: Scheme> {
+    /// The key that should have signed.
+    pub key: PublicKey<'m, S>,
+    /// How.
+    pub mode: S::Mode<'m>,
+    /// The message.
+    pub message: S::Message<'m>,
+    /// The signature.
+    pub signature: &'m [u8],
+}
+
+/// A public key, or its bytes in the caller's column, which may change.
+pub enum PublicKey<'m, S: Scheme> {
+    /// A key.
+    Key(&'m S::VerifyingKey),
+    /// As many bytes as a key of the set has.
+    Bytes(&'m [u8]),
+}
+
+/// Signatures to be verified.
+pub struct Verifying<'w, 'm, S: Scheme> {
+    /// How many.
+    pub jobs: usize,
+    /// Each of them.
+    pub of: &'w (dyn Fn(usize) -> ToVerify<'m, S> + Sync),
+    /// The distinct keys of some of them, and which of these each of them has. Of keys in a column these are copies.
+    #[expect(clippy::type_complexity, reason = "a name would say no more")]
+    pub keys: &'w (dyn Fn(Range<usize>) -> (Vec<Cow<'m, S::VerifyingKey>>, Vec<u32>) + Sync),
+}
+
+/// Types that are copied whatever the scheme: what is derived would ask its keys to be `Copy` too.
+macro_rules! copied {
+    ($([$($lifetime:lifetime)*] $copied:ty;)*) => {$(
+        impl<$($lifetime,)* S: $crate::scheme::Scheme> Clone for $copied {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<$($lifetime,)* S: $crate::scheme::Scheme> Copy for $copied {}
+    )*};
+}
+pub(crate) use copied;
+
+copied! {
+    ['m] ToSign<'m, S>;
+    ['m] ToVerify<'m, S>;
+    ['m] PublicKey<'m, S>;
+}
+
+/// Successive keys: the seeds of each, and where they go.
+pub struct KeyColumns<'a> {
+    /// Their seeds, one after the other. Without them the keys come from the operating system's randomness.
+    pub seeds: Option<&'a [u8]>,
+    /// Private keys.
+    pub private: &'a mut [u8],
+    /// Public keys, or nothing.
+    pub public: &'a mut [u8],
+}
+
+/// So many bytes of memory that is kept between chunks. They may hold an earlier chunk's output, which programs overwrite.
+pub(crate) fn room(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if memory.len() < bytes {
+        // The operating system zeroes it: nothing is written here.
+        *memory = vec![0; bytes];
+    }
+    &mut memory[..bytes]
+}
+
+/// A key that owns itself.
+pub(crate) fn own_key<K: Clone>(key: JobKey<'_, K>) -> JobKey<'static, K> {
+    match key {
+        JobKey::Borrowed(key) => JobKey::Owned(key.clone()),
+        JobKey::Owned(key) => JobKey::Owned(key),
+        JobKey::Shared(key) => JobKey::Shared(key),
+    }
+}
+
+/// The distinct keys of some rows, and which of them each row has. Equal keys in succession count once.
+pub(crate) fn in_succession<K: Copy>(
+    keys: impl Iterator<Item = K>,
+    is_same: impl Fn(K, K) -> bool,
+) -> (Vec<K>, Vec<u32>) {
+    let mut distinct: Vec<K> = Vec::new();
+    let key_of = keys
+        .map(|key| {
+            if distinct.last().is_none_or(|last| !is_same(*last, key)) {
+                distinct.push(key);
+            }
+            distinct.len() as u32 - 1
+        })
+        .collect();
+    (distinct, key_of)
+}

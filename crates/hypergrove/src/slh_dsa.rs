@@ -1,0 +1,1024 @@
+//! SLH-DSA as a scheme of the engine: its jobs' modes, randomness and seeds, and how each operation is laid before a backend.
+
+mod run;
+
+use crate::calls::Calls;
+use crate::jobs::{self, results};
+use crate::keys::{Signature, SigningKey, VerifyingKey};
+use crate::rows::{Column, RowStatus};
+use crate::scheme::{
+    Failed, KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, room,
+};
+use crate::{check_length, random, random_by_threads};
+use hypergrove_engine::programs::{Group, GroupFacts};
+use hypergrove_engine::scheduler::{Job, Options, Run};
+use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::{Batch, Digests, Error, Key, SlhDsaProgram, wiped};
+use hypergrove_fips205::digest::prf_msg;
+use hypergrove_fips205::plan::Op;
+use hypergrove_fips205::{ForsLeaves, MPrime, MessageError, Mode, Params, Position};
+use hypergrove_taint::{declassified, declassify};
+pub(crate) use run::{PlanRun, host_isa};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::{Deref, Range};
+use std::ptr;
+use zeroize::{Zeroize, Zeroizing};
+
+/// SLH-DSA (FIPS 205) with a parameter set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlhDsa(&'static Params);
+
+impl From<&'static Params> for SlhDsa {
+    fn from(params: &'static Params) -> SlhDsa {
+        SlhDsa(params)
+    }
+}
+
+impl Deref for SlhDsa {
+    type Target = Params;
+
+    fn deref(&self) -> &Params {
+        self.0
+    }
+}
+
+impl ParameterSet for &'static Params {
+    type Scheme = SlhDsa;
+    fn scheme(self) -> SlhDsa {
+        SlhDsa(self)
+    }
+}
+
+/// A message to be signed with SLH-DSA.
+///
+/// ```
+/// use hypergrove::{Engine, SLH_DSA_SHA2_128F, SignJob};
+///
+/// let engine = Engine::new()?;
+/// let key = engine.generate(&SLH_DSA_SHA2_128F)?;
+/// let job = SignJob::new(&key, b"Dear reader").context(b"letters").deterministic();
+/// engine.sign_batch([job], |_, signature| assert!(signature.is_ok()))?;
+/// # Ok::<(), hypergrove::Error>(())
+/// ```
+pub type SignJob<'a> = jobs::SignJob<'a, SlhDsa>;
+
+/// A signature of SLH-DSA to be verified.
+pub type VerifyJob<'a> = jobs::VerifyJob<'a, SlhDsa>;
+
+/// Where the randomness of a signature comes from: opt_rand of FIPS 205, section 9.2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Randomizer<'a> {
+    /// The default: n fresh bytes from the operating system.
+    #[default]
+    Hedged,
+    /// PK.seed, so the same message always has the same signature.
+    Deterministic,
+    /// These n bytes, which must be random.
+    Given(&'a [u8]),
+}
+
+impl<'a> jobs::SignJob<'a, SlhDsa> {
+    /// Sets the context string, at most 255 bytes; see [`Mode::with_context`].
+    #[must_use]
+    pub fn context(mut self, context: &'a [u8]) -> Self {
+        self.mode = self.mode.with_context(context);
+        self
+    }
+
+    /// Sets the mode, which includes the context.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode<'a>) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Signs without randomness, so that the message always has the same signature: [`Randomizer::Deterministic`].
+    #[must_use]
+    pub fn deterministic(self) -> Self {
+        self.randomizer(Randomizer::Deterministic)
+    }
+
+    /// Sets where the randomness comes from.
+    #[must_use]
+    pub fn randomizer(mut self, randomizer: Randomizer<'a>) -> Self {
+        self.randomizer = randomizer;
+        self
+    }
+}
+
+impl<'a> jobs::VerifyJob<'a, SlhDsa> {
+    /// Sets the context string, at most 255 bytes; see [`Mode::with_context`].
+    #[must_use]
+    pub fn context(mut self, context: &'a [u8]) -> Self {
+        self.mode = self.mode.with_context(context);
+        self
+    }
+
+    /// Sets the mode, which includes the context.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode<'a>) -> Self {
+        self.mode = mode;
+        self
+    }
+}
+
+/// The seeds that a key is made from, n random bytes each (FIPS 205, Algorithm 18). They are wiped on drop.
+#[derive(Clone)]
+pub struct Seeds {
+    /// SK.seed.
+    pub sk_seed: Zeroizing<Vec<u8>>,
+    /// SK.prf.
+    pub sk_prf: Zeroizing<Vec<u8>>,
+    /// PK.seed.
+    pub pk_seed: Vec<u8>,
+}
+
+impl Seeds {
+    /// Makes seeds from the operating system's randomness. If there is none, the error is [`Error::Randomness`].
+    pub fn random(p: &Params) -> Result<Seeds, Error> {
+        let mut seeds = Seeds {
+            sk_seed: Zeroizing::new(vec![0; p.n]),
+            sk_prf: Zeroizing::new(vec![0; p.n]),
+            pk_seed: vec![0; p.n],
+        };
+        for seed in [&mut *seeds.sk_seed, &mut *seeds.sk_prf, &mut seeds.pk_seed] {
+            random(seed)?;
+        }
+        // PK.seed is the first half of the public key.
+        declassify(&seeds.pk_seed[..]);
+        Ok(seeds)
+    }
+}
+
+impl std::fmt::Debug for Seeds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seeds").finish_non_exhaustive()
+    }
+}
+
+/// PK.seed is public.
+impl Zeroize for Seeds {
+    fn zeroize(&mut self) {
+        self.sk_seed.zeroize();
+        self.sk_prf.zeroize();
+    }
+}
+
+/// A mode that owns its context, a message, and opt_rand.
+pub struct OwnedInput {
+    mode: Mode<'static>,
+    context: Box<[u8]>,
+    message: Vec<u8>,
+    randomizer: Randomizer<'static>,
+    /// opt_rand, where it is given.
+    given: Option<Zeroizing<Vec<u8>>>,
+}
+
+fn context<'a>(mode: &Mode<'a>) -> &'a [u8] {
+    match *mode {
+        Mode::Pure { context } | Mode::PreHash { context, .. } | Mode::Digest { context, .. } => context,
+        Mode::Internal => &[],
+    }
+}
+
+impl Scheme for SlhDsa {
+    type Set = &'static Params;
+    type SigningKey = SigningKey;
+    type VerifyingKey = VerifyingKey;
+    type Signature = Signature;
+    type Seeds = Seeds;
+    type Mode<'a> = Mode<'a>;
+    type Randomizer<'a> = Randomizer<'a>;
+    type Message<'a> = &'a [u8];
+    type JobMessage<'a> = Cow<'a, [u8]>;
+    type RowMessages<'a> = Column<'a>;
+    type OwnedInput = OwnedInput;
+
+    fn set(self) -> &'static Params {
+        self.0
+    }
+
+    /// A private key is SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, and seeds are the first three of these.
+    fn sizes(self) -> Sizes {
+        Sizes { seeds: 3 * self.n, private: self.sk_bytes(), public: self.pk_bytes(), signature: self.sig_bytes() }
+    }
+
+    fn kind(self, op: Op, cached_layers: usize) -> Kind {
+        Kind::slh_dsa(self.0, op, cached_layers)
+    }
+
+    fn variant(key: &SigningKey) -> usize {
+        key.cached_layers()
+    }
+
+    fn of_private(key: &SigningKey) -> SlhDsa {
+        SlhDsa(key.params())
+    }
+
+    fn of_public(key: &VerifyingKey) -> SlhDsa {
+        SlhDsa(key.params())
+    }
+
+    fn usual_mode<'a>(key: KeyRef<'_, SlhDsa>) -> Mode<'a>
+    where
+        'a: 'a,
+    {
+        match key {
+            KeyRef::Private(key) => key.mode(&[]),
+            KeyRef::Public(key) => key.mode(&[]),
+        }
+    }
+
+    fn check_keys<'k>(keys: &mut dyn Iterator<Item = KeyRef<'k, SlhDsa>>, mode: Mode<'_>) -> Result<(), Error> {
+        // A digest of the wrong length concerns its message alone.
+        if let Err(why @ MessageError::Context { .. }) = mode.check(b"") {
+            return Err(why.into());
+        }
+        let mut first = None;
+        for key in keys {
+            let (set, layers) = match key {
+                KeyRef::Private(key) => {
+                    key.as_ref().check_mode(mode)?;
+                    (key.params(), key.cached_layers())
+                }
+                KeyRef::Public(key) => {
+                    key.as_ref().check_mode(mode)?;
+                    (key.params(), 0)
+                }
+            };
+            let (first_set, of_first) = *first.get_or_insert((set, layers));
+            if set != first_set {
+                let what = format!("a table with keys of {first_set} and of {set}; make a call for each set");
+                return Err(Error::Value { what });
+            }
+            if layers != of_first {
+                let what = format!(
+                    "a table whose keys have {of_first} and {layers} cached layers; give all keys the same number"
+                );
+                return Err(Error::Value { what });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_job(key: KeyRef<'_, SlhDsa>, mode: Mode<'_>, message: &Cow<'_, [u8]>) -> Result<(), Error> {
+        mode.check(message)?;
+        match key {
+            KeyRef::Private(key) => Ok(key.as_ref().check_mode(mode)?),
+            KeyRef::Public(key) => Ok(key.as_ref().check_mode(mode)?),
+        }
+    }
+
+    fn check_randomizer(self, randomizer: Randomizer<'_>, messages: usize) -> Result<(), Error> {
+        match randomizer {
+            Randomizer::Given(bytes) => check_length("opt_rand", messages.saturating_mul(self.n), bytes.len()),
+            _ => Ok(()),
+        }
+    }
+
+    fn randomizer_of_row<'a>(self, randomizer: Randomizer<'a>, row: usize) -> Randomizer<'a>
+    where
+        'a: 'a,
+    {
+        match randomizer {
+            Randomizer::Given(bytes) => Randomizer::Given(&bytes[row * self.n..][..self.n]),
+            other => other,
+        }
+    }
+
+    fn check_messages(messages: &Column<'_>, rows: usize) -> Result<(), Error> {
+        messages.check("messages", rows)
+    }
+
+    fn bytes_of_rows<'m, 'a: 'm>(messages: &Column<'a>) -> Option<Column<'m>> {
+        Some(*messages)
+    }
+
+    fn message_of_row<'m, 'a: 'm>(
+        messages: &Column<'a>,
+        mode: Mode<'_>,
+        row: usize,
+        copied: Option<&'m [u8]>,
+    ) -> Result<&'m [u8], RowStatus> {
+        let message = copied.or_else(|| messages.get(row)).ok_or(RowStatus::BadOffsets)?;
+        mode.check(message).map_err(|_| RowStatus::DigestLength)?;
+        Ok(message)
+    }
+
+    fn size_of_rows(messages: &Column<'_>, randomizer: Randomizer<'_>) -> usize {
+        messages.size() + if let Randomizer::Given(bytes) = randomizer { bytes.len() } else { 0 }
+    }
+
+    fn shorten<'m, 'a: 'm>(mode: Mode<'a>, randomizer: Randomizer<'a>) -> (Mode<'m>, Randomizer<'m>) {
+        (mode, randomizer)
+    }
+
+    fn borrow<'j, 'a: 'j>(
+        mode: Mode<'a>,
+        message: &'j Cow<'a, [u8]>,
+        randomizer: Randomizer<'a>,
+    ) -> (Mode<'j>, &'j [u8], Randomizer<'j>) {
+        (mode, message, randomizer)
+    }
+
+    fn owned(message: &Cow<'_, [u8]>) -> usize {
+        jobs::owned(message)
+    }
+
+    fn own(mode: Mode<'_>, message: Cow<'_, [u8]>, randomizer: Randomizer<'_>) -> OwnedInput {
+        let context = context(&mode).into();
+        let mode = match mode {
+            Mode::Internal => Mode::Internal,
+            with_context => with_context.with_context(&[]),
+        };
+        let (randomizer, given) = match randomizer {
+            Randomizer::Hedged => (Randomizer::Hedged, None),
+            Randomizer::Deterministic => (Randomizer::Deterministic, None),
+            Randomizer::Given(bytes) => (Randomizer::Given(&[]), Some(Zeroizing::new(bytes.to_vec()))),
+        };
+        OwnedInput { mode, context, message: message.into_owned(), randomizer, given }
+    }
+
+    fn size_of_input(mode: Mode<'_>, message: &Cow<'_, [u8]>) -> usize {
+        message.len() + context(&mode).len()
+    }
+
+    fn lend(owned: &OwnedInput) -> (Mode<'_>, Cow<'_, [u8]>, Randomizer<'_>) {
+        let mode = match owned.mode {
+            Mode::Internal => Mode::Internal,
+            mode => mode.with_context(&owned.context),
+        };
+        let randomizer = owned.given.as_ref().map_or(owned.randomizer, |given| Randomizer::Given(given));
+        (mode, Cow::Borrowed(&owned.message), randomizer)
+    }
+
+    fn check_seeds(self, Seeds { sk_seed, sk_prf, pk_seed }: &Seeds) -> Result<(), Error> {
+        let parts = [("SK.seed", &**sk_seed), ("SK.prf", &**sk_prf), ("PK.seed", pk_seed)];
+        parts.into_iter().try_for_each(|(what, seed)| check_length(what, self.n, seed.len()))
+    }
+
+    fn write_seeds(Seeds { sk_seed, sk_prf, pk_seed }: &Seeds, to: &mut [u8]) {
+        for (to, part) in to.chunks_exact_mut(pk_seed.len()).zip([&**sk_seed, &**sk_prf, pk_seed]) {
+            to.copy_from_slice(part);
+        }
+    }
+
+    fn private_key(self, bytes: &[u8]) -> SigningKey {
+        SigningKey::from_bytes(self.0, bytes).expect("as many bytes as a key has")
+    }
+
+    fn public_key(self, bytes: &[u8]) -> VerifyingKey {
+        VerifyingKey::from_bytes(self.0, bytes).expect("as many bytes as a key has")
+    }
+
+    fn signature(self, bytes: Cow<'_, [u8]>) -> Signature {
+        Signature::from_bytes(self.0, bytes).expect("as many bytes as a signature has")
+    }
+
+    fn discard(signature: Signature) {
+        signature.into_bytes().zeroize();
+    }
+
+    fn distinct_private<'k>(keys: &mut dyn Iterator<Item = &'k SigningKey>) -> (Vec<&'k SigningKey>, Vec<u32>) {
+        distinct(keys)
+    }
+
+    fn distinct_public<'k>(keys: &mut dyn Iterator<Item = &'k VerifyingKey>) -> (Vec<&'k VerifyingKey>, Vec<u32>) {
+        distinct(keys)
+    }
+
+    fn output(self, _: Op, facts: &GroupFacts) -> usize {
+        facts.plan().out_bytes()
+    }
+
+    fn held(op: Op, facts: &GroupFacts, _: &Options) -> usize {
+        let meanwhile = match op {
+            Op::Keygen => size_of::<(&[u8], Key<'_>, u32)>(),
+            _ => size_of::<(Position, &[u8], u32)>(),
+        };
+        facts.plan().out_bytes() + meanwhile
+    }
+
+    fn sign(run: &Run<'_>, work: &Signing<'_, '_, SlhDsa>, out: &mut [u8]) -> Result<Failed, Error> {
+        let compute = |run: &PlanRun<'_>, range: Range<usize>, fresh: &[u8], out: &mut [u8]| {
+            let (keys, key_of) = (work.keys)(range.clone());
+            sign(run, &|i| (work.of)(range.start + i), &keys, &key_of, fresh, out)
+        };
+        let is_hedged = (0..work.jobs).any(|i| (work.of)(i).randomizer == Randomizer::Hedged);
+        PlanRun::of(run).output(0..work.jobs, is_hedged, &compute, out)
+    }
+
+    fn sign_in_place(
+        run: &Run<'_>,
+        work: &Signing<'_, '_, SlhDsa>,
+        out: &mut [&mut [u8]],
+        memory: &mut Vec<u8>,
+    ) -> Option<Result<Failed, Error>> {
+        Some(sign_held(&PlanRun::of(run), work, out, memory)?.map(|()| Failed::new()))
+    }
+
+    fn verify(run: &Run<'_>, work: &Verifying<'_, '_, SlhDsa>, memory: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
+        let n = run.facts.plan().params.n;
+        let compute = |run: &PlanRun<'_>, range: Range<usize>, _: &[u8], roots: &mut [u8]| {
+            let (keys, key_of) = (work.keys)(range.clone());
+            verify(run, &|i| (work.of)(range.start + i), &keys, &key_of, roots)?;
+            Ok(Failed::new())
+        };
+        let roots = room(memory, work.jobs * n);
+        PlanRun::of(run).output(0..work.jobs, false, &compute, roots)?;
+        let roots = &*roots;
+        let is_valid = |i: usize| roots[i * n..][..n] == *(work.of)(i).key.parts()[1];
+        Ok(run.place.map(work.jobs, VERDICTS_OF_A_THREAD, &is_valid))
+    }
+
+    /// FIPS 205, Algorithm 18.
+    fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], memory: &mut Vec<u8>) -> Result<(), Error> {
+        let (n, place) = (self.n, &run.place);
+        // A thread takes a few milliseconds for a full chunk's: the device would wait.
+        place.each_of(keys.iter_mut().collect(), &|keys: &mut KeyColumns<'_>| {
+            match keys.seeds {
+                // One request for all of them: PK.root comes later.
+                None => random(keys.private)?,
+                Some(seeds) => {
+                    for (to, from) in keys.private.chunks_exact_mut(4 * n).zip(seeds.chunks_exact(3 * n)) {
+                        to[..3 * n].copy_from_slice(from);
+                    }
+                }
+            }
+            // PK.seed is the first half of the public key.
+            keys.private.chunks_exact(4 * n).for_each(|key| declassify(&key[2 * n..3 * n]));
+            Ok(())
+        })?;
+        let private: Vec<&[u8]> = keys.iter().flat_map(|keys| keys.private.chunks_exact(4 * n)).collect();
+        let roots = room(memory, private.len() * n);
+        let compute = |run: &PlanRun<'_>, range: Range<usize>, _: &[u8], roots: &mut [u8]| {
+            let seeds = private[range].iter().map(|key| (&key[..n], &key[2 * n..3 * n]));
+            run.grow(seeds, roots).map(|()| Failed::new())
+        };
+        PlanRun::of(run).output(0..private.len(), false, &compute, roots)?;
+        drop(private);
+        let mut left = &*roots;
+        let with_roots = keys.iter_mut().map(|keys| {
+            let (roots, others) = left.split_at(keys.private.len() / 4);
+            left = others;
+            (keys, roots)
+        });
+        place.each_of(with_roots.collect(), &|(keys, roots): (&mut KeyColumns<'_>, &[u8])| {
+            for (private, root) in keys.private.chunks_exact_mut(4 * n).zip(roots.chunks_exact(n)) {
+                private[3 * n..].copy_from_slice(root);
+            }
+            for (public, key) in keys.public.chunks_exact_mut(2 * n).zip(keys.private.chunks_exact(4 * n)) {
+                public.copy_from_slice(&key[2 * n..]);
+            }
+            Ok(())
+        })
+    }
+
+    fn calls() -> &'static Calls<SlhDsa> {
+        &Calls::OF
+    }
+}
+
+/// Roots that a thread compares, at least.
+const VERDICTS_OF_A_THREAD: usize = 1024;
+
+/// Gives each message of a call.
+type Of<'w, T> = &'w (dyn Fn(usize) -> T + Sync);
+
+impl<'m> PublicKey<'m, SlhDsa> {
+    /// PK.seed and PK.root.
+    fn parts(self) -> [&'m [u8]; 2] {
+        match self {
+            PublicKey::Key(key) => [key.as_ref().pk_seed(), key.as_ref().pk_root()],
+            PublicKey::Bytes(bytes) => bytes.split_at(bytes.len() / 2).into(),
+        }
+    }
+}
+
+impl ToSign<'_, SlhDsa> {
+    /// Makes the message's R, the first part of its signature. Gives what it selects. The caller wipes the stack.
+    ///
+    /// FIPS 205, Algorithm 19: lines 1–10.
+    fn randomized(&self, i: usize, fresh: &[u8], r: &mut [u8]) -> Position {
+        let (p, key) = (self.key.params(), self.key.as_ref());
+        let m_prime = m_prime(self.mode, self.message);
+        prf_msg(p, key.sk_prf(), self.opt_rand(i, fresh), &m_prime, r);
+        declassify(&*r);
+        Position::of(p, r, key.pk_seed(), key.pk_root(), &m_prime)
+    }
+}
+
+impl<'a> ToSign<'a, SlhDsa> {
+    /// opt_rand of the i-th message; `fresh` has n bytes for each.
+    fn opt_rand<'f>(&self, i: usize, fresh: &'f [u8]) -> &'f [u8]
+    where
+        'a: 'f,
+    {
+        let n = self.key.params().n;
+        match self.randomizer {
+            Randomizer::Hedged => &fresh[i * n..][..n],
+            Randomizer::Deterministic => self.key.as_ref().pk_seed(),
+            Randomizer::Given(bytes) => bytes,
+        }
+    }
+}
+
+/// M′ of a message whose mode was checked.
+fn m_prime<'a>(mode: Mode<'a>, message: &'a [u8]) -> MPrime<'a> {
+    MPrime::new(mode, message).expect("the mode was checked")
+}
+
+/// Messages to be signed, and the R that the host makes if it is asked to.
+struct SignDigests<'s, 'a> {
+    run: &'s PlanRun<'s>,
+    of: Of<'s, ToSign<'a, SlhDsa>>,
+    fresh: &'s [u8],
+    rs: &'s mut [u8],
+    /// Whether the host was asked.
+    is_made: bool,
+}
+
+impl Digests for SignDigests<'_, '_> {
+    fn positions(&mut self) -> Vec<Position> {
+        let n = self.run.plan().params.n;
+        self.is_made = true;
+        randomize(self.run, self.of, self.fresh, (self.rs, n), 0..n)
+    }
+    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
+        let n = self.run.plan().params.n;
+        let mut rs = vec![0; self.rs.len()];
+        let positions = randomize(self.run, self.of, self.fresh, (&mut rs, n), 0..n);
+        same_rs(n, self.rs, &rs).map(|()| positions)
+    }
+    fn hashed_bytes(&self, job: usize) -> usize {
+        let ToSign { mode, message, .. } = (self.of)(job);
+        MPrime::bytes(mode, message).max(message.len())
+    }
+    fn m_prime(&self, job: usize) -> MPrime<'_> {
+        let ToSign { mode, message, .. } = (self.of)(job);
+        m_prime(mode, message)
+    }
+    fn opt_rand(&self, job: usize) -> &[u8] {
+        (self.of)(job).opt_rand(job, self.fresh)
+    }
+    fn pk_root(&self, job: usize) -> &[u8] {
+        (self.of)(job).key.as_ref().pk_root()
+    }
+    fn sk_prf(&self, job: usize) -> &[u8] {
+        (self.of)(job).key.as_ref().sk_prf()
+    }
+}
+
+/// An error if a job's R is another when the host makes it again.
+fn same_rs(n: usize, first: &[u8], second: &[u8]) -> Result<(), Error> {
+    let differs = first.chunks_exact(n).zip(second.chunks_exact(n)).position(|(first, second)| first != second);
+    differs.map_or(Ok(()), |job| Err(Error::differs("host".into(), "R", job)))
+}
+
+/// Messages whose signatures are to be verified.
+struct VerifyDigests<'s, 'a> {
+    run: &'s PlanRun<'s>,
+    of: Of<'s, ToVerify<'a, SlhDsa>>,
+    jobs: usize,
+}
+
+impl Digests for VerifyDigests<'_, '_> {
+    /// FIPS 205, Algorithm 20: lines 4–11.
+    fn positions(&mut self) -> Vec<Position> {
+        let p = self.run.plan().params;
+        self.run.place.map(self.jobs, 1, &|i| {
+            let ToVerify { key, mode, message, signature } = (self.of)(i);
+            let [pk_seed, pk_root] = key.parts();
+            Position::of(p, &signature[p.r_range()], pk_seed, pk_root, &m_prime(mode, message))
+        })
+    }
+    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
+        Ok(self.positions())
+    }
+    fn hashed_bytes(&self, job: usize) -> usize {
+        let ToVerify { mode, message, .. } = (self.of)(job);
+        MPrime::bytes(mode, message).max(message.len())
+    }
+    fn m_prime(&self, job: usize) -> MPrime<'_> {
+        let ToVerify { mode, message, .. } = (self.of)(job);
+        m_prime(mode, message)
+    }
+    fn opt_rand(&self, _: usize) -> &[u8] {
+        &[]
+    }
+    fn pk_root(&self, job: usize) -> &[u8] {
+        (self.of)(job).key.parts()[1]
+    }
+    fn sk_prf(&self, _: usize) -> &[u8] {
+        &[]
+    }
+}
+
+/// Messages whose R a thread makes before it wipes its stack, which takes longer than one R.
+const MESSAGES_OF_A_WIPE: usize = 16;
+
+/// Makes the R of every message, each at `r` of its `size` bytes of `out`. Gives what they select.
+fn randomize(
+    run: &PlanRun<'_>,
+    of: Of<'_, ToSign<'_, SlhDsa>>,
+    fresh: &[u8],
+    (out, size): (&mut [u8], usize),
+    r: Range<usize>,
+) -> Vec<Position> {
+    let none = Position { fors: ForsLeaves::from_iter([]), idx_tree: 0, idx_leaf: 0 };
+    run.place.each(out, (size, MESSAGES_OF_A_WIPE), none, &|first, out, positions| {
+        wiped(|| {
+            for (nth, (out, position)) in out.chunks_exact_mut(size).zip(positions).enumerate() {
+                *position = of(first + nth).randomized(first + nth, fresh, &mut out[r.clone()]);
+            }
+        });
+    })
+}
+
+/// What a batch takes of its keys.
+fn parts_of<'k>(keys: &'k [&SigningKey]) -> Vec<Key<'k>> {
+    let parts = keys.iter().map(|key| Key {
+        pk_seed: key.as_ref().pk_seed(),
+        sk_seed: key.as_ref().sk_seed(),
+        cached_nodes: key.cached_nodes(),
+        cached_id: key.cached_id(),
+    });
+    parts.collect()
+}
+
+/// Signs messages into `rows`, in as many parts as there are, on a device that keeps signatures until the roots of their top trees are
+/// compared with the keys'; in a redundant engine also until the device has computed them twice and compared both. The host makes R in
+/// `memory`, unless the device does.
+fn sign_held(
+    run: &PlanRun<'_>,
+    work: &Signing<'_, '_, SlhDsa>,
+    rows: &mut [&mut [u8]],
+    memory: &mut Vec<u8>,
+) -> Option<Result<(), Error>> {
+    let (p, options) = (run.plan().params, run.place.scheduler.options);
+    if options.verify_signatures || !run.place.worker.has_memory() || work.has_gaps {
+        return None;
+    }
+    let (of, (keys, key_of)) = (work.of, (work.keys)(0..work.jobs));
+    let (keys, key_of) = (&keys[..], &key_of[..]);
+    if keys.iter().any(|key| !key.is_unchanged()) {
+        return None;
+    }
+    let is_hedged = (0..key_of.len()).any(|i| of(i).randomizer == Randomizer::Hedged);
+    let mut fresh = Zeroizing::new(vec![0; if is_hedged { key_of.len() * p.n } else { 0 }]);
+    if let Err(why) = random_by_threads(&run.place, &mut fresh) {
+        return Some(Err(why));
+    }
+    let rs = room(memory, key_of.len() * p.n);
+    let mut digests = SignDigests { run, of, fresh: &fresh, rs, is_made: false };
+    let batch = Batch { keys: &parts_of(keys), key_of, positions: &[], signatures: &[] };
+    let compares = options.check_roots && run.plan().cached_layers == 0;
+    let of_key = |key: &u32| keys[*key as usize];
+    let mut refused = None;
+    let mut accept = |roots: &[u8]| {
+        declassify(roots);
+        let is_right = |(root, key): (&[u8], &u32)| root == of_key(key).as_ref().pk_root();
+        if !compares || roots.chunks_exact(p.n).zip(key_of).all(is_right) {
+            return Ok(());
+        }
+        refused = Some(roots.to_vec());
+        Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() })
+    };
+    let times = if options.redundant { 2 } else { 1 };
+    let done = run.place.program_if(run.facts, (key_of.len(), times), |SlhDsaProgram(program)| {
+        program
+            .run_held(&batch, &mut digests, rows, &mut accept, options.redundant)
+            .transpose()
+            .map(|timing| timing.map(|timing| ((), timing)))
+    });
+    match done {
+        Ok(Some(())) => {}
+        Ok(None) | Err(Error::OutOfMemory { .. }) => return None,
+        Err(why) => {
+            let Some(roots) = refused else { return Some(Err(why)) };
+            // A device that is wrong is blamed, also if it would be right the next time; damaged keys are named by `sign`.
+            let compared = run.compare_roots(roots.chunks_exact(p.n), key_of.iter().map(of_key), "the top tree's root");
+            return compared.err().map(Err);
+        }
+    }
+    let SignDigests { rs, is_made, .. } = digests;
+    if !is_made {
+        // The device has made R, as a part of each signature.
+        rows.iter().for_each(|rows| declassify(&**rows));
+        return Some(Ok(()));
+    }
+    let mut left = &*rs;
+    let parts = rows.iter_mut().map(|rows| {
+        let (rs, others) = left.split_at(rows.len() / p.sig_bytes() * p.n);
+        left = others;
+        (&mut **rows, rs)
+    });
+    let put = |(rows, rs): (&mut [u8], &[u8])| {
+        for (row, r) in rows.chunks_exact_mut(p.sig_bytes()).zip(rs.chunks_exact(p.n)) {
+            declassify(&*row);
+            row[p.r_range()].copy_from_slice(r);
+        }
+        Ok(())
+    };
+    Some(run.place.each_of(parts.collect(), &put))
+}
+
+/// Signs messages whose modes were checked. `key_of` says which of `keys` signs each; `of` gives each message.
+///
+/// FIPS 205, Algorithm 19: lines 1–10 in [`ToSign::randomized`], the others in the program.
+fn sign(
+    run: &PlanRun<'_>,
+    of: Of<'_, ToSign<'_, SlhDsa>>,
+    keys: &[&SigningKey],
+    key_of: &[u32],
+    fresh: &[u8],
+    out: &mut [u8],
+) -> Result<Failed, Error> {
+    let (p, of_key) = (run.plan().params, || key_of.iter().map(|key| keys[*key as usize]));
+    let changed: Vec<bool> = keys.iter().map(|key| !key.is_unchanged()).collect();
+    let of_changed = key_of.iter().enumerate().filter(|(_, key)| changed[**key as usize]);
+    let mut failed: Failed = of_changed.map(|(job, _)| (job, Error::changed(p.name))).collect();
+    let positions = randomize(run, of, fresh, (out, p.sig_bytes()), p.r_range());
+    let batch = Batch { keys: &parts_of(keys), key_of, positions: &positions, signatures: &[] };
+    // The second time, all bytes must be those of the first, which was checked.
+    let checks = !run.is_second();
+    let roots = run.program(&batch, out, checks && run.place.scheduler.options.check_roots)?;
+    // The lower layers are signed with one-time keys: a wrong root now and a right one later would use them twice.
+    if let Some(roots) = roots.filter(|_| run.plan().cached_layers == 0) {
+        let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
+        failed.extend(run.compare_roots(top, of_key(), "the top tree's root")?);
+    }
+    if checks && run.place.scheduler.options.verify_signatures {
+        let group = Group { kind: Kind::slh_dsa(p, Op::Verify, 0), ..run.facts.group };
+        let facts = run.place.worker.programs.facts(group)?;
+        let public: Vec<Cow<'_, VerifyingKey>> = keys.iter().map(|key| Cow::Owned(key.verifying_key())).collect();
+        let (mut roots, signatures) = (vec![0; key_of.len() * p.n], &*out);
+        let of = |i: usize| {
+            let ToSign { mode, message, .. } = of(i);
+            let key = PublicKey::Key(&*public[key_of[i] as usize]);
+            ToVerify { key, mode, message, signature: &signatures[i * p.sig_bytes()..][..p.sig_bytes()] }
+        };
+        verify(&PlanRun { place: run.place, facts: &facts }, &of, &public, key_of, &mut roots)?;
+        failed.extend(run.compare_roots(roots.chunks_exact(p.n), of_key(), "the root implied by the signature")?);
+    }
+    Ok(failed)
+}
+
+/// The root that each signature implies, n bytes each: PK.root if it is valid. `key_of` says which of `keys` is whose.
+///
+/// FIPS 205, Algorithm 20: the others in the program than those of [`VerifyDigests`].
+fn verify(
+    run: &PlanRun<'_>,
+    of: Of<'_, ToVerify<'_, SlhDsa>>,
+    keys: &[Cow<'_, VerifyingKey>],
+    key_of: &[u32],
+    roots: &mut [u8],
+) -> Result<(), Error> {
+    let mut digests = VerifyDigests { run, of, jobs: key_of.len() };
+    let keys: Vec<Key<'_>> = keys
+        .iter()
+        .map(|key| Key { pk_seed: (**key).as_ref().pk_seed(), sk_seed: &[], cached_nodes: &[], cached_id: 0 })
+        .collect();
+    let signatures: Vec<&[u8]> = (0..key_of.len()).map(|i| of(i).signature).collect();
+    let batch = Batch { keys: &keys, key_of, positions: &[], signatures: &signatures };
+    run.place.program(run.facts, key_of.len(), |SlhDsaProgram(program)| {
+        let done = match program.run_fetched(&batch, &mut digests, roots) {
+            Some(done) => done,
+            None => program.run(&Batch { positions: &digests.positions(), ..batch }, roots),
+        };
+        declassify(&*roots);
+        done.map(|timing| ((), timing))
+    })
+}
+
+/// Whether a key's PK.root is that of its seeds.
+pub(crate) struct CheckJob<'a>(pub(crate) &'a SigningKey);
+
+impl Job for CheckJob<'_> {
+    type Out = ();
+    const JOINS: bool = true;
+
+    fn kind(&self) -> Result<Kind, Error> {
+        Ok(Kind::slh_dsa(self.0.params(), Op::Keygen, 0))
+    }
+
+    fn owned(&self) -> usize {
+        0
+    }
+
+    fn output(&self, facts: &GroupFacts) -> usize {
+        facts.plan().out_bytes()
+    }
+
+    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Vec<Result<(), Error>>, Error> {
+        let keys: Vec<&SigningKey> = jobs.iter().map(|CheckJob(key)| *key).collect();
+        PlanRun::of(run).roots(&keys, 0, memory, &|_| ())
+    }
+}
+
+/// The nodes of a key's top layers.
+pub(crate) struct CacheJob<'a>(pub(crate) &'a SigningKey, pub(crate) usize);
+
+impl Job for CacheJob<'_> {
+    type Out = Vec<u8>;
+    const JOINS: bool = true;
+
+    fn kind(&self) -> Result<Kind, Error> {
+        Ok(Kind::slh_dsa(self.0.params(), Op::Cache, self.1))
+    }
+
+    fn owned(&self) -> usize {
+        0
+    }
+
+    fn output(&self, facts: &GroupFacts) -> usize {
+        facts.plan().out_bytes()
+    }
+
+    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Vec<Result<Vec<u8>, Error>>, Error> {
+        let (p, keys) = (run.facts.plan().params, jobs.iter().map(|CacheJob(key, _)| *key).collect::<Vec<_>>());
+        // The root of the top tree follows that tree's other nodes.
+        PlanRun::of(run).roots(&keys, ((2 << p.hp) - 2) * p.n, memory, &|nodes| nodes.into_owned())
+    }
+}
+
+impl PlanRun<'_> {
+    /// Runs a program that needs no more than (SK.seed, PK.seed), a key of its own for every job.
+    fn grow<'k>(&self, seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>, out: &mut [u8]) -> Result<(), Error> {
+        let key = |(sk_seed, pk_seed)| Key { pk_seed, sk_seed, cached_nodes: &[], cached_id: 0 };
+        let keys: Vec<Key<'_>> = seeds.map(key).collect();
+        let key_of: Vec<u32> = (0..keys.len() as u32).collect();
+        let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
+        self.program(&batch, out, false).map(drop)
+    }
+
+    /// Runs such a program for these keys, whose roots are at so many bytes of each output. Keys that are damaged fail.
+    fn roots<T: Send>(
+        &self,
+        keys: &[&SigningKey],
+        root: usize,
+        memory: &mut Vec<u8>,
+        finish: &(dyn Fn(Cow<'_, [u8]>) -> T + Sync),
+    ) -> Result<Vec<Result<T, Error>>, Error> {
+        let (n, size) = (self.plan().params.n, self.plan().out_bytes());
+        let compute = |run: &PlanRun<'_>, range: Range<usize>, _: &[u8], out: &mut [u8]| {
+            let keys = &keys[range];
+            run.grow(keys.iter().map(|key| (key.as_ref().sk_seed(), key.as_ref().pk_seed())), out)?;
+            let roots = out.chunks_exact(size).map(|out| &out[root..][..n]);
+            let mut failed = run.compare_roots(roots, keys.iter().copied(), "the top tree's root")?;
+            failed.extend(changed(keys.iter().copied()));
+            Ok(failed)
+        };
+        let failed = self.output(0..keys.len(), false, &compute, room(memory, keys.len() * size))?;
+        let run = Run { place: self.place, facts: self.facts };
+        Ok(results(&run, (keys.len(), size), &failed, memory, &|_, out| finish(out)))
+    }
+}
+
+/// The jobs whose keys are not what they were when they were made.
+fn changed<'a>(keys: impl Iterator<Item = &'a SigningKey>) -> Failed {
+    let (mut failed, mut last) = (Failed::new(), None::<(&SigningKey, bool)>);
+    for (job, key) in keys.enumerate() {
+        let is_unchanged = match last {
+            Some((same, known)) if ptr::eq(same, key) => known,
+            _ => last.insert((key, key.is_unchanged())).1,
+        };
+        if !is_unchanged {
+            failed.insert(job, Error::changed(key.params().name));
+        }
+    }
+    failed
+}
+
+/// The distinct keys of a batch, and which of them each job uses. Keys are told apart by their content: jobs bring copies.
+fn distinct<'a, K: Content>(keys: impl Iterator<Item = &'a K>) -> (Vec<&'a K>, Vec<u32>) {
+    // Not a hash map, whose random seed the system may refuse.
+    let (mut distinct, mut known) = (Vec::<&K>::new(), BTreeMap::<Public<'_>, Vec<u32>>::new());
+    let mut last: Option<(&K, u32)> = None;
+    let key_of = keys
+        .map(|key| match last {
+            // Most batches have one key, which their jobs borrow.
+            Some((same, number)) if ptr::eq(same, key) => number,
+            _ => {
+                let numbers = known.entry(key.public()).or_default();
+                let number = numbers.iter().copied().find(|number| distinct[*number as usize].is_same(key));
+                let number = number.unwrap_or_else(|| {
+                    distinct.push(key);
+                    numbers.push(distinct.len() as u32 - 1);
+                    distinct.len() as u32 - 1
+                });
+                last.insert((key, number)).1
+            }
+        })
+        .collect();
+    (distinct, key_of)
+}
+
+/// The beginning of PK.seed, which most comparisons need alone; PK.seed, PK.root, and the number of the cached nodes.
+type Public<'a> = ([u8; 8], &'a [u8], &'a [u8], u64);
+
+/// A key of some set, by what a batch takes of it.
+trait Content {
+    /// What is public. No address depends on anything else.
+    fn public(&self) -> Public<'_>;
+    /// Whether a key of equal public parts is the same.
+    fn is_same(&self, other: &Self) -> bool;
+}
+
+impl Content for SigningKey {
+    fn public(&self) -> Public<'_> {
+        let (pk_seed, pk_root) = (self.as_ref().pk_seed(), self.as_ref().pk_root());
+        (*pk_seed.first_chunk().expect("n is 16 or more"), pk_seed, pk_root, self.cached_id())
+    }
+
+    fn is_same(&self, other: &SigningKey) -> bool {
+        // Public: only a damaged key makes a difference.
+        declassified(self == other)
+    }
+}
+
+impl Content for VerifyingKey {
+    fn public(&self) -> Public<'_> {
+        let (pk_seed, pk_root) = (self.as_ref().pk_seed(), self.as_ref().pk_root());
+        (*pk_seed.first_chunk().expect("n is 16 or more"), pk_seed, pk_root, 0)
+    }
+
+    fn is_same(&self, _: &VerifyingKey) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hypergrove_testkit::toys::TOY_SHA2_16;
+    use std::sync::Arc;
+
+    fn signing(bytes: &[u8]) -> SigningKey {
+        SigningKey::from_bytes(&TOY_SHA2_16, bytes).unwrap()
+    }
+
+    #[test]
+    fn keys_are_told_apart_by_their_content() {
+        let bytes: [u8; 64] = std::array::from_fn(|i| i as u8);
+        let key = signing(&bytes);
+        let with_nodes = key.with_nodes(1, vec![0; 7 * 16]);
+        let others: Vec<SigningKey> = [0, 31, 32, 63]
+            .map(|at| {
+                let mut bytes = bytes;
+                bytes[at] ^= 1;
+                signing(&bytes)
+            })
+            .into();
+        let copies = [key.clone(), with_nodes.clone(), signing(&bytes), others[0].clone()];
+        let keys = [
+            &key,
+            &copies[0],
+            &others[0],
+            &key,
+            &with_nodes,
+            &copies[2],
+            &others[1],
+            &copies[1],
+            &others[2],
+            &others[3],
+            &copies[3],
+        ];
+        let (distinct, key_of) = super::distinct(keys.into_iter());
+        assert_eq!(key_of, [0, 0, 1, 0, 2, 0, 3, 2, 4, 5, 1]);
+        let first = [&key, &others[0], &with_nodes, &others[1], &others[2], &others[3]];
+        assert!(std::iter::zip(&distinct, first).all(|(a, b)| ptr::eq(*a, b)) && distinct.len() == 6);
+
+        let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
+        let (distinct, key_of) = super::distinct(public.iter());
+        // The secret part makes no difference.
+        assert_eq!((distinct.len(), &key_of[..]), (3, &[0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0][..]));
+    }
+
+    #[test]
+    fn the_host_is_blamed_for_an_r_that_differs() {
+        let rs: Vec<u8> = (0..48).collect();
+        assert_eq!(same_rs(16, &rs, &rs), Ok(()));
+        for at in [0, 20, 47] {
+            let mut other = rs.clone();
+            other[at] ^= 0x80;
+            let what = format!("R of job {} differs when it is computed again", at / 16);
+            assert_eq!(same_rs(16, &rs, &other), Err(Error::Inconsistent { device: "host".into(), what }));
+        }
+    }
+
+    #[test]
+    fn a_job_borrows_owns_or_shares_its_key() {
+        let key = signing(&[7; 64]);
+        let shared = Arc::new(key.clone());
+        for job in [SignJob::new(&key, b"m"), SignJob::new(key.clone(), b"m"), SignJob::new(shared.clone(), b"m")] {
+            assert_eq!((&*job.key, &*job.message, job.mode), (&key, &b"m"[..], Mode::default()));
+        }
+        let job = SignJob::new(shared, b"m").mode(Mode::Internal).context(b"c").deterministic();
+        assert_eq!((job.mode, job.randomizer), (Mode::Pure { context: b"c" }, Randomizer::Deterministic));
+        let public = key.verifying_key();
+        let job = VerifyJob::new(public.clone(), b"m", vec![1]).context(b"c").mode(Mode::Internal);
+        assert_eq!((&*job.key, job.mode), (&public, Mode::Internal));
+    }
+}

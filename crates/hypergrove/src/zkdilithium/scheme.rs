@@ -1,0 +1,422 @@
+//! zkDilithium as a scheme of the engine: how a device runs its operations.
+
+use super::rows::RowMessages;
+use super::{Fe, JobMessage, Message, Signature, SigningKey, VerifyingKey, ZkDilithium as Set, params::MUSIZE};
+use crate::calls::Calls;
+use crate::jobs::{Wiped, owned};
+use crate::rows::{Column, RowStatus};
+use crate::scheme::{Failed, KeyColumns, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying};
+use crate::{Error, Op as EngineOp, random};
+use hypergrove_engine::programs::GroupFacts;
+use hypergrove_engine::scheduler::{Options, Place, Run};
+use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::{Timing, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
+use hypergrove_zkdilithium::keys::public_parts;
+use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
+use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKeyBytes};
+use std::borrow::Cow;
+use std::mem;
+use zeroize::Zeroize;
+
+/// Jobs that a thread lists for a program, at least: one takes a few nanoseconds.
+const JOBS_OF_A_THREAD: usize = 4096;
+
+/// A message that is the job's own.
+pub enum OwnedMessage {
+    /// See [`Message::Bytes`].
+    Bytes(Vec<u8>),
+    /// See [`Message::Block`].
+    Block(Box<[Fe; MUSIZE]>),
+    /// See [`Message::Mu`].
+    Mu(Box<[Fe; MUSIZE]>),
+}
+
+impl Scheme for Set {
+    type Set = Set;
+    type SigningKey = SigningKey;
+    type VerifyingKey = VerifyingKey;
+    type Signature = Signature;
+    type Seeds = [u8; SEED_BYTES];
+    type Mode<'a> = ();
+    type Randomizer<'a> = ();
+    type Message<'a> = Message<'a>;
+    type JobMessage<'a> = JobMessage<'a>;
+    type RowMessages<'a> = RowMessages<'a>;
+    type OwnedInput = OwnedMessage;
+    const HAS_PLACES_FOR_JOBS: bool = true;
+
+    fn set(self) -> Set {
+        self
+    }
+
+    fn sizes(self) -> Sizes {
+        Sizes { seeds: SEED_BYTES, private: SK_BYTES, public: PK_BYTES, signature: SIG_BYTES }
+    }
+
+    fn kind(self, op: EngineOp, _: usize) -> Kind {
+        Kind::zkdilithium(match op {
+            EngineOp::Keygen => Op::Keygen,
+            EngineOp::Sign => Op::Sign,
+            // Its keys have nothing to be cached.
+            EngineOp::Verify | EngineOp::Cache => Op::Verify,
+        })
+    }
+
+    fn of_private(_: &SigningKey) -> Set {
+        Set
+    }
+
+    fn of_public(_: &VerifyingKey) -> Set {
+        Set
+    }
+
+    fn check_messages(messages: &RowMessages<'_>, rows: usize) -> Result<(), Error> {
+        messages.check(rows)
+    }
+
+    fn bytes_of_rows<'m, 'a: 'm>(messages: &RowMessages<'a>) -> Option<Column<'m>> {
+        if let RowMessages::Bytes(column) = messages { Some(*column) } else { None }
+    }
+
+    fn message_of_row<'m, 'a: 'm>(
+        messages: &RowMessages<'a>,
+        (): (),
+        row: usize,
+        copied: Option<&'m [u8]>,
+    ) -> Result<Message<'m>, RowStatus> {
+        copied.map_or_else(|| messages.get(row), |bytes| Ok(Message::Bytes(bytes)))
+    }
+
+    fn size_of_rows(messages: &RowMessages<'_>, (): ()) -> usize {
+        messages.size()
+    }
+
+    fn shorten<'m, 'a: 'm>((): (), (): ()) -> ((), ()) {
+        ((), ())
+    }
+
+    fn borrow<'j, 'a: 'j>((): (), message: &'j JobMessage<'a>, (): ()) -> ((), Message<'j>, ()) {
+        ((), message.borrowed(), ())
+    }
+
+    fn owned(message: &JobMessage<'_>) -> usize {
+        if let JobMessage::Bytes(bytes) = message { owned(bytes) } else { 0 }
+    }
+
+    fn own((): (), message: JobMessage<'_>, (): ()) -> OwnedMessage {
+        match message {
+            JobMessage::Bytes(bytes) => OwnedMessage::Bytes(bytes.into_owned()),
+            JobMessage::Block(block) => OwnedMessage::Block(Box::new(*block)),
+            JobMessage::Mu(mu) => OwnedMessage::Mu(Box::new(*mu)),
+        }
+    }
+
+    fn size_of_input((): (), message: &JobMessage<'_>) -> usize {
+        match message {
+            JobMessage::Bytes(bytes) => bytes.len(),
+            JobMessage::Block(fes) | JobMessage::Mu(fes) => size_of_val(*fes),
+        }
+    }
+
+    fn lend(owned: &OwnedMessage) -> ((), JobMessage<'_>, ()) {
+        let message = match owned {
+            OwnedMessage::Bytes(bytes) => bytes.into(),
+            OwnedMessage::Block(block) => JobMessage::Block(block),
+            OwnedMessage::Mu(mu) => JobMessage::Mu(mu),
+        };
+        ((), message, ())
+    }
+
+    fn write_seeds(seed: &[u8; SEED_BYTES], to: &mut [u8]) {
+        to.copy_from_slice(seed);
+    }
+
+    fn private_key(self, bytes: &[u8]) -> SigningKey {
+        SigningKey::from_bytes(bytes).expect("as many bytes as a key has")
+    }
+
+    fn public_key(self, bytes: &[u8]) -> VerifyingKey {
+        VerifyingKey::from_bytes(bytes).expect("as many bytes as a key has")
+    }
+
+    fn signature(self, bytes: Cow<'_, [u8]>) -> Signature {
+        Signature::from_bytes(bytes).expect("as many bytes as a signature has")
+    }
+
+    fn discard(signature: Signature) {
+        signature.into_bytes().zeroize();
+    }
+
+    fn output(self, op: EngineOp, _: &GroupFacts) -> usize {
+        if op == EngineOp::Sign { SIG_BYTES } else { size_of::<Result<SigningKey, Error>>() }
+    }
+
+    /// A signature that is checked is in a buffer of its chunk until then; a redundant engine compares keys with others.
+    fn held(op: EngineOp, _: &GroupFacts, options: &Options) -> usize {
+        let checks = options.redundant || options.verify_signatures;
+        match op {
+            EngineOp::Sign => {
+                let signature = if checks { SIG_BYTES } else { 0 };
+                signature + size_of::<(u32, ZkSign<'_>, (&SigningKey, u32, Message<'_>), [&[u8]; 2])>()
+            }
+            EngineOp::Keygen => {
+                let again = if options.redundant { SK_BYTES } else { 0 };
+                SEED_BYTES + size_of::<(&mut SigningKeyBytes, [u8; SEED_BYTES])>() + again
+            }
+            _ => size_of::<(u32, ZkVerify<'_>, bool)>(),
+        }
+    }
+
+    /// Keys are checked where they lie: jobs in succession whose key lies in one place have one.
+    fn sign(run: &Run<'_>, work: &Signing<'_, '_, Set>, out: &mut [u8]) -> Result<Failed, Error> {
+        sign_all(&run.place, work, out.as_chunks_mut().0.iter_mut().collect())
+    }
+
+    /// Without checks of signatures, nothing is gained by a buffer. Keys are checked before they sign.
+    fn sign_in_place(
+        run: &Run<'_>,
+        work: &Signing<'_, '_, Set>,
+        out: &mut [&mut [u8]],
+        _: &mut Vec<u8>,
+    ) -> Option<Result<Failed, Error>> {
+        let options = run.place.scheduler.options;
+        let places = out.iter_mut().flat_map(|part| part.as_chunks_mut().0).collect();
+        (!options.redundant && !options.verify_signatures).then(|| sign_all(&run.place, work, places))
+    }
+
+    fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Set>, _: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
+        let (keys, of) = (work.keys)(0..work.jobs);
+        let keys: Vec<&VerifyingKey> = keys.iter().map(|key| &**key).collect();
+        verify(&run.place, &keys, &of, |i| {
+            let ToVerify { message, signature, .. } = (work.of)(i);
+            (message, signature)
+        })
+    }
+
+    fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], _: &mut Vec<u8>) -> Result<(), Error> {
+        keygen(&run.place, keys)
+    }
+
+    fn calls() -> &'static Calls<Set> {
+        &Calls::OF
+    }
+}
+
+/// Signs messages, each into its place.
+fn sign_all(place: &Place<'_>, work: &Signing<'_, '_, Set>, places: Vec<&mut SignatureBytes>) -> Result<Failed, Error> {
+    assert_eq!(places.len(), work.jobs, "each message has its place");
+    let (keys, of) = (work.keys)(0..work.jobs);
+    let message = |i: usize| {
+        let ToSign { message, .. } = (work.of)(i);
+        message
+    };
+    let checked = sign(place, &keys, &of, message, places)?;
+    if checked.iter().all(Result::is_ok) {
+        return Ok(Failed::new());
+    }
+    let failed = of.iter().enumerate().filter_map(|(i, of)| Some((i, checked[*of as usize].clone().err()?)));
+    Ok(failed.collect())
+}
+
+/// Writes a signature of each message, by the key that `of` names, to its place. What is there passed the engine's checks, and is zero
+/// after an error and for a damaged key. Says of each key whether it is sound.
+fn sign<'m>(
+    place: &Place<'_>,
+    keys: &[&SigningKey],
+    of: &[u32],
+    message: impl Fn(usize) -> Message<'m>,
+    places: Vec<&mut SignatureBytes>,
+) -> Result<Vec<Result<(), Error>>, Error> {
+    let expands = uses_expanded_keys(place, Op::Sign)?;
+    let checked = each(place, keys, |key| match expands {
+        true => key.expanded().map(drop),
+        false => key.check_again(),
+    });
+    let (mut sound, mut signatures) = (Vec::with_capacity(of.len()), Vec::with_capacity(of.len()));
+    for ((i, of), signature) in of.iter().enumerate().zip(places) {
+        match &checked[*of as usize] {
+            Ok(()) => {
+                sound.push((keys[*of as usize], *of, message(i)));
+                signatures.push(signature);
+            }
+            Err(_) => signature.fill(0),
+        }
+    }
+    if !sound.is_empty() {
+        let made = sign_sound(place, keys, &sound, expands, &mut signatures);
+        made.inspect_err(|_| signatures.iter_mut().for_each(|signature| signature.zeroize()))?;
+    }
+    Ok(checked)
+}
+
+/// The same of sound keys, each with its number.
+fn sign_sound(
+    place: &Place<'_>,
+    keys: &[&SigningKey],
+    jobs: &[(&SigningKey, u32, Message<'_>)],
+    expands: bool,
+    signatures: &mut [&mut SignatureBytes],
+) -> Result<(), Error> {
+    let make = |place: &Place<'_>, signatures: &mut [&mut SignatureBytes]| {
+        let mut asked = Vec::with_capacity(jobs.len());
+        for &(key, _, message) in jobs {
+            asked.push(ZkSign { key: key.as_ref(), expanded: expands.then(|| key.made()), message });
+        }
+        program(place, Op::Sign, jobs.len(), |program| program.sign(&asked, signatures))
+    };
+    make(place, signatures)?;
+    if place.scheduler.options.redundant {
+        let place = Place { elsewhere: true, ..*place };
+        let mut second = vec![[0; SIG_BYTES]; jobs.len()];
+        let compared = make(&place, &mut second.iter_mut().collect::<Vec<_>>()).and_then(|()| {
+            let second: Vec<_> = second.iter_mut().collect();
+            compare(&place, "signature", signatures, &second)
+        });
+        second.as_flattened_mut().zeroize();
+        compared?;
+    }
+    if place.scheduler.options.verify_signatures {
+        let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
+        let of: Vec<u32> = jobs.iter().map(|(_, of, _)| *of).collect();
+        let made = |i: usize| (jobs[i].2, &signatures[i][..]);
+        all_valid(place, &judge(place, &public.iter().collect::<Vec<_>>(), &of, made)?)?;
+    }
+    Ok(())
+}
+
+/// A verdict on each signature of a message, by the key that `of` names, that passed the engine's checks.
+fn verify<'m>(
+    place: &Place<'_>,
+    keys: &[&VerifyingKey],
+    of: &[u32],
+    job: impl Fn(usize) -> (Message<'m>, &'m [u8]) + Sync,
+) -> Result<Vec<bool>, Error> {
+    let work = |place: &Place<'_>| judge(place, keys, of, &job);
+    place.checked(work, |first, second| compare(place, "verdict", first, &second?))
+}
+
+/// Seeds, the caller's, or from the operating system now that a device is about to use them.
+fn seeds(place: &Place<'_>, keys: &[KeyColumns<'_>]) -> Result<Wiped, Error> {
+    let bytes = |keys: &KeyColumns<'_>| keys.private.len() / SK_BYTES * SEED_BYTES;
+    let mut all = Wiped(vec![0; keys.iter().map(bytes).sum()]);
+    let mut left = &mut all.0[..];
+    let parts = keys.iter().map(|keys| {
+        let (to, others) = mem::take(&mut left).split_at_mut(bytes(keys));
+        left = others;
+        (to, keys.seeds)
+    });
+    // A thread takes longer for a full chunk's than a GPU for their keys.
+    place.each_of(parts.collect(), &|(to, seeds): (&mut [u8], Option<&[u8]>)| match seeds {
+        None => random(to),
+        Some(seeds) => {
+            to.copy_from_slice(seeds);
+            Ok(())
+        }
+    })?;
+    Ok(all)
+}
+
+/// Makes keys in columns.
+fn keygen(place: &Place<'_>, keys: &mut [KeyColumns<'_>]) -> Result<(), Error> {
+    fn places<'k>(keys: &'k mut [KeyColumns<'_>]) -> Vec<&'k mut SigningKeyBytes> {
+        keys.iter_mut().flat_map(|keys| keys.private.as_chunks_mut().0).collect()
+    }
+    let seeds = seeds(place, keys)?;
+    let seeds = seeds.0.as_chunks().0;
+    let make = |place: &Place<'_>, mut places: Vec<&mut SigningKeyBytes>| {
+        program(place, Op::Keygen, seeds.len(), |program| program.keygen(seeds, &mut places))
+    };
+    make(place, places(keys))?;
+    if place.scheduler.options.redundant {
+        let mut second = Wiped(vec![0; seeds.len() * SK_BYTES]);
+        let second = second.0.as_chunks_mut().0;
+        let place = Place { elsewhere: true, ..*place };
+        make(&place, second.iter_mut().collect())?;
+        compare(&place, "key", &places(keys), &second.iter_mut().collect::<Vec<_>>())?;
+    }
+    let with_public = keys.iter_mut().filter(|keys| !keys.public.is_empty());
+    let with_public = with_public.map(|keys| (keys.private.as_chunks().0, keys.public.as_chunks_mut().0));
+    place.each_of(with_public.collect(), &write_public)
+}
+
+/// Writes the public keys of private keys.
+fn write_public((private, public): (&[SigningKeyBytes], &mut [[u8; PK_BYTES]])) -> Result<(), Error> {
+    for (public, private) in public.iter_mut().zip(private) {
+        let [rho, t] = public_parts(private);
+        let (to_rho, to_t) = public.split_at_mut(rho.len());
+        to_rho.copy_from_slice(rho);
+        to_t.copy_from_slice(t);
+    }
+    Ok(())
+}
+
+/// What `work` makes of each, on the threads of the place.
+fn each<T: Sync, R: Send>(place: &Place<'_>, items: &[T], work: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
+    place.map(items.len(), 1, &|i| work(&items[i]))
+}
+
+fn program(
+    place: &Place<'_>,
+    op: Op,
+    jobs: usize,
+    work: impl FnOnce(&mut dyn ZkDilithium) -> Result<Timing, Error> + Send,
+) -> Result<(), Error> {
+    let facts = place.worker.programs.facts(place.group(Kind::zkdilithium(op)))?;
+    place.program(&facts, jobs, |ZkDilithiumProgram(program)| work(&mut **program).map(|timing| ((), timing)))
+}
+
+fn uses_expanded_keys(place: &Place<'_>, op: Op) -> Result<bool, Error> {
+    Ok(place.worker.programs.facts(place.group(Kind::zkdilithium(op)))?.uses_expanded_keys())
+}
+
+/// An error if results differ from those of the second time.
+fn compare<T: PartialEq>(place: &Place<'_>, what: &str, first: &[T], second: &[T]) -> Result<(), Error> {
+    let differs = first.iter().zip(second).position(|(a, b)| a != b);
+    match differs.or((first.len() != second.len()).then_some(0)) {
+        None => Ok(()),
+        Some(job) => Err(Error::Inconsistent {
+            device: place.worker.device().id(),
+            what: format!("the {what} of job {job} differs when it is computed again"),
+        }),
+    }
+}
+
+/// The verdicts, as the device gives them.
+fn judge<'m>(
+    place: &Place<'_>,
+    keys: &[&VerifyingKey],
+    of: &[u32],
+    job: impl Fn(usize) -> (Message<'m>, &'m [u8]) + Sync,
+) -> Result<Vec<bool>, Error> {
+    let expands = uses_expanded_keys(place, Op::Verify)?;
+    if expands {
+        each(place, keys, |key| {
+            key.expanded();
+        });
+    }
+    let one = |i: usize| {
+        let (key, (message, signature)) = (keys[of[i] as usize], job(i));
+        ZkVerify { key: key.as_ref(), expanded: expands.then(|| key.expanded()), message, signature }
+    };
+    let asked = place.map(of.len(), JOBS_OF_A_THREAD, &one);
+    let mut verdicts = Vec::with_capacity(of.len());
+    program(place, Op::Verify, of.len(), |program| program.verify(&asked, &mut verdicts))?;
+    match verdicts.len() == of.len() {
+        true => Ok(verdicts),
+        false => Err(too_few(place, verdicts.len(), of.len())),
+    }
+}
+
+fn too_few(place: &Place<'_>, results: usize, jobs: usize) -> Error {
+    let what = format!("it gave {results} results for {jobs} jobs");
+    Error::Inconsistent { device: place.worker.device().id(), what }
+}
+
+/// An error if one of the signatures does not verify.
+fn all_valid(place: &Place<'_>, verdicts: &[bool]) -> Result<(), Error> {
+    if !verdicts.contains(&false) {
+        return Ok(());
+    }
+    let what = "a signature that it made does not verify".into();
+    Err(Error::Inconsistent { device: place.worker.device().id(), what })
+}

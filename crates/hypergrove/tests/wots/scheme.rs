@@ -1,0 +1,186 @@
+//! WOTS as a scheme of the engine.
+
+use crate::program::{Program, kind};
+use crate::wots::{self, N, SIGNATURE};
+use hypergrove::rows::{Column, RowStatus};
+use hypergrove::scheme::{Calls, Failed, KeyColumns, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying};
+use hypergrove::{Error, Op};
+use hypergrove_engine::programs::GroupFacts;
+use hypergrove_engine::scheduler::{Options, Place, Run};
+use hypergrove_engine::scheme::Kind;
+use std::borrow::Cow;
+
+/// The only parameter set.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Wots;
+
+/// A seed, and the public key.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Private(pub(crate) [u8; N], pub(crate) [u8; N]);
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Public(pub(crate) [u8; N]);
+
+pub(crate) type Rows<'a> = hypergrove::scheme::MessageRows<'a, Wots>;
+pub(crate) type Signatures<'a> = hypergrove::scheme::SignatureRows<'a, Wots>;
+pub(crate) type Keys<'a> = hypergrove::scheme::RowVerifyingKeys<'a, Public, Wots>;
+pub(crate) type Sign<'a> = hypergrove::scheme::SignJob<'a, Wots>;
+pub(crate) type Verify<'a> = hypergrove::scheme::VerifyJob<'a, Wots>;
+
+fn wrong(place: &Place<'_>, what: &str) -> Error {
+    Error::Inconsistent { device: place.worker.device().id(), what: what.into() }
+}
+
+/// Has a device write a result for each place; a redundant engine has it do so twice.
+fn compute(
+    Run { place, facts }: &Run<'_>,
+    places: Vec<&mut [u8]>,
+    job: impl Fn(usize, &mut [u8]) + Send + Sync,
+) -> Result<(), Error> {
+    let (jobs, mut first) = (places.len(), Some(places));
+    let work = |place: &Place<'_>| {
+        let mut own = vec![[0; SIGNATURE]; if first.is_some() { 0 } else { jobs }];
+        let mut places = first.take().unwrap_or_else(|| own.iter_mut().map(|own| &mut own[..]).collect());
+        place.program(facts, jobs, |program: &mut Program| program.run(&mut places, &job))?;
+        Ok(places.iter().map(|place| place.to_vec()).collect::<Vec<_>>())
+    };
+    let compare = |first: &mut Vec<Vec<u8>>, second: Result<Vec<Vec<u8>>, Error>| {
+        let is_same = first.iter().zip(&second?).all(|(a, b)| b.starts_with(a));
+        if is_same { Ok(()) } else { Err(wrong(place, "two runs differ")) }
+    };
+    place.checked(work, compare).map(drop)
+}
+
+impl Scheme for Wots {
+    type Set = Wots;
+    type SigningKey = Private;
+    type VerifyingKey = Public;
+    type Signature = Vec<u8>;
+    type Seeds = [u8; N];
+    type Mode<'a> = ();
+    type Randomizer<'a> = ();
+    type Message<'a> = &'a [u8];
+    type JobMessage<'a> = Cow<'a, [u8]>;
+    type RowMessages<'a> = Column<'a>;
+    type OwnedInput = Vec<u8>;
+
+    fn set(self) -> Wots {
+        self
+    }
+    fn sizes(self) -> Sizes {
+        Sizes { seeds: N, private: 2 * N, public: N, signature: SIGNATURE }
+    }
+    fn kind(self, op: Op, _: usize) -> Kind {
+        kind(op)
+    }
+    fn of_private(_: &Private) -> Wots {
+        Wots
+    }
+    fn of_public(_: &Public) -> Wots {
+        Wots
+    }
+    fn check_messages(messages: &Column<'_>, rows: usize) -> Result<(), Error> {
+        messages.check("messages", rows)
+    }
+    fn bytes_of_rows<'m, 'a: 'm>(messages: &Column<'a>) -> Option<Column<'m>> {
+        Some(*messages)
+    }
+    fn message_of_row<'m, 'a: 'm>(
+        messages: &Column<'a>,
+        (): (),
+        row: usize,
+        copied: Option<&'m [u8]>,
+    ) -> Result<&'m [u8], RowStatus> {
+        copied.or_else(|| messages.get(row)).ok_or(RowStatus::BadOffsets)
+    }
+    fn size_of_rows(messages: &Column<'_>, (): ()) -> usize {
+        messages.size()
+    }
+    fn shorten<'m, 'a: 'm>((): (), (): ()) -> ((), ()) {
+        ((), ())
+    }
+    fn borrow<'j, 'a: 'j>((): (), message: &'j Cow<'a, [u8]>, (): ()) -> ((), &'j [u8], ()) {
+        ((), message, ())
+    }
+    fn owned(_: &Cow<'_, [u8]>) -> usize {
+        0
+    }
+    fn own((): (), message: Cow<'_, [u8]>, (): ()) -> Vec<u8> {
+        message.into_owned()
+    }
+    fn size_of_input((): (), message: &Cow<'_, [u8]>) -> usize {
+        message.len()
+    }
+    fn lend(owned: &Vec<u8>) -> ((), Cow<'_, [u8]>, ()) {
+        ((), Cow::Borrowed(owned), ())
+    }
+    fn write_seeds(seed: &[u8; N], to: &mut [u8]) {
+        to.copy_from_slice(seed);
+    }
+    fn private_key(self, bytes: &[u8]) -> Private {
+        let (seed, public) = bytes.split_at(N);
+        Private(seed.try_into().unwrap(), public.try_into().unwrap())
+    }
+    fn public_key(self, bytes: &[u8]) -> Public {
+        Public(bytes.try_into().unwrap())
+    }
+    fn signature(self, bytes: Cow<'_, [u8]>) -> Vec<u8> {
+        bytes.into_owned()
+    }
+    fn discard(signature: Vec<u8>) {
+        drop(signature);
+    }
+    fn output(self, _: Op, _: &GroupFacts) -> usize {
+        SIGNATURE
+    }
+    fn held(_: Op, _: &GroupFacts, _: &Options) -> usize {
+        SIGNATURE
+    }
+
+    fn sign(run: &Run<'_>, work: &Signing<'_, '_, Wots>, out: &mut [u8]) -> Result<Failed, Error> {
+        compute(run, out.chunks_exact_mut(SIGNATURE).collect(), |i, to| {
+            let ToSign { key, message, .. } = (work.of)(i);
+            wots::sign(&key.0, message, to);
+        })?;
+        let is_right = |(i, signature): (usize, &[u8])| {
+            let ToSign { key, message, .. } = (work.of)(i);
+            wots::verify(&key.1, message, signature)
+        };
+        let checks = run.place.scheduler.options.verify_signatures;
+        match !checks || out.chunks_exact(SIGNATURE).enumerate().all(is_right) {
+            true => Ok(Failed::new()),
+            false => Err(wrong(&run.place, "a signature does not verify")),
+        }
+    }
+    fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Wots>, _: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
+        let mut verdicts = vec![0; work.jobs];
+        compute(run, verdicts.chunks_mut(1).collect(), |i, to| {
+            let ToVerify { key, message, signature, .. } = (work.of)(i);
+            let public = match key {
+                PublicKey::Key(Public(bytes)) => bytes,
+                PublicKey::Bytes(bytes) => bytes,
+            };
+            to[0] = u8::from(wots::verify(public, message, signature));
+        })?;
+        Ok(verdicts.into_iter().map(|verdict| verdict == 1).collect())
+    }
+    fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], _: &mut Vec<u8>) -> Result<(), Error> {
+        for keys in &mut *keys {
+            for (i, to) in keys.private.chunks_exact_mut(2 * N).enumerate() {
+                // Keys of this toy are no secrets.
+                to[..N].copy_from_slice(keys.seeds.map_or(&[7; N], |seeds| &seeds[i * N..][..N]));
+            }
+        }
+        let seeds: Vec<[u8; N]> =
+            keys.iter().flat_map(|keys| keys.private.as_chunks().0.iter().step_by(2)).copied().collect();
+        let roots = keys.iter_mut().flat_map(|keys| keys.private.chunks_exact_mut(2 * N).map(|key| &mut key[N..]));
+        compute(run, roots.collect(), |i, to| to.copy_from_slice(&wots::public(&seeds[i])))?;
+        for KeyColumns { private, public, .. } in keys {
+            let roots = private.chunks_exact(2 * N).map(|key| &key[N..]);
+            public.chunks_exact_mut(N).zip(roots).for_each(|(to, root)| to.copy_from_slice(root));
+        }
+        Ok(())
+    }
+    fn calls() -> &'static Calls<Wots> {
+        &Calls::OF
+    }
+}
