@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use hypergrove::signature::{Signer, Verifier};
+use hypergrove::zkdilithium::ZkDilithium;
 use hypergrove::{
     Cpu, Engine, Isa, Messages, Mode, Params, Randomizer, SLH_DSA_SHA2_128F, SLH_DSA_SHA2_192F, SLH_DSA_SHAKE_128F,
     SignJob, SigningKey, VerifyJob, VerifyingKey, zkdilithium,
@@ -23,11 +24,7 @@ fn main() {
         };
         on_small_stack(&format!("SHA2-128f, {name}"), || signs_and_verifies(&engine(), &SLH_DSA_SHA2_128F));
         on_small_stack(&format!("SHA-256, {name}"), || hashes(&engine()));
-        on_small_stack(&format!("zkDilithium, {name}"), || {
-            let builder = zkdilithium::Engine::builder();
-            let builder = threads.into_iter().fold(builder, |builder, threads| builder.threads(threads));
-            zkdilithium(&builder.build().expect("an engine"));
-        });
+        on_small_stack(&format!("zkDilithium, {name}"), || zkdilithium(&engine()));
     }
     for isa in Isa::available() {
         for p in [&SLH_DSA_SHA2_192F, &SLH_DSA_SHAKE_128F] {
@@ -95,8 +92,8 @@ fn hashes(engine: &Engine) {
     assert!(digests.iter().all(|digest| *digest == digests[0] && *digest != [0; 32]));
 }
 
-fn zkdilithium(engine: &zkdilithium::Engine) {
-    let keys = engine.from_seeds(&[[7; 32], [8; 32]]).expect("keys");
+fn zkdilithium(engine: &Engine) {
+    let keys = engine.from_seeds(ZkDilithium, &[[7; 32], [8; 32]]).expect("keys");
     let job = |key| zkdilithium::SignJob::new(key, b"one");
     let signatures = engine.sign_batch_to_vec(keys.iter().map(job)).expect("signatures");
     for (key, signature) in keys.iter().zip(signatures) {
