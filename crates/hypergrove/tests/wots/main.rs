@@ -72,13 +72,9 @@ fn rows_sets_and_tickets() {
     let right = signatures(&keys);
     let of: Vec<u32> = (0..JOBS as u32).collect();
     let (mut out, mut statuses) = (vec![0; JOBS * SIGNATURE], [RowStatus::default(); JOBS]);
-    let columns = || Rows {
-        keys: RowSigningKeys::Table { keys: &keys, of: &of },
-        mode: (),
-        messages: Column::packed(&messages, 2),
-        randomizer: (),
-    };
-    engine.sign_rows(&columns(), &mut out, &mut statuses).unwrap();
+    let (keys_of_rows, column) = (RowSigningKeys::Table { keys: &keys, of: &of }, Column::packed(&messages, 2));
+    let rows = Rows { keys: keys_of_rows, mode: (), messages: column, randomizer: () };
+    engine.sign_rows(&rows, &mut out, &mut statuses).unwrap();
     assert_eq!((&out, statuses), (&right, [RowStatus::Signed; JOBS]));
     let (mut private, mut public) = (vec![0; JOBS * 2 * N], vec![0; JOBS * N]);
     engine.keygen_rows_from_seeds(Wots, seeds().as_flattened(), &mut private, Some(&mut public)).unwrap();
@@ -87,7 +83,7 @@ fn rows_sets_and_tickets() {
     let rows = Signatures {
         keys: Keys::Encoded { params: Wots, keys: Column::packed(&public, N) },
         mode: (),
-        messages: Column::packed(&messages, 2),
+        messages: column,
         signatures: Column::packed(&out, SIGNATURE),
     };
     engine.verify_rows(&rows, &mut statuses).unwrap();
@@ -95,11 +91,8 @@ fn rows_sets_and_tickets() {
     assert!(statuses.iter().enumerate().all(|(row, status)| *status == valid(row)));
     assert!(engine.verify_rows(&rows, &mut statuses[1..]).is_err(), "columns do not fit");
     // Tickets of jobs, and of a set of rows.
-    let tickets: Vec<_> = keys
-        .iter()
-        .zip(messages.chunks(2))
-        .map(|(key, m)| engine.submit(Sign::new(key, m.to_vec())).unwrap())
-        .collect();
+    let jobs = keys.iter().zip(messages.chunks(2)).map(|(key, message)| Sign::new(key, message.to_vec()));
+    let tickets: Vec<_> = jobs.map(|job| engine.submit(job).unwrap()).collect();
     for (ticket, right) in tickets.into_iter().zip(right.chunks(SIGNATURE)) {
         assert_eq!(ticket.wait().unwrap(), right);
     }

@@ -8,9 +8,6 @@ use hypergrove_engine::programs::{Group, GroupFacts};
 use hypergrove_engine::scheme::{Facts, Habits, Kind, Prepared, ProgramFactory, Scheme, Site};
 use std::time::Duration;
 
-/// Jobs of a full program.
-pub(crate) const FULL: usize = 4;
-
 static WOTS: Scheme = Scheme { name: "WOTS", factory: &Factory };
 static SET: () = ();
 
@@ -28,7 +25,7 @@ impl ProgramFactory for Factory {
 
     fn facts(&self, _: &Site<'_>, _: Group) -> Result<Facts, Error> {
         Ok(Facts {
-            jobs: FULL,
+            jobs: 4,
             queue: 1,
             default: Policy::default(),
             space: Vec::new(),

@@ -117,8 +117,7 @@ impl Scheme for Wots {
         to.copy_from_slice(seed);
     }
     fn private_key(self, bytes: &[u8]) -> Private {
-        let (seed, public) = bytes.split_at(N);
-        Private(seed.try_into().unwrap(), public.try_into().unwrap())
+        Private(bytes[..N].try_into().unwrap(), bytes[N..].try_into().unwrap())
     }
     fn public_key(self, bytes: &[u8]) -> Public {
         Public(bytes.try_into().unwrap())
