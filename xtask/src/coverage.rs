@@ -41,12 +41,12 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("crates/tune/src/journal.rs", &["impl Samples {"]),
     ("crates/cli/src/pem.rs", &["pub(crate) fn is_pem(", "impl<'a> Pem<'a> {", "impl Block<'_> {", "fn endless(", "fn damaged(", "pub(crate) fn mixed("]),
     ("crates/cli/src/keys.rs", &[
-        "pub(crate) fn scheme(", "pub(crate) fn recognise(", "fn in_pem(", "fn raw(", "fn private(der", "fn public(der", "fn unknown(", "pub(crate) fn elements(",
+        "pub(crate) fn recognise(", "fn in_pem(", "fn raw(", "fn private(der", "fn public(der", "fn unknown(", "pub(crate) fn elements(",
     ]),
     ("crates/cli/src/inspect.rs", &[
-        "pub(crate) fn report(", "fn part(", "fn hidden(", "fn signature(", "fn key(", "fn of_zkdilithium(",
+        "pub(crate) fn report(", "fn part(", "fn hidden(", "pub(crate) fn of_slh_dsa(", "fn signature(", "fn key(",
     ]),
-    ("crates/cli/src/zkdilithium.rs", &["pub(crate) fn looks_like_it(", "pub(crate) fn recognise(", "fn of_pem("]),
+    ("crates/cli/src/schemes/zkdilithium.rs", &["pub(super) fn looks_like_it(", "fn recognise(", "fn of_pem(", "fn inspect("]),
     ("crates/cli/src/hash.rs", &["fn escaped(", "pub(crate) fn line(", "pub(crate) fn read_sums(", "fn parse("]),
     ("crates/cli/src/table.rs", &["pub(crate) fn rows("]),
     ("crates/cli/src/files.rs", &["pub(crate) fn listed("]),
@@ -56,7 +56,7 @@ const DECODERS: &[(&str, &[&str])] = &[
         "fn key_gen(", "fn sig_gen(", "fn sig_ver(",
     ]),
     ("crates/cli/src/kat.rs", &["fn apply(", "pub(crate) fn parse(", "pub(crate) fn answers<", "fn verdicts("]),
-    ("crates/lab/src/failure.rs", &["impl From<hypergrove::KeyError> for Failure {", "impl From<hypergrove::zkdilithium::KeyError> for Failure {"]),
+    ("crates/lab/src/failure.rs", &["impl From<hypergrove::KeyError> for Failure {"]),
     ("crates/lab/src/report/read.rs", &["pub fn record("]),
 ];
 

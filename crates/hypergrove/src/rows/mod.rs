@@ -50,7 +50,7 @@ pub enum RowStatus {
     KeyLength = 6,
     /// The row's index is beyond the table of keys.
     NoSuchKey = 7,
-    /// The digest does not have the length of the pre-hash function ([`Mode::Digest`]).
+    /// The digest does not have the length of the pre-hash function ([`Mode::Digest`](crate::Mode::Digest)).
     DigestLength = 8,
     /// The private key is damaged: its PK.root does not follow from its seeds, or it changed in memory.
     KeyDamaged = 9,
@@ -143,7 +143,7 @@ impl<'a, P: ParameterSet> RowVerifyingKeys<'a, <P::Scheme as Scheme>::VerifyingK
     }
 }
 
-/// Messages to be signed, with a scheme `S`; see [`Engine::sign_rows`]. [`SignRows`](crate::rows::SignRows) is SLH-DSA's.
+/// Messages to be signed, with a scheme `S`; see [`Engine::sign_rows`]. [`SignRows`] is SLH-DSA's.
 #[derive(Debug)]
 pub struct MessageRows<'a, S: Scheme> {
     /// The keys.
@@ -156,7 +156,7 @@ pub struct MessageRows<'a, S: Scheme> {
     pub randomizer: S::Randomizer<'a>,
 }
 
-/// Signatures to be verified, with a scheme `S`; see [`Engine::verify_rows`]. [`VerifyRows`](crate::rows::VerifyRows) is SLH-DSA's.
+/// Signatures to be verified, with a scheme `S`; see [`Engine::verify_rows`]. [`VerifyRows`] is SLH-DSA's.
 #[derive(Debug)]
 pub struct SignatureRows<'a, S: Scheme> {
     /// The keys.
@@ -244,7 +244,7 @@ impl Engine {
     }
 
     /// As [`Engine::sign_rows`]. `progress` gets the number of completed rows, on this thread, whenever it grows. It may stop the call
-    /// by [`ControlFlow::Break`]: the other rows are then [`RowStatus::NotComputed`].
+    /// by [`ControlFlow::Break`](std::ops::ControlFlow::Break): the other rows are then [`RowStatus::NotComputed`].
     pub fn sign_rows_with_progress<S: Scheme, F: Flow>(
         &self,
         rows: &MessageRows<'_, S>,
