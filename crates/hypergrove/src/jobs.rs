@@ -214,11 +214,11 @@ impl<S: Scheme> Job for SignJob<'_, S> {
         jobs: &mut [&mut Self],
         memory: &mut Vec<u8>,
     ) -> Result<Vec<Result<S::Signature, Error>>, Error> {
-        let jobs: Vec<&Self> = jobs.iter().map(|job| &**job).collect();
+        let jobs = &*jobs;
         let Some(first) = jobs.first() else { return Ok(Vec::new()) };
         let set = S::of_private(&first.key);
         let of = |i: usize| {
-            let SignJob { key, mode, message, randomizer } = jobs[i];
+            let SignJob { key, mode, message, randomizer } = &*jobs[i];
             let (mode, message, randomizer) = S::borrow(*mode, message, *randomizer);
             ToSign { key: &**key, mode, message, randomizer }
         };

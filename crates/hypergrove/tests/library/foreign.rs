@@ -102,6 +102,16 @@ fn messages(count: usize, is_array: bool) -> Vec<Vec<u8>> {
     (0..count).map(|i| vec![i as u8; if is_array { 7 } else { i % 40 }]).collect()
 }
 
+/// Rows that one key signs, always in the same way.
+fn rows_of<'a>(key: &'a SigningKey, messages: &'a Watched) -> SignRows<'a> {
+    SignRows {
+        keys: RowSigningKeys::One(key),
+        mode: PURE,
+        messages: Column::Foreign(messages),
+        randomizer: Randomizer::Deterministic,
+    }
+}
+
 fn signatures(key: &SigningKey, messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let engine = Engine::builder().backend(Arc::new(Cpu::new())).build().unwrap();
     let jobs = messages.iter().map(|message| SignJob::new(key, message).deterministic());
@@ -117,12 +127,7 @@ fn each_byte_is_read_once() {
             let expected = signatures(&one, &texts);
             let case = format!("{what}, {count} rows, an array: {is_array}");
             let watched = Watched::of(&texts, is_array);
-            let rows = SignRows {
-                keys: RowSigningKeys::One(&one),
-                mode: PURE,
-                messages: Column::Foreign(&watched),
-                randomizer: Randomizer::Deterministic,
-            };
+            let rows = rows_of(&one, &watched);
             let (out, mut statuses) = (Shared::new(count * P.sig_bytes()), vec![RowStatus::Valid; count]);
             engine.sign_rows_into(&rows, RowMemory::Foreign(&out), &mut statuses, |_| ()).unwrap();
             assert_eq!(statuses, vec![RowStatus::Signed; count], "{case}");
@@ -197,12 +202,7 @@ fn rows_that_are_done_again_are_read_once_for_each_time() {
     });
     for (what, device) in [("lies", lies), ("dies", dies)] {
         let (engine, watched) = (device.engine(), Watched::of(&texts, true));
-        let rows = SignRows {
-            keys: RowSigningKeys::One(&one),
-            mode: PURE,
-            messages: Column::Foreign(&watched),
-            randomizer: Randomizer::Deterministic,
-        };
+        let rows = rows_of(&one, &watched);
         let (out, mut statuses) = (Shared::new(500 * P.sig_bytes()), [RowStatus::Valid; 500]);
         engine.sign_rows_into(&rows, RowMemory::Foreign(&out), &mut statuses, |_| ()).unwrap();
         assert!(statuses == [RowStatus::Signed; 500] && out.bytes() == expected);
@@ -222,12 +222,7 @@ fn nothing_is_left_of_a_call_that_ends() {
     for (what, engine) in engines() {
         for panics in [false, true] {
             let watched = Watched::of(&texts, true);
-            let rows = SignRows {
-                keys: RowSigningKeys::One(&one),
-                mode: PURE,
-                messages: Column::Foreign(&watched),
-                randomizer: Randomizer::Deterministic,
-            };
+            let rows = rows_of(&one, &watched);
             let (out, mut statuses) = (Shared::new(300 * P.sig_bytes()), vec![RowStatus::Valid; 300]);
             let call = AssertUnwindSafe(|| {
                 engine.sign_rows_into(&rows, RowMemory::Foreign(&out), &mut statuses, |_| match panics {
@@ -245,12 +240,7 @@ fn nothing_is_left_of_a_call_that_ends() {
     }
     let dead = mock(1, 1).answering(|call| call.fails("dead")).engine();
     let watched = Watched::of(&texts, true);
-    let rows = SignRows {
-        keys: RowSigningKeys::One(&one),
-        mode: PURE,
-        messages: Column::Foreign(&watched),
-        randomizer: Randomizer::Deterministic,
-    };
+    let rows = rows_of(&one, &watched);
     let (out, mut statuses) = (Shared::new(300 * P.sig_bytes()), vec![RowStatus::Valid; 300]);
     dead.sign_rows_into(&rows, RowMemory::Foreign(&out), &mut statuses, |_| ()).unwrap_err();
     assert!(out.bytes().iter().all(|byte| *byte == 0) && statuses == vec![RowStatus::NotComputed; 300]);
@@ -305,12 +295,7 @@ fn copies_take_of_the_budget() {
         let builder = Engine::builder().backend(Arc::new(Cpu::new())).threads(2);
         let engine = budget.map_or(builder.clone(), |bytes| builder.memory_budget(bytes)).build().unwrap();
         let watched = Watched::of(&texts, false);
-        let rows = SignRows {
-            keys: RowSigningKeys::One(&one),
-            mode: PURE,
-            messages: Column::Foreign(&watched),
-            randomizer: Randomizer::Deterministic,
-        };
+        let rows = rows_of(&one, &watched);
         let (mut all, mut statuses) = (vec![1; 40 * P.sig_bytes()], [RowStatus::default(); 40]);
         engine.sign_rows(&rows, &mut all, &mut statuses).unwrap();
         for (row, signature) in all.chunks(P.sig_bytes()).enumerate() {
@@ -332,12 +317,7 @@ fn memory_that_devices_reach_is_kept() {
     let mut in_use = Vec::new();
     for _ in 0..3 {
         let watched = Watched::of(&texts, true);
-        let rows = SignRows {
-            keys: RowSigningKeys::One(&one),
-            mode: PURE,
-            messages: Column::Foreign(&watched),
-            randomizer: Randomizer::Deterministic,
-        };
+        let rows = rows_of(&one, &watched);
         let (mut all, mut statuses) = (vec![1; 64 * P.sig_bytes()], [RowStatus::default(); 64]);
         engine.sign_rows(&rows, &mut all, &mut statuses).unwrap();
         assert!(all == expected && watched.reads() == [1; 64]);
