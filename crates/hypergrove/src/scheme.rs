@@ -223,7 +223,8 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// Makes the keys of columns. `memory` is kept between chunks; it holds no secret afterwards.
     #[doc(hidden)]
     fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], memory: &mut Vec<u8>) -> Result<(), Error>;
-    /// The engine's calls for this scheme: always `&Calls::OF`, which compiles them where this is written.
+    /// The engine's calls for this scheme: always `&Calls::OF`, in a function that is never inlined. Inlined, it would compile the calls again
+    /// in every crate that makes one.
     #[doc(hidden)]
     fn calls() -> &'static Calls<Self>;
 }

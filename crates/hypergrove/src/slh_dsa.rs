@@ -475,6 +475,7 @@ impl Scheme for SlhDsa {
         })
     }
 
+    #[inline(never)]
     fn calls() -> &'static Calls<SlhDsa> {
         &Calls::OF
     }

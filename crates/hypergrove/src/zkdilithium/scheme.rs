@@ -197,6 +197,7 @@ impl Scheme for Set {
         keygen(&run.place, keys)
     }
 
+    #[inline(never)]
     fn calls() -> &'static Calls<Set> {
         &Calls::OF
     }

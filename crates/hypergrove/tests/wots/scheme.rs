@@ -179,6 +179,7 @@ impl Scheme for Wots {
         }
         Ok(())
     }
+    #[inline(never)]
     fn calls() -> &'static Calls<Wots> {
         &Calls::OF
     }
