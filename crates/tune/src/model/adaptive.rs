@@ -31,8 +31,8 @@ pub fn optimum(fit: &Fit, (least, most): (f64, f64)) -> Option<Optimum> {
         // d t*/dβ = t*/2β, d t*/dγ = −t*/2γ.
         true => {
             let (of_beta, of_gamma, c) = (free / (2.0 * beta), -free / (2.0 * gamma), &fit.covariance);
-            let both = 2.0 * of_beta * of_gamma * c[(1, 2)];
-            (of_beta.powi(2) * c[(1, 1)] + of_gamma.powi(2) * c[(2, 2)] + both).max(0.0).sqrt()
+            let both = 2.0 * of_beta * of_gamma * c[1][2];
+            (of_beta.powi(2) * c[1][1] + of_gamma.powi(2) * c[2][2] + both).max(0.0).sqrt()
         }
         false => 0.0,
     };

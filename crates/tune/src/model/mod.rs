@@ -4,10 +4,11 @@
 //! weighted least squares with parameters that cannot be negative, covariance, R², and [`regret`].
 
 pub mod adaptive;
+mod qr;
 pub mod staircase;
 
 use hypergrove_engine::estimate::{Estimate, LEAST_SIGMA};
-use nalgebra::{DMatrix, DVector};
+use qr::{Solution, dot, norm, solve};
 
 /// A launch shape. On a CPU, whose threads are scheduled one by one, a thread is a block of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -119,7 +120,7 @@ pub struct Fit {
     /// cannot tell, and its row of the covariance is 0.
     pub parameters: Vec<f64>,
     /// Of the parameters, widened where the samples scatter around the law by more than their own deviations.
-    pub covariance: DMatrix<f64>,
+    pub covariance: Vec<Vec<f64>>,
     /// Share of the samples' weighted variance that the law explains; NaN without samples, or if all have one time.
     pub r2: f64,
     /// Weighted root mean square of the samples' distances from the law, as a share of its seconds.
@@ -137,9 +138,9 @@ impl Fit {
     /// Time at a shape.
     pub fn predict(&self, shape: Shape) -> Estimate {
         let features = (self.model.features)(&self.kernel, shape);
-        let features = DVector::from_vec(features);
-        let seconds = features.iter().zip(&self.parameters).map(|(f, p)| f * p).sum();
-        let variance = (features.transpose() * &self.covariance * &features)[(0, 0)].max(0.0);
+        let seconds = dot(&features, &self.parameters);
+        let rows = self.covariance.iter().map(|row| dot(row, &features));
+        let variance = features.iter().zip(rows).map(|(f, row)| f * row).sum::<f64>().max(0.0);
         Estimate { seconds, sigma: (variance + (self.scatter * seconds).powi(2)).sqrt() }
     }
 
@@ -172,10 +173,13 @@ pub fn regret(fit: &Fit, sweep: &[Sample]) -> Option<Regret> {
     Some(Regret { chosen, best: best.shape, excess: of_chosen.seconds / best.seconds - 1.0 })
 }
 
+/// Columns of length 1 depend on each other if what one of them has of its own is shorter than this.
+const LEAST_PIVOT: f64 = 1e-9;
+
 /// What least squares give; see [`Fit`].
 struct LeastSquares {
     parameters: Vec<f64>,
-    covariance: DMatrix<f64>,
+    covariance: Vec<Vec<f64>>,
     r2: f64,
     scatter: f64,
 }
@@ -184,8 +188,8 @@ struct LeastSquares {
 struct Minimum {
     chi2: f64,
     of: Vec<usize>,
-    found: DVector<f64>,
-    covariance: DMatrix<f64>,
+    found: Vec<f64>,
+    covariance: Vec<Vec<f64>>,
 }
 
 /// min Σ ((yᵢ − Σⱼ xᵢⱼ pⱼ) / σᵢ)² for pⱼ ≥ 0. With three parameters at most, the bounds that hold are found by trying:
@@ -193,49 +197,46 @@ struct Minimum {
 /// cannot tell even one parameter.
 fn least_squares(rows: &[Vec<f64>], samples: &[Sample], sigmas: &[f64]) -> Option<LeastSquares> {
     let (count, all) = (rows.len(), rows[0].len());
-    let y = DVector::from_iterator(count, samples.iter().zip(sigmas).map(|(s, sigma)| s.seconds / sigma));
+    let y: Vec<f64> = samples.iter().zip(sigmas).map(|(s, sigma)| s.seconds / sigma).collect();
     let mut best: Option<Minimum> = None;
     for subset in 1u32..1 << all {
         let of: Vec<usize> = (0..all).filter(|j| subset >> j & 1 == 1).collect();
         if of.len() > count {
             continue;
         }
-        let x = DMatrix::from_fn(count, of.len(), |i, j| rows[i][of[j]] / sigmas[i]);
+        let column = |j: &usize| rows.iter().zip(sigmas).map(|(row, sigma)| row[*j] / sigma).collect();
+        let columns: Vec<Vec<f64>> = of.iter().map(column).collect();
         // Columns of length 1: seconds, reciprocals and threads differ by many orders of magnitude.
-        let scale = DVector::from_iterator(of.len(), x.column_iter().map(|column| column.norm()));
+        let scale: Vec<f64> = columns.iter().map(|column| norm(column)).collect();
         if scale.iter().any(|norm| !(*norm > 0.0 && norm.is_finite())) {
             continue;
         }
-        let scaled = DMatrix::from_fn(count, of.len(), |i, j| x[(i, j)] / scale[j]);
-        let qr = scaled.qr();
-        let r = qr.r();
-        if r.diagonal().iter().any(|pivot| pivot.abs() < 1e-9) {
+        let scaled = columns.iter().zip(&scale).map(|(column, norm)| column.iter().map(|x| x / norm).collect());
+        let Some(Solution { x, inverse }) = solve(scaled.collect(), y.clone(), LEAST_PIVOT) else { continue };
+        let parameters: Vec<f64> = x.iter().zip(&scale).map(|(x, norm)| x / norm).collect();
+        if parameters.iter().any(|p| p.is_nan() || *p < 0.0) {
             continue;
         }
-        let Some(solution) = r.solve_upper_triangular(&(qr.q().transpose() * &y)) else { continue };
-        let Some(inverse) = r.solve_upper_triangular(&DMatrix::identity(of.len(), of.len())) else { continue };
-        let parameters = solution.component_div(&scale);
-        if parameters.iter().any(|p| *p < 0.0) {
-            continue;
-        }
-        let chi2 = (&y - &x * &parameters).norm_squared();
+        let law = |i: usize| columns.iter().zip(&parameters).map(|(column, p)| column[i] * p).sum::<f64>();
+        let chi2 = y.iter().enumerate().map(|(i, y)| (y - law(i)).powi(2)).sum();
         // A parameter more always brings the sum down; one that brings nothing is left out.
         let is_less = |old: &Minimum| chi2 < old.chi2 * (1.0 - 1e-12) || (chi2 <= old.chi2 && of.len() < old.of.len());
         if best.as_ref().is_none_or(is_less) {
-            let unscale = DMatrix::from_diagonal(&scale.map(|norm| 1.0 / norm));
-            let covariance = &unscale * (&inverse * inverse.transpose()) * &unscale;
-            best = Some(Minimum { chi2, of, found: parameters, covariance });
+            // (RᵀR)⁻¹ = R⁻¹ R⁻ᵀ.
+            let product = |i: usize, j: usize| dot(&inverse[i], &inverse[j]) / (scale[i] * scale[j]);
+            let row = |i| (0..of.len()).map(|j| product(i, j)).collect();
+            best = Some(Minimum { chi2, covariance: (0..of.len()).map(row).collect(), found: parameters, of });
         }
     }
     let Minimum { chi2, of, found, covariance } = best?;
     let mut parameters = vec![0.0; all];
-    let mut whole = DMatrix::zeros(all, all);
+    let mut whole = vec![vec![0.0; all]; all];
     let freedom = count.saturating_sub(of.len());
     let widened = if freedom > 0 { (chi2 / freedom as f64).max(1.0) } else { 1.0 };
     for (i, to) in of.iter().enumerate() {
         parameters[*to] = found[i];
         for (j, other) in of.iter().enumerate() {
-            whole[(*to, *other)] = widened * covariance[(i, j)];
+            whole[*to][*other] = widened * covariance[i][j];
         }
     }
     let weights: Vec<f64> = sigmas.iter().map(|sigma| sigma.powi(-2)).collect();
@@ -243,7 +244,7 @@ fn least_squares(rows: &[Vec<f64>], samples: &[Sample], sigmas: &[f64]) -> Optio
     let mean = samples.iter().zip(&weights).map(|(s, w)| s.seconds * w).sum::<f64>() / total;
     let variance: f64 = samples.iter().zip(&weights).map(|(s, w)| w * (s.seconds - mean).powi(2)).sum();
     let off = |(row, s): (&Vec<f64>, &Sample)| {
-        let law: f64 = row.iter().zip(&parameters).map(|(x, p)| x * p).sum();
+        let law = dot(row, &parameters);
         ((s.seconds - law) / law).powi(2)
     };
     let scatter = (rows.iter().zip(samples).map(off).sum::<f64>() / freedom.max(1) as f64).sqrt();
@@ -298,7 +299,8 @@ mod tests {
         for seed in 0..rounds {
             let seen = samples(|t| truth[0] + truth[1] / t + truth[2] * t, 0.02, seed + 1);
             let fit = adaptive::MODEL.fit(KERNEL, &seen).unwrap();
-            for (j, variance) in fit.covariance.diagonal().iter().enumerate() {
+            for j in 0..fit.parameters.len() {
+                let variance = fit.covariance[j][j];
                 off[j] += (fit.parameters[j] - truth[j]).powi(2) / variance;
             }
             let best = optimum(&fit, (1.0, 8192.0)).unwrap();
