@@ -173,9 +173,6 @@ pub fn regret(fit: &Fit, sweep: &[Sample]) -> Option<Regret> {
     Some(Regret { chosen, best: best.shape, excess: of_chosen.seconds / best.seconds - 1.0 })
 }
 
-/// Columns of length 1 depend on each other if what one of them has of its own is shorter than this.
-const LEAST_PIVOT: f64 = 1e-9;
-
 /// What least squares give; see [`Fit`].
 struct LeastSquares {
     parameters: Vec<f64>,
@@ -212,7 +209,7 @@ fn least_squares(rows: &[Vec<f64>], samples: &[Sample], sigmas: &[f64]) -> Optio
             continue;
         }
         let scaled = columns.iter().zip(&scale).map(|(column, norm)| column.iter().map(|x| x / norm).collect());
-        let Some(Solution { x, inverse }) = solve(scaled.collect(), y.clone(), LEAST_PIVOT) else { continue };
+        let Some(Solution { x, inverse }) = solve(scaled.collect(), y.clone()) else { continue };
         let parameters: Vec<f64> = x.iter().zip(&scale).map(|(x, norm)| x / norm).collect();
         if parameters.iter().any(|p| p.is_nan() || *p < 0.0) {
             continue;
