@@ -7,7 +7,7 @@ use crate::hash::HostHashing;
 use crate::jobs::{self, GenerateJob};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::scheme::{ParameterSet, Scheme};
-use crate::slh_dsa::{CacheJob, CheckJob, Randomizer, SignJob, VerifyJob};
+use crate::slh_dsa::{NodesJob, Randomizer, SignJob, VerifyJob};
 #[cfg(feature = "tables")]
 use hypergrove_engine::Knowledge;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
@@ -414,7 +414,7 @@ impl Engine {
     /// Computes PK.root from the seeds. If it is not the key's own, the error is [`Error::KeyDamaged`]. A program may check a key once
     /// after it has read the key from a file. Signing finds a wrong root, too.
     pub fn check(&self, key: &SigningKey) -> Result<(), Error> {
-        self.0.scheduler.one(None, CheckJob(key))
+        self.0.scheduler.one(None, NodesJob(key, 0)).map(drop)
     }
 
     /// Signs one message with SLH-DSA: [`run`](Engine::run) does so with any scheme. The error is [`Error::KeyDamaged`] for a damaged key, and [`Error::Value`] for a message that does not fit
@@ -493,10 +493,10 @@ impl Engine {
         if layers == 0 {
             return Ok(key.without_nodes());
         }
-        let nodes = self.0.scheduler.one(None, CacheJob(key, layers))?;
+        let nodes = self.0.scheduler.one(None, NodesJob(key, layers))?;
         // A wrong node below the top tree would be signed with a one-time key that signs the right one elsewhere.
         let is_discrete = self.0.scheduler.live().any(Worker::is_discrete);
-        if is_discrete && self.0.scheduler.one(None, CacheJob(key, layers))? != nodes {
+        if is_discrete && self.0.scheduler.one(None, NodesJob(key, layers))? != nodes {
             let what = format!("the nodes of {layers} layers differ when they are computed again");
             return Err(Error::Inconsistent { device: self.device().id(), what });
         }

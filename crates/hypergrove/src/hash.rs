@@ -207,7 +207,7 @@ impl Inner {
             let rows = start..start + ends.len();
             let bytes = match (column.get(start), column.span(rows.clone())) {
                 _ if let (Some(_), Some(place)) = (foreign, &place) => {
-                    copy_columns(place, once(([None, foreign, None], rows.clone())), &mut memory)?;
+                    copy_columns(place, vec![([None, foreign, None], rows.clone())], &mut memory)?;
                     &memory.as_deref().unwrap_or_default()[..bytes]
                 }
                 (None, _) => {

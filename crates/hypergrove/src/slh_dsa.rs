@@ -793,40 +793,16 @@ fn verify(
     })
 }
 
-/// Whether a key's PK.root is that of its seeds.
-pub(crate) struct CheckJob<'a>(pub(crate) &'a SigningKey);
+/// The nodes of a key's top layers, whose root is compared with PK.root. Of 0 layers, which are for that check alone, it is the root.
+pub(crate) struct NodesJob<'a>(pub(crate) &'a SigningKey, pub(crate) usize);
 
-impl Job for CheckJob<'_> {
-    type Out = ();
-    const JOINS: bool = true;
-
-    fn kind(&self) -> Result<Kind, Error> {
-        Ok(Kind::slh_dsa(self.0.params(), Op::Keygen, 0))
-    }
-
-    fn owned(&self) -> usize {
-        0
-    }
-
-    fn output(&self, facts: &GroupFacts) -> usize {
-        facts.plan().out_bytes()
-    }
-
-    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Vec<Result<(), Error>>, Error> {
-        let keys: Vec<&SigningKey> = jobs.iter().map(|CheckJob(key)| *key).collect();
-        PlanRun::of(run).roots(&keys, 0, memory, &|_| ())
-    }
-}
-
-/// The nodes of a key's top layers.
-pub(crate) struct CacheJob<'a>(pub(crate) &'a SigningKey, pub(crate) usize);
-
-impl Job for CacheJob<'_> {
+impl Job for NodesJob<'_> {
     type Out = Vec<u8>;
     const JOINS: bool = true;
 
     fn kind(&self) -> Result<Kind, Error> {
-        Ok(Kind::slh_dsa(self.0.params(), Op::Cache, self.1))
+        let NodesJob(key, layers) = *self;
+        Ok(Kind::slh_dsa(key.params(), if layers == 0 { Op::Keygen } else { Op::Cache }, layers))
     }
 
     fn owned(&self) -> usize {
@@ -838,9 +814,22 @@ impl Job for CacheJob<'_> {
     }
 
     fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Vec<Result<Vec<u8>, Error>>, Error> {
-        let (p, keys) = (run.facts.plan().params, jobs.iter().map(|CacheJob(key, _)| *key).collect::<Vec<_>>());
+        let plan_run = PlanRun::of(run);
+        let (p, size) = (plan_run.plan().params, plan_run.plan().out_bytes());
         // The root of the top tree follows that tree's other nodes.
-        PlanRun::of(run).roots(&keys, ((2 << p.hp) - 2) * p.n, memory, &|nodes| nodes.into_owned())
+        let root =
+            if jobs.first().is_none_or(|NodesJob(_, layers)| *layers == 0) { 0 } else { ((2 << p.hp) - 2) * p.n };
+        let keys: Vec<&SigningKey> = jobs.iter().map(|NodesJob(key, _)| *key).collect();
+        let compute = |run: &PlanRun<'_>, range: Range<usize>, _: &[u8], out: &mut [u8]| {
+            let keys = &keys[range];
+            run.grow(keys.iter().map(|key| (key.as_ref().sk_seed(), key.as_ref().pk_seed())), out)?;
+            let roots = out.chunks_exact(size).map(|out| &out[root..][..p.n]);
+            let mut failed = run.compare_roots(roots, keys.iter().copied(), "the top tree's root")?;
+            failed.extend(changed(keys.iter().copied()));
+            Ok(failed)
+        };
+        let failed = plan_run.output(0..keys.len(), false, &compute, room(memory, keys.len() * size))?;
+        Ok(results(run, (keys.len(), size), &failed, memory, &|_, nodes| nodes.into_owned()))
     }
 }
 
@@ -852,28 +841,6 @@ impl PlanRun<'_> {
         let key_of: Vec<u32> = (0..keys.len() as u32).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
         self.program(&batch, out, false).map(drop)
-    }
-
-    /// Runs such a program for these keys, whose roots are at so many bytes of each output. Keys that are damaged fail.
-    fn roots<T: Send>(
-        &self,
-        keys: &[&SigningKey],
-        root: usize,
-        memory: &mut Vec<u8>,
-        finish: &(dyn Fn(Cow<'_, [u8]>) -> T + Sync),
-    ) -> Result<Vec<Result<T, Error>>, Error> {
-        let (n, size) = (self.plan().params.n, self.plan().out_bytes());
-        let compute = |run: &PlanRun<'_>, range: Range<usize>, _: &[u8], out: &mut [u8]| {
-            let keys = &keys[range];
-            run.grow(keys.iter().map(|key| (key.as_ref().sk_seed(), key.as_ref().pk_seed())), out)?;
-            let roots = out.chunks_exact(size).map(|out| &out[root..][..n]);
-            let mut failed = run.compare_roots(roots, keys.iter().copied(), "the top tree's root")?;
-            failed.extend(changed(keys.iter().copied()));
-            Ok(failed)
-        };
-        let failed = self.output(0..keys.len(), false, &compute, room(memory, keys.len() * size))?;
-        let run = Run { place: self.place, facts: self.facts };
-        Ok(results(&run, (keys.len(), size), &failed, memory, &|_, out| finish(out)))
     }
 }
 

@@ -30,56 +30,6 @@ pub(super) fn counted(blocks: &[(usize, QueuedBlock)]) -> usize {
     blocks.iter().map(|(_, block)| block.count).sum()
 }
 
-/// Room that is taken for more than one: as many as most blocks have.
-const ROOM: usize = 128;
-
-/// The jobs of a block, or their results. One alone takes no memory of its own.
-pub(super) struct NonEmpty<J> {
-    first: J,
-    more: Vec<J>,
-}
-
-impl<J> NonEmpty<J> {
-    pub(super) fn one(first: J) -> NonEmpty<J> {
-        NonEmpty { first, more: Vec::new() }
-    }
-
-    pub(super) fn push(&mut self, next: J) {
-        if self.more.is_empty() {
-            self.more.reserve(ROOM);
-        }
-        self.more.push(next);
-    }
-
-    /// Takes in jobs after those that are there.
-    pub(super) fn append(&mut self, next: NonEmpty<J>) {
-        self.push(next.first);
-        self.more.extend(next.more);
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &J> {
-        std::iter::once(&self.first).chain(&self.more)
-    }
-
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut J> {
-        std::iter::once(&mut self.first).chain(&mut self.more)
-    }
-
-    fn len(&self) -> usize {
-        1 + self.more.len()
-    }
-
-    fn into_iter(self) -> impl Iterator<Item = J> {
-        std::iter::once(self.first).chain(self.more)
-    }
-
-    /// So many of an iterator, one at least.
-    fn of(all: &mut impl Iterator<Item = J>, count: usize) -> NonEmpty<J> {
-        let first = all.next().expect("one at least");
-        NonEmpty { first, more: all.take(count - 1).collect() }
-    }
-}
-
 /// What the scheduler does with blocks of any jobs.
 pub(super) trait Client: Sync {
     /// Bytes that the jobs of a block own.
@@ -103,16 +53,16 @@ struct Table<J: Job> {
 
 /// What becomes of a block.
 enum State<J: Job> {
-    Waits(NonEmpty<J>),
+    Waits(Vec<J>),
     Runs,
     /// With a result for each job.
-    Done(NonEmpty<J>, Results<J>),
+    Done(Vec<J>, Results<J>),
     /// Its results were taken.
     Gone,
 }
 
 /// Results of jobs, in their order.
-type Results<J> = NonEmpty<Result<<J as Job>::Out, Error>>;
+type Results<J> = Vec<Result<<J as Job>::Out, Error>>;
 
 impl<J: Job> Default for Blocks<J> {
     fn default() -> Blocks<J> {
@@ -128,15 +78,15 @@ impl<J: Job> Table<J> {
 
 impl<J: Job> Blocks<J> {
     /// One block alone, whose number is 0.
-    pub(super) fn one(jobs: NonEmpty<J>) -> Blocks<J> {
+    pub(super) fn one(jobs: Vec<J>) -> Blocks<J> {
         Blocks(Mutex::new(Table { first: 0, states: VecDeque::from([State::Waits(jobs)]) }))
     }
 
     /// Takes the next block in. Numbers are those of the order in which blocks come.
     pub(super) fn add(&self, next: QueuedJob<J>) -> QueuedBlock {
-        let QueuedJob { jobs, group, held, count, .. } = next;
-        lock(&self.0).states.push_back(State::Waits(jobs));
-        QueuedBlock { group, held, count }
+        let block = QueuedBlock { group: next.group.clone(), held: next.held, count: next.count };
+        lock(&self.0).states.push_back(State::Waits(next.into_jobs()));
+        block
     }
 
     /// Hands out the results of a block, or `refused` where it was not run, each with what its job counts for. If that ends the call, nobody
@@ -154,18 +104,24 @@ impl<J: Job> Blocks<J> {
             table.first += 1;
         }
         drop(table);
+        let mut flow = ControlFlow::Continue(());
         match (state, refused) {
             (State::Waits(jobs) | State::Done(jobs, _), Some(why)) => {
-                jobs.iter().try_for_each(|job| sink(job.count(), Err(why.clone())))
+                for job in &jobs {
+                    sink(job.count(), Err(why.clone()))?;
+                }
             }
             (State::Done(jobs, results), None) => {
-                let mut results = results.into_iter();
-                let flow = jobs.iter().zip(results.by_ref()).try_for_each(|(job, result)| sink(job.count(), result));
-                results.flatten().for_each(J::discard);
-                flow
+                for (job, result) in jobs.iter().zip(results) {
+                    match flow {
+                        ControlFlow::Continue(()) => flow = sink(job.count(), result),
+                        ControlFlow::Break(()) => drop(result.map(J::discard)),
+                    }
+                }
             }
             _ => unreachable!("a block has results before they are handed out"),
         }
+        flow
     }
 
     /// The result of a job that is a call by itself.
@@ -179,53 +135,85 @@ impl<J: Job> Blocks<J> {
     }
 }
 
+/// Does away with results that nobody gets.
+fn discard_all<J: Job>(results: Vec<Results<J>>) {
+    for result in results.into_iter().flatten() {
+        drop(result.map(J::discard));
+    }
+}
+
+/// The distinct groups of blocks, and the number of each block's among them. A block that no device does has none.
+fn groups_of(numbered: &[(usize, QueuedBlock)]) -> (Vec<Group>, Vec<Option<usize>>) {
+    let mut groups: Vec<Group> = Vec::new();
+    let number = |(_, block): &(usize, QueuedBlock)| {
+        let group = *block.group.as_ref().ok()?;
+        Some(groups.iter().position(|other| *other == group).unwrap_or_else(|| {
+            groups.push(group);
+            groups.len() - 1
+        }))
+    };
+    let numbers = numbered.iter().map(number).collect();
+    (groups, numbers)
+}
+
 /// Runs the jobs of blocks, group by group: a result for each job of each block.
 fn run_groups<J: Job>(
     place: &Place<'_>,
     numbered: &[(usize, QueuedBlock)],
-    blocks: &mut [NonEmpty<J>],
+    blocks: &mut [Vec<J>],
     memory: &mut Vec<u8>,
 ) -> Result<Vec<Results<J>>, Error> {
-    let mut groups: Vec<Group> = Vec::new();
-    for (_, block) in numbered {
-        groups.extend(block.group.as_ref().ok().filter(|group| !groups.contains(group)));
-    }
+    let (groups, group_of) = groups_of(numbered);
     // A block that no device does has a single job.
-    let refused =
-        |(_, block): &(usize, QueuedBlock)| block.group.as_ref().err().map(|why| NonEmpty::one(Err(why.clone())));
-    let mut all: Vec<Option<Results<J>>> = numbered.iter().map(refused).collect();
+    let refused = |(_, block): &(usize, QueuedBlock)| block.group.as_ref().err().map(|why| Err(why.clone()));
+    let mut all: Vec<Results<J>> = numbered.iter().map(|block| refused(block).into_iter().collect()).collect();
     // Of several groups each has memory of its own: after an error of one, nothing is left of the others either.
     let mut others: Vec<Vec<u8>> = vec![Vec::new(); groups.len().saturating_sub(1)];
-    let run_all = || {
-        let memories = std::iter::once(&mut *memory).chain(&mut others);
-        for (group, memory) in groups.into_iter().zip(memories) {
-            let facts = place.worker.programs.facts(group)?;
-            let is_member = |number: usize| numbered[number].1.group.as_ref() == Ok(&group);
-            let wanted = blocks.iter().map(NonEmpty::len).sum();
-            let mut jobs: Vec<&mut J> = Vec::with_capacity(wanted);
-            let members = blocks.iter_mut().enumerate().filter(|(number, _)| is_member(*number));
-            members.for_each(|(_, members)| jobs.extend(members.iter_mut()));
-            let wanted = jobs.len();
-            let results = J::run(&Run { place: *place, facts: &facts }, &mut jobs, memory)?;
-            if results.len() != wanted {
-                let what = format!("it gave {} results for {wanted} jobs", results.len());
-                results.into_iter().flatten().for_each(J::discard);
-                return Err(Error::Inconsistent { device: place.worker.device().id(), what });
-            }
-            let mut results = results.into_iter();
-            for (number, jobs) in blocks.iter().enumerate().filter(|(number, _)| is_member(*number)) {
-                all[number] = Some(NonEmpty::of(&mut results, jobs.len()));
-            }
+    let mut failed = None;
+    for (nth, group) in groups.into_iter().enumerate() {
+        let memory = if nth == 0 { &mut *memory } else { &mut others[nth - 1] };
+        let members = blocks.iter_mut().zip(&mut all).zip(&group_of);
+        let members = members.filter_map(|(block, of)| (*of == Some(nth)).then_some(block));
+        failed = run_group(place, group, &mut members.collect::<Vec<_>>(), memory).err();
+        if failed.is_some() {
+            break;
         }
-        Ok(())
-    };
-    if let Err(why) = run_all() {
-        all.into_iter().flatten().flat_map(NonEmpty::into_iter).flatten().for_each(J::discard);
-        memory.zeroize();
-        others.iter_mut().for_each(Zeroize::zeroize);
-        return Err(why);
     }
-    Ok(all.into_iter().map(|results| results.expect("each block has a group or an error")).collect())
+    let Some(why) = failed else { return Ok(all) };
+    discard_all::<J>(all);
+    memory.zeroize();
+    others.iter_mut().for_each(Zeroize::zeroize);
+    Err(why)
+}
+
+/// Runs the jobs of blocks of one group.
+fn run_group<J: Job>(
+    place: &Place<'_>,
+    group: Group,
+    blocks: &mut [(&mut Vec<J>, &mut Results<J>)],
+    memory: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let facts = place.worker.programs.facts(group)?;
+    let wanted = blocks.iter().map(|(jobs, _)| jobs.len()).sum();
+    let mut jobs: Vec<&mut J> = Vec::with_capacity(wanted);
+    for (of_block, _) in &mut *blocks {
+        jobs.extend(of_block.iter_mut());
+    }
+    let results = J::run(&Run { place: *place, facts: &facts }, &mut jobs, memory)?;
+    if results.len() != wanted {
+        let what = format!("it gave {} results for {wanted} jobs", results.len());
+        discard_all::<J>(vec![results]);
+        return Err(Error::Inconsistent { device: place.worker.device().id(), what });
+    }
+    if let [(_, to)] = blocks {
+        **to = results;
+        return Ok(());
+    }
+    let mut results = results.into_iter();
+    for (jobs, to) in blocks {
+        to.extend(results.by_ref().take(jobs.len()));
+    }
+    Ok(())
 }
 
 impl<J: Job> Client for Blocks<J> {
@@ -251,7 +239,7 @@ impl<J: Job> Client for Blocks<J> {
             State::Waits(jobs) => jobs,
             _ => unreachable!("a block waits before it is run"),
         };
-        let mut blocks: Vec<NonEmpty<J>> = numbered.iter().map(take).collect();
+        let mut blocks: Vec<Vec<J>> = numbered.iter().map(take).collect();
         drop(table);
         let results = run_groups(place, numbered, &mut blocks, memory);
         let (mut results, done) = match results {
@@ -279,7 +267,7 @@ impl<J: Job> Client for Blocks<J> {
             };
             table.replace(*number, waits);
             drop(table);
-            results.into_iter().flat_map(NonEmpty::into_iter).flatten().for_each(J::discard);
+            discard_all::<J>(results.into_iter().collect());
         }
     }
 }
@@ -290,7 +278,7 @@ impl<J: Job> Drop for Blocks<J> {
         let table = self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         for state in table.states.drain(..) {
             if let State::Done(_, results) = state {
-                results.into_iter().flatten().for_each(J::discard);
+                discard_all::<J>(vec![results]);
             }
         }
     }

@@ -39,8 +39,8 @@ pub use worker::{Fault, Scale, Worker, is_fault};
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::Kind;
 use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, Timing};
-use blocks::{Blocks, Client, NonEmpty};
-use call::{BlockSource, Call, Scopes};
+use blocks::{Blocks, Client};
+use call::{BlockSink, BlockSource, Call, Scopes};
 use choice::{CallRates, Lazy};
 use feed::{Feed, FeedJobs};
 use memory::check_memory;
@@ -48,6 +48,7 @@ use permits::lock;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use stats::Counters;
 use std::collections::VecDeque;
+use std::iter::Fuse;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -313,7 +314,7 @@ impl Scheduler {
     pub fn one<J: Job>(&self, rather: Option<&Worker>, job: J) -> Result<J::Out, Error> {
         self.same_process()?;
         let (kind, size) = (job.kind()?, (job.count(), job.owned()));
-        let blocks = Blocks::one(NonEmpty::one(job));
+        let blocks = Blocks::one(vec![job]);
         self.one_block(rather, kind, size, &blocks)?;
         blocks.only()
     }
@@ -477,16 +478,13 @@ impl Scheduler {
     }
 
     /// These jobs as one block, with what they count for and own, if a thread of the host is to do them.
-    fn block_of_thread<J: Job>(
-        &self,
-        mut jobs: impl Iterator<Item = J>,
-    ) -> Option<(NonEmpty<J>, Kind, (usize, usize))> {
+    fn block_of_thread<J: Job>(&self, mut jobs: impl Iterator<Item = J>) -> Option<(Vec<J>, Kind, (usize, usize))> {
         if !self.is_host_alone() {
             return None;
         }
         let first = jobs.next()?;
         let (kind, mut size) = (first.kind().ok()?, (first.count(), first.owned()));
-        let mut block = NonEmpty::one(first);
+        let mut block = vec![first];
         for job in jobs {
             size = (size.0 + job.count(), size.1 + job.owned());
             block.push(job);
@@ -534,30 +532,54 @@ impl Scheduler {
                 Ok(())
             }
             (first, second) => {
-                let (kind, of_first) = first.as_ref().map_or((None, 1), |job| (job.kind().ok(), job.count()));
-                let mut jobs = first.into_iter().chain(second).chain(jobs);
-                let most = jobs.size_hint().1;
-                let each = total.zip(most).map_or(of_first, |(total, blocks)| total.div_ceil(blocks.max(1)));
-                let total = total.or_else(|| most.and_then(|blocks| blocks.checked_mul(each)));
-                let measured = kind.zip(total).and_then(|(kind, total)| {
-                    self.wants_host(&devices, kind, total).map(|with_host| (kind, total, with_host))
-                });
-                let devices: Vec<_> = match measured {
-                    Some((_, _, false)) => devices.into_iter().filter(|worker| worker.is_discrete()).collect(),
-                    _ => devices,
-                };
+                let of_first = first.as_ref().map_or((None, 1), |job| (job.kind().ok(), job.count()));
+                let taken = usize::from(first.is_some()) + usize::from(second.is_some());
+                let most = jobs.size_hint().1.map(|most| most.saturating_add(taken));
+                let begun = self.begin(devices, total, most, of_first);
                 let blocks = Blocks::default();
-                let asker = Asker::new(self, devices.clone(), total);
-                let mut source = Joined { jobs: &mut jobs, asker, head: None, blocks: &blocks };
+                let asker = Asker::new(self, begun.devices.clone(), begun.total);
+                let mut source = Joined { taken: [first, second], jobs, asker, head: None, blocks: &blocks };
                 let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
-                let began = Instant::now();
-                Call::new(self, (devices, may_switch), each, &blocks, &mut source, None).run(&mut sink)?;
-                if let Some((kind, total, with_host)) = measured {
-                    self.rates.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
-                }
-                Ok(())
+                self.run_begun(begun, may_switch, &blocks, &mut source, &mut sink)
             }
         }
+    }
+
+    /// Chooses the devices of a call of at most so many blocks, whose first one is of this kind and counts for so many jobs.
+    fn begin<'a>(
+        &'a self,
+        devices: Vec<&'a Worker>,
+        total: Option<usize>,
+        most: Option<usize>,
+        (kind, of_first): (Option<Kind>, usize),
+    ) -> Begun<'a> {
+        let each = total.zip(most).map_or(of_first, |(total, blocks)| total.div_ceil(blocks.max(1)));
+        let total = total.or_else(|| most.and_then(|blocks| blocks.checked_mul(each)));
+        let measured = kind
+            .zip(total)
+            .and_then(|(kind, total)| self.wants_host(&devices, kind, total).map(|with_host| (kind, total, with_host)));
+        let devices: Vec<_> = match measured {
+            Some((_, _, false)) => devices.into_iter().filter(|worker| worker.is_discrete()).collect(),
+            _ => devices,
+        };
+        Begun { devices, total, each, measured }
+    }
+
+    /// Runs the blocks of a call, and takes note of how fast it was if it is measured.
+    fn run_begun<'a>(
+        &'a self,
+        Begun { devices, each, measured, .. }: Begun<'a>,
+        may_switch: bool,
+        client: &'a dyn Client,
+        source: &'a mut BlockSource<'a>,
+        sink: &mut BlockSink<'_>,
+    ) -> Result<(), Error> {
+        let began = Instant::now();
+        Call::new(self, (devices, may_switch), each, client, source, None).run(sink)?;
+        if let Some((kind, total, with_host)) = measured {
+            self.rates.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
+        }
+        Ok(())
     }
 
     /// Any number of jobs of a source that may block: a thread of its own takes them, so that results are handed out as soon as
@@ -730,25 +752,48 @@ fn nest<'a, R>(
     })
 }
 
+/// A call that begins.
+struct Begun<'a> {
+    devices: Vec<&'a Worker>,
+    /// Jobs, if that is known.
+    total: Option<usize>,
+    /// Jobs of a block, on average.
+    each: usize,
+    /// The kind and number of jobs if the call is to tell how fast it is, with the host or without.
+    measured: Option<(Kind, usize, bool)>,
+}
+
 /// Jobs that are at hand, in blocks.
-struct Joined<'a, J: Job> {
-    jobs: &'a mut dyn Iterator<Item = J>,
+struct Joined<'a, 'j, J: Job> {
+    /// The first jobs, which were looked at already.
+    taken: [Option<J>; 2],
+    jobs: Fuse<&'a mut (dyn Iterator<Item = J> + 'j)>,
     asker: Asker<'a>,
     /// Taken, and in no block yet.
     head: Option<QueuedJob<J>>,
     blocks: &'a Blocks<J>,
 }
 
-impl<J: Job> Iterator for Joined<'_, J> {
+impl<J: Job> Joined<'_, '_, J> {
+    fn next_job(&mut self) -> Option<J> {
+        let [first, second] = &mut self.taken;
+        first.take().or_else(|| second.take()).or_else(|| self.jobs.next())
+    }
+}
+
+impl<J: Job> Iterator for Joined<'_, '_, J> {
     type Item = QueuedBlock;
 
     fn next(&mut self) -> Option<QueuedBlock> {
         let mut block = match self.head.take() {
             Some(head) => head,
-            None => self.asker.ask(self.jobs.next()?),
+            None => {
+                let job = self.next_job()?;
+                self.asker.ask(job)
+            }
         };
         while block.has_room() {
-            let Some(job) = self.jobs.next() else { break };
+            let Some(job) = self.next_job() else { break };
             if let Some(apart) = self.asker.join(&mut block, job) {
                 self.head = Some(apart);
                 break;
@@ -759,8 +804,8 @@ impl<J: Job> Iterator for Joined<'_, J> {
 
     /// Jobs, which are no fewer than blocks.
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let most = self.jobs.size_hint().1;
-        (0, most.map(|most| most.saturating_add(usize::from(self.head.is_some()))))
+        let taken = self.taken.iter().flatten().count() + usize::from(self.head.is_some());
+        (0, self.jobs.size_hint().1.map(|most| most.saturating_add(taken)))
     }
 }
 
@@ -807,21 +852,33 @@ impl<'a> Asker<'a> {
     }
 
     fn ask<J: Job>(&mut self, job: J) -> QueuedJob<J> {
+        let (group, held, block) = self.ask_of(job.kind(), job.owned(), &|facts| job.output(facts));
+        let count = job.count();
+        QueuedJob { alone: Some(job), jobs: Vec::new(), group, held, count, block }
+    }
+
+    /// The group of a job, the bytes that it and its output take, and what a block of such jobs takes at most.
+    fn ask_of(
+        &mut self,
+        kind: Result<Kind, Error>,
+        owned: usize,
+        output: &dyn Fn(&GroupFacts) -> usize,
+    ) -> (Result<Group, Error>, u64, (usize, u64)) {
         let threads = self.scheduler.options.threads;
-        let known = job.kind().and_then(|kind| {
+        let known = kind.and_then(|kind| {
             let group = Group { kind, threads };
             let Known { facts, block } = self.known(group).as_ref().map_err(Clone::clone)?;
-            Ok((group, job.output(facts), *block))
+            Ok((group, output(facts), *block))
         });
-        let (output, block) = known.as_ref().map_or((0, (1, 0)), |(_, output, block)| (*output, *block));
-        let held = self.held(&job, output);
-        let (group, count) = (known.map(|(group, ..)| group), job.count());
-        QueuedJob { jobs: NonEmpty::one(job), group, held, count, block }
+        match known {
+            Ok((group, output, block)) => (Ok(group), self.held(owned, output), block),
+            Err(why) => (Err(why), self.held(owned, 0), (1, 0)),
+        }
     }
 
     /// Bytes that a job and its output take.
-    fn held<J: Job>(&self, job: &J, output: usize) -> u64 {
-        (job.owned() + output * self.scheduler.copies()) as u64
+    fn held(&self, owned: usize, output: usize) -> u64 {
+        (owned + output * self.scheduler.copies()) as u64
     }
 
     /// Adds a job to the block whose jobs were the last to be asked; gives it back if it does not join. A job that joins needs no
@@ -829,7 +886,7 @@ impl<'a> Asker<'a> {
     fn join<J: Job>(&mut self, block: &mut QueuedJob<J>, job: J) -> Option<QueuedJob<J>> {
         let job = match &self.last {
             Some((group, Ok(known))) if job.kind().is_ok_and(|kind| kind == group.kind) => {
-                let held = self.held(&job, job.output(&known.facts));
+                let held = self.held(job.owned(), job.output(&known.facts));
                 block.take(job, held)?
             }
             _ => job,

@@ -1,6 +1,6 @@
 //! The devices of an engine: what each may hold, its permits and threads, and what becomes of one that fails.
 
-use super::blocks::{NonEmpty, QueuedBlock};
+use super::blocks::QueuedBlock;
 use super::permits::Permits;
 use super::{Job, KnowledgeSource, Scheduler};
 use crate::planner::{Bounds, Weigh};
@@ -246,9 +246,15 @@ impl Scale<'_> {
     }
 }
 
+/// Room for the jobs that join the first one of a block: as many as most blocks have.
+const ROOM: usize = 128;
+
 /// A block that others may join, until a call takes it.
 pub(super) struct QueuedJob<J> {
-    pub(super) jobs: NonEmpty<J>,
+    /// Its only job, as long as it is alone: one that joins another block never takes memory for others.
+    pub(super) alone: Option<J>,
+    /// Its jobs, if there are several.
+    pub(super) jobs: Vec<J>,
     /// Which program does them, or why none can.
     pub(super) group: Result<Group, Error>,
     /// Bytes that the jobs and their outputs take while they are worked on.
@@ -271,7 +277,8 @@ impl<J: Job> QueuedJob<J> {
         if !is_alike || !self.takes(next.count, next.held) {
             return Some(next);
         }
-        self.jobs.append(next.jobs);
+        self.push(next.alone);
+        self.jobs.extend(next.jobs);
         None
     }
 
@@ -281,8 +288,21 @@ impl<J: Job> QueuedJob<J> {
         if !self.takes(next.count(), held) {
             return Some(next);
         }
-        self.jobs.push(next);
+        self.push(Some(next));
         None
+    }
+
+    fn push(&mut self, next: Option<J>) {
+        if let Some(first) = self.alone.take() {
+            self.jobs.reserve(ROOM);
+            self.jobs.push(first);
+        }
+        self.jobs.extend(next);
+    }
+
+    /// All its jobs.
+    pub(super) fn into_jobs(self) -> Vec<J> {
+        self.alone.map_or(self.jobs, |job| vec![job])
     }
 
     /// Whether there is room for jobs that count for `count` and hold so much: they count from now on.

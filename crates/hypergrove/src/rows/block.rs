@@ -22,15 +22,13 @@ const FEW_ROWS: usize = 1024;
 /// The columns of each block, and its rows in them.
 pub(super) type Ranges<'b, R> = &'b [(R, Range<usize>)];
 
-/// A reference to the columns of a call of rows.
-pub(crate) trait Rows: Copy + Send + Sync {
-    /// What the columns have of a row, and a reference to the columns: a device may run rows of several calls together.
-    type Row<'m>: Copy + Send + Sync
-    where
-        Self: 'm;
-    /// They are keys to be made: nothing is read of a row, and the caller gets all keys or none, and no statuses.
-    const ARE_KEYS: bool = false;
+/// The columns of a call, whatever a row of them is.
+pub(crate) trait RowColumns: Send + Sync {
     fn kind(&self) -> Kind;
+    /// They are keys to be made: nothing is read of a row, and the caller gets all keys or none, and no statuses.
+    fn are_keys(&self) -> bool {
+        false
+    }
     /// Bytes of a row's results in each of the caller's columns.
     fn widths(&self) -> [usize; 2];
     /// What is wrong with the columns of a call of so many rows. What concerns one row alone is [`Rows::read`]'s.
@@ -41,6 +39,16 @@ pub(crate) trait Rows: Copy + Send + Sync {
     fn foreign(&self) -> ForeignColumns<'_> {
         [None; 3]
     }
+    /// Bytes of memory for a row besides the caller's, with what is kept of the row itself.
+    fn held(&self, facts: &GroupFacts, options: &Options) -> usize;
+}
+
+/// A reference to the columns of a call of rows.
+pub(crate) trait Rows: RowColumns + Copy {
+    /// What the columns have of a row, and a reference to the columns: a device may run rows of several calls together.
+    type Row<'m>: Copy + Send + Sync
+    where
+        Self: 'm;
     /// A row, of which there are these copies, or why it cannot be computed. Lengths and places are looked at here and nowhere else.
     fn read<'m>(self, row: usize, copied: [Option<&'m [u8]>; 3]) -> Result<Self::Row<'m>, RowStatus>
     where
@@ -58,8 +66,72 @@ pub(crate) trait Rows: Copy + Send + Sync {
     ) -> Result<Vec<RowStatus>, Error>
     where
         Self: 'm;
-    /// Bytes of memory for a row besides the caller's, without what is kept of the row itself.
-    fn held(&self, facts: &GroupFacts, options: &Options) -> usize;
+}
+
+/// Successive rows of a call that are computed, and where their results go.
+pub(super) struct LentBlock<'o> {
+    /// The number of the call's columns.
+    columns: usize,
+    rows: Range<usize>,
+    out: Part<'o>,
+}
+
+/// Statuses of rows that were run.
+pub(super) struct Computed {
+    /// The status of every row that cannot be computed, if there is one; else nothing.
+    refused: Vec<Option<RowStatus>>,
+    /// The statuses of the others, but for keys.
+    computed: Vec<RowStatus>,
+}
+
+/// The columns of calls of one kind, which may run together. All that knows what a row is lies behind this: the rest is compiled once.
+pub(super) trait ColumnsOfCalls: Sync {
+    /// Reads and computes the rows of blocks. `copied` and `bytes` are the copies of each block's foreign columns.
+    fn compute(
+        &self,
+        run: &Run<'_>,
+        blocks: &mut [LentBlock<'_>],
+        copied: &[[Option<Copied<'_>>; 3]],
+        bytes: &[u8],
+        memory: &mut Vec<u8>,
+    ) -> Result<Computed, Error>;
+}
+
+impl<R: Rows> ColumnsOfCalls for Vec<R> {
+    fn compute(
+        &self,
+        run: &Run<'_>,
+        blocks: &mut [LentBlock<'_>],
+        copied: &[[Option<Copied<'_>>; 3]],
+        bytes: &[u8],
+        memory: &mut Vec<u8>,
+    ) -> Result<Computed, Error> {
+        let ranges: Vec<(R, Range<usize>)> =
+            blocks.iter().map(|block| (self[block.columns], block.rows.clone())).collect();
+        let are_keys = self[0].are_keys();
+        let read = match are_keys {
+            true => Vec::new(),
+            false => {
+                let (first, last) = (&blocks[0], &blocks[blocks.len() - 1]);
+                read(&run.place, (&ranges, first.columns == last.columns), copied, bytes)
+            }
+        };
+        let mut refused: Vec<Option<RowStatus>> = Vec::new();
+        if read.iter().any(Result::is_err) {
+            refused.extend(read.iter().map(|row| row.as_ref().err().copied()));
+        }
+        // With none refused, as is usual, the rows are collected without looking for room again and again.
+        let rows: Vec<R::Row<'_>> = match refused.is_empty() {
+            true => read.into_iter().map(|row| row.expect("none is refused")).collect(),
+            false => read.into_iter().filter_map(Result::ok).collect(),
+        };
+        if rows.is_empty() && !are_keys {
+            return Ok(Computed { refused, computed: Vec::new() });
+        }
+        let mut out = parts(blocks, &refused);
+        let computed = R::compute(run, (&ranges, &rows), !refused.is_empty(), &mut out, memory)?;
+        Ok(Computed { refused, computed })
+    }
 }
 
 /// The caller's memory for the results of successive rows, in up to two columns.
@@ -191,13 +263,13 @@ impl Drop for Results<'_> {
 }
 
 /// Checks the columns of a call that signs or verifies, with so many bytes for signatures.
-pub(super) fn check_rows(rows: impl Rows, out: usize, count: usize) -> Result<(), Error> {
+pub(super) fn check_rows(rows: &dyn RowColumns, out: usize, count: usize) -> Result<(), Error> {
     rows.check(count)?;
     check_length("the memory for signatures", count.saturating_mul(rows.widths()[0]), out)
 }
 
 /// Checks the columns of a call that makes keys. Gives their number.
-pub(super) fn check_keys(rows: impl Rows, private: usize, public: Option<usize>) -> Result<usize, Error> {
+pub(super) fn check_keys(rows: &dyn RowColumns, private: usize, public: Option<usize>) -> Result<usize, Error> {
     let [of_private, of_public] = rows.widths();
     let count = private / of_private;
     check_length("the column of private keys", count * of_private, private)?;
@@ -206,39 +278,51 @@ pub(super) fn check_keys(rows: impl Rows, private: usize, public: Option<usize>)
     Ok(count)
 }
 
+/// The caller's memory that a call is to fill.
+pub(super) enum Wanted<'a> {
+    /// Memory for signatures, which verifying needs none of, and for the status of each row.
+    Rows(RowMemory<'a>, &'a mut [RowStatus]),
+    /// Memory for private keys, and for public ones, if they are wanted.
+    Keys(&'a mut [u8], Option<&'a mut [u8]>),
+}
+
 /// A call of rows, with the memory for its results.
-pub(super) struct CallOfRows<'a, R> {
-    rows: R,
+pub(super) struct CallOfRows<'a> {
+    columns: &'a dyn RowColumns,
+    /// The number of these columns.
+    number: usize,
     results: Results<'a>,
     /// Why rows were not computed.
     lost: Result<(), Error>,
 }
 
-impl<'a, R: Rows> CallOfRows<'a, R> {
-    /// A call that signs or verifies; `out` is the memory for signatures.
-    pub(super) fn new(rows: R, out: RowMemory<'a>, statuses: &'a mut [RowStatus]) -> Result<Self, Error> {
-        // A status of an earlier call must not look like one of this call.
-        statuses.fill(RowStatus::NotComputed);
-        check_rows(rows, out.size(), statuses.len())?;
-        Ok(CallOfRows { rows, results: Results::new(out, rows.widths()[0], statuses), lost: Ok(()) })
-    }
-
-    /// A call that makes as many keys as there is memory for private ones.
-    pub(super) fn keys(rows: R, private: &'a mut [u8], public: Option<&'a mut [u8]>) -> Result<Self, Error> {
-        let count = check_keys(rows, private.len(), public.as_ref().map(|public| public.len()));
-        let count = match count {
-            Ok(count) => count,
-            Err(why) => {
-                // After any error there are no keys.
-                private.fill(0);
-                public.unwrap_or_default().fill(0);
-                return Err(why);
+impl<'a> CallOfRows<'a> {
+    /// A call for the columns with this number.
+    pub(super) fn new(number: usize, columns: &'a dyn RowColumns, wanted: Wanted<'a>) -> Result<Self, Error> {
+        let results = match wanted {
+            Wanted::Rows(out, statuses) => {
+                // A status of an earlier call must not look like one of this call.
+                statuses.fill(RowStatus::NotComputed);
+                check_rows(columns, out.size(), statuses.len())?;
+                Results::new(out, columns.widths()[0], statuses)
+            }
+            Wanted::Keys(private, public) => {
+                let rows = match check_keys(columns, private.len(), public.as_ref().map(|public| public.len())) {
+                    Ok(rows) => rows,
+                    Err(why) => {
+                        // After any error there are no keys.
+                        private.fill(0);
+                        public.unwrap_or_default().fill(0);
+                        return Err(why);
+                    }
+                };
+                let mut widths = columns.widths();
+                widths[1] *= usize::from(public.is_some());
+                let out = Part::new([private, public.unwrap_or_default()], widths);
+                Results { out, statuses: &mut [], rows, handed_out: 0 }
             }
         };
-        let mut widths = rows.widths();
-        widths[1] *= usize::from(public.is_some());
-        let out = Part::new([private, public.unwrap_or_default()], widths);
-        Ok(CallOfRows { rows, results: Results { out, statuses: &mut [], rows: count, handed_out: 0 }, lost: Ok(()) })
+        Ok(CallOfRows { columns, number, results, lost: Ok(()) })
     }
 
     /// The scheduler did not compute these rows.
@@ -247,23 +331,28 @@ impl<'a, R: Rows> CallOfRows<'a, R> {
             ErrorKind::OutOfMemory => RowStatus::OutOfMemory,
             _ => RowStatus::NotComputed,
         };
-        if status == RowStatus::NotComputed || R::ARE_KEYS {
+        if status == RowStatus::NotComputed || self.columns.are_keys() {
             self.lost = self.lost.clone().and(Err(why));
         }
         self.results.forget(rows, status);
     }
 
-    /// Runs calls of one kind as one call of the scheduler. So rows of several calls may share a chunk.
-    pub(super) fn run(scheduler: &Scheduler, calls: &mut [Self], progress: Progress<'_>) -> Result<(), Error> {
-        let Some(CallOfRows { rows: first, .. }) = calls.first() else { return Ok(()) };
-        let (first, options) = (*first, scheduler.options);
+    /// Runs calls of one kind, with these columns, as one call of the scheduler. So rows of several calls may share a chunk.
+    pub(super) fn run(
+        scheduler: &Scheduler,
+        all: &dyn ColumnsOfCalls,
+        calls: &mut [Self],
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
+        let Some(CallOfRows { columns: first, .. }) = calls.first() else { return Ok(()) };
+        let (first, are_keys, options) = (*first, first.are_keys(), scheduler.options);
         let rows = calls.iter().map(|call| call.results.rows).sum();
-        let held = |facts: &GroupFacts| size_of::<(R::Row<'_>, RowStatus)>() + first.held(facts, &options);
+        let held = |facts: &GroupFacts| first.held(facts, &options);
         let counts: Vec<usize> = calls.iter().map(|call| call.results.rows).collect();
-        let lent = calls.iter_mut().enumerate().map(|(call, CallOfRows { rows, results, .. })| {
+        let lent = calls.iter_mut().map(|CallOfRows { columns, number, results, .. }| {
             let Results { out, statuses, rows: count, handed_out } = results;
-            let (count, statuses) = (*count, &mut **statuses);
-            (RowBlock { rows: *rows, call, options, first: 0, count, statuses, out: out.lend() }, handed_out)
+            let (columns, number, count, statuses) = (*columns, *number, *count, &mut **statuses);
+            (RowBlock { columns, number, all, options, first: 0, count, statuses, out: out.lend() }, handed_out)
         });
         let (blocks, mut handed_out): (Vec<_>, Vec<_>) = lent.unzip();
         let each = blocks.iter().map(|call| call.copied().1).max().unwrap_or(0);
@@ -275,7 +364,7 @@ impl<'a, R: Rows> CallOfRows<'a, R> {
         let mut waiting_calls = blocks.into_iter().filter(|call| call.count > 0);
         let mut left = None;
         let mut blocks = (0..blocks_of_all).map(|_| {
-            let mut call: RowBlock<'_, R> =
+            let mut call: RowBlock<'_> =
                 left.take().or_else(|| waiting_calls.next()).expect("as many blocks as the calls have");
             let next = call.cut(block.min(call.count));
             left = Some(call).filter(|call| call.count > 0);
@@ -294,7 +383,7 @@ impl<'a, R: Rows> CallOfRows<'a, R> {
                 let of_call = &mut *handed_out[call];
                 if let Err(why) = done {
                     refused.push((call, *of_call..*of_call + count, why.clone()));
-                    if R::ARE_KEYS {
+                    if are_keys {
                         failed = Err(why);
                         return ControlFlow::Break(());
                     }
@@ -302,7 +391,7 @@ impl<'a, R: Rows> CallOfRows<'a, R> {
                 *of_call += count;
                 all += count;
                 let flow = progress(all);
-                if R::ARE_KEYS && flow.is_break() {
+                if are_keys && flow.is_break() {
                     *of_call = 0;
                 }
                 flow
@@ -310,7 +399,7 @@ impl<'a, R: Rows> CallOfRows<'a, R> {
         });
         // Also after a panic: calls that are done are results.
         refused.into_iter().for_each(|(call, rows, why)| calls[call].lose(rows, why));
-        for call in calls.iter_mut().filter(|call| R::ARE_KEYS && !call.results.left().is_empty()) {
+        for call in calls.iter_mut().filter(|call| are_keys && !call.results.left().is_empty()) {
             call.results.handed_out = 0;
         }
         done.unwrap_or_else(|panic| resume_unwind(panic)).and(failed)
@@ -330,10 +419,11 @@ pub(super) fn caught<R>(work: impl FnOnce() -> R) -> std::thread::Result<R> {
 }
 
 /// Successive rows of a call, and where their results go.
-struct RowBlock<'a, R> {
-    rows: R,
-    /// The number of the call.
-    call: usize,
+struct RowBlock<'a> {
+    columns: &'a dyn RowColumns,
+    /// The number of these columns among all.
+    number: usize,
+    all: &'a dyn ColumnsOfCalls,
     options: Options,
     first: usize,
     count: usize,
@@ -342,7 +432,7 @@ struct RowBlock<'a, R> {
     out: Part<'a>,
 }
 
-impl<R: Rows> RowBlock<'_, R> {
+impl<'a> RowBlock<'a> {
     /// Takes so many rows from the front.
     fn cut(&mut self, rows: usize) -> Self {
         let of_statuses = rows.min(self.statuses.len());
@@ -358,7 +448,7 @@ impl<R: Rows> RowBlock<'_, R> {
 
     /// Bytes that are copied for its rows, and for one of them at most.
     fn copied(&self) -> (usize, usize) {
-        let (all, each) = copied_bytes(&self.rows.foreign(), self.range());
+        let (all, each) = copied_bytes(&self.columns.foreign(), self.range());
         (all.saturating_add(self.count * self.out.copied()), each.saturating_add(self.out.copied()))
     }
 
@@ -369,55 +459,40 @@ impl<R: Rows> RowBlock<'_, R> {
         copies: &mut Option<ChunkMemory<'s>>,
         memory: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let place = &run.place;
-        let of_blocks: Vec<(R, Range<usize>)> = blocks.iter().map(|block| (block.rows, block.range())).collect();
-        let columns = of_blocks.iter().map(|(rows, range)| (rows.foreign(), range.clone()));
+        let (place, all) = (&run.place, blocks[0].all);
+        let columns: Vec<_> = blocks.iter().map(|block| (block.columns.foreign(), block.range())).collect();
         let copied = copy_columns(place, columns, copies)?;
-        let read = read(place, blocks, &copied, copies.as_deref().unwrap_or_default());
-        // The status of every row, if some cannot be computed.
-        let mut refused: Vec<Option<RowStatus>> = Vec::new();
-        if read.iter().any(Result::is_err) {
-            refused.extend(read.iter().map(|row| row.as_ref().err().copied()));
-        }
-        // With none refused, as is usual, the rows are collected without looking for room again and again.
-        let rows: Vec<R::Row<'_>> = match refused.is_empty() {
-            true => read.into_iter().map(|row| row.expect("none is refused")).collect(),
-            false => read.into_iter().filter_map(Result::ok).collect(),
-        };
         // Not in memory that a device reaches: it would be waited for without a limit if it hung while it writes there.
         let of_foreign = |block: &&mut Self| block.count * block.out.copied();
         let mut results = zeros(blocks.iter().map(of_foreign).sum())?;
         let mut left = &mut results[..];
-        let outs = blocks.iter_mut().map(|block| {
-            let bytes = of_foreign(block);
-            let RowBlock { out, statuses, count, .. } = &mut **block;
-            let to = out.foreign;
-            let out = match to {
+        let (mut lent, mut of_caller) = (Vec::with_capacity(blocks.len()), Vec::with_capacity(blocks.len()));
+        for block in blocks {
+            let (bytes, rows) = (of_foreign(block), block.range());
+            let RowBlock { number, out, statuses, .. } = &mut **block;
+            of_caller.push((&mut **statuses, out.foreign));
+            let out = match out.foreign {
                 Some(_) => Part::new([left.split_off_mut(..bytes).expect("memory for all"), &mut []], out.widths),
                 None => out.lend(),
             };
-            (out, &mut **statuses, *count, to)
-        });
-        let mut outs: Vec<_> = outs.collect();
-        let statuses = match rows.is_empty() {
-            true => Vec::new(),
-            false => {
-                let mut out = parts(outs.iter_mut().map(|(out, _, count, _)| (out.lend(), *count)), &refused);
-                let done = R::compute(run, (&of_blocks, &rows), !refused.is_empty(), &mut out, memory);
-                drop(out);
+            lent.push(LentBlock { columns: *number, rows, out });
+        }
+        let bytes = copies.as_deref().unwrap_or_default();
+        let Computed { refused, computed } = match all.compute(run, &mut lent, &copied, bytes, memory) {
+            Ok(done) => done,
+            Err(why) => {
                 // Results that nobody gets may tell a key.
-                let wiped = outs.iter_mut().filter(|(.., to)| to.is_some() && done.is_err());
-                wiped.for_each(|(out, ..)| out.columns[0].zeroize());
-                done?
+                results.zeroize();
+                return Err(why);
             }
         };
         // Only now that the checks have passed has a row a status.
-        let (mut computed, mut start) = (statuses.into_iter(), 0);
+        let (mut computed, mut start) = (computed.into_iter(), 0);
         let mut computed = || computed.next().expect("a status for each row that was computed");
-        for (out, statuses, count, to) in &mut outs {
-            let of_block = refused.get(start..start + *count);
-            start += *count;
-            for row in 0..*count {
+        for (LentBlock { rows, out, .. }, (statuses, to)) in lent.iter_mut().zip(of_caller) {
+            let of_block = refused.get(start..start + rows.len());
+            start += rows.len();
+            for row in 0..rows.len() {
                 let why = of_block.and_then(|of_block| of_block[row]);
                 if why.is_some() {
                     out.zero(row..row + 1);
@@ -435,12 +510,12 @@ impl<R: Rows> RowBlock<'_, R> {
     }
 }
 
-impl<R: Rows> Job for RowBlock<'_, R> {
+impl Job for RowBlock<'_> {
     type Out = ();
     const JOINS: bool = false;
 
     fn kind(&self) -> Result<Kind, Error> {
-        Ok(self.rows.kind())
+        Ok(self.columns.kind())
     }
 
     fn count(&self) -> usize {
@@ -452,16 +527,22 @@ impl<R: Rows> Job for RowBlock<'_, R> {
     }
 
     fn output(&self, facts: &GroupFacts) -> usize {
-        self.count * (size_of::<(R::Row<'_>, RowStatus)>() + self.rows.held(facts, &self.options))
+        self.count * self.columns.held(facts, &self.options)
     }
 
     fn run(run: &Run<'_>, blocks: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Vec<Result<(), Error>>, Error> {
-        assert!(blocks.is_sorted_by_key(|block| block.call), "blocks of a call lie together");
+        assert!(blocks.is_sorted_by_key(|block| block.number), "blocks of a call lie together");
         let results = blocks.iter().map(|_| Ok(())).collect();
-        if R::ARE_KEYS {
-            let ranges: Vec<(R, Range<usize>)> = blocks.iter().map(|block| (block.rows, block.range())).collect();
-            let mut out: Vec<Part<'_>> = blocks.iter_mut().map(|block| block.out.lend()).collect();
-            R::compute(run, (&ranges, &[]), false, &mut out, memory)?;
+        let Some(RowBlock { columns, all, .. }) = blocks.first() else { return Ok(results) };
+        if columns.are_keys() {
+            let all = *all;
+            let lent = blocks.iter_mut().map(|block| LentBlock {
+                columns: block.number,
+                rows: block.range(),
+                out: block.out.lend(),
+            });
+            // Nobody gets the statuses of keys.
+            all.compute(run, &mut lent.collect::<Vec<_>>(), &[], &[], memory)?;
             return Ok(results);
         }
         // Of what is copied, some is copied and worked on at a time.
@@ -481,16 +562,16 @@ impl<R: Rows> Job for RowBlock<'_, R> {
     }
 }
 
-/// The memory of rows that are computed, of blocks with so many rows each: it is cut where rows are left out, as `refused` says unless it is
-/// empty.
-fn parts<'o>(blocks: impl ExactSizeIterator<Item = (Part<'o>, usize)>, refused: &[Option<RowStatus>]) -> Vec<Part<'o>> {
+/// The memory of rows that are computed: it is cut where rows are left out, as `refused` says unless it is empty.
+fn parts<'o>(blocks: &'o mut [LentBlock<'_>], refused: &[Option<RowStatus>]) -> Vec<Part<'o>> {
     let (mut parts, mut start) = (Vec::with_capacity(blocks.len()), 0);
-    for (mut out, count) in blocks {
-        let Some(of_block) = refused.get(start..start + count) else {
+    for LentBlock { rows, out, .. } in blocks {
+        let mut out = out.lend();
+        let Some(of_block) = refused.get(start..start + rows.len()) else {
             parts.push(out);
             continue;
         };
-        start += count;
+        start += rows.len();
         for rows in of_block.chunk_by(|a, b| a.is_none() == b.is_none()) {
             let part = out.split(rows.len());
             if rows[0].is_none() {
@@ -504,32 +585,38 @@ fn parts<'o>(blocks: impl ExactSizeIterator<Item = (Part<'o>, usize)>, refused: 
 /// Reads the rows of successive blocks, in the threads that there are. `bytes` has copies of columns.
 fn read<'m, R: Rows + 'm>(
     place: &Place<'_>,
-    blocks: &[&mut RowBlock<'_, R>],
+    (blocks, are_of_one_call): (Ranges<'_, R>, bool),
     copied: &[[Option<Copied<'_>>; 3]],
     bytes: &'m [u8],
 ) -> Vec<Result<R::Row<'m>, RowStatus>> {
     let of_block = |nth: usize, row| {
         let copy = |column: &Option<Copied<'_>>| column.as_ref().map(|column| &bytes[column.place(row)]);
-        blocks[nth].rows.read(row, copied[nth].each_ref().map(copy))
+        blocks[nth].0.read(row, copied[nth].each_ref().map(copy))
     };
-    let mut count = 0;
-    let end = |block: &&mut RowBlock<'_, R>| {
-        count += block.count;
-        count
-    };
-    let ends: Vec<usize> = blocks.iter().map(end).collect();
-    let (first, last) = (&blocks[0], &blocks[blocks.len() - 1]);
-    if place.pool.is_some() && count > FEW_ROWS && first.call == last.call && bytes.is_empty() {
+    let count = blocks.iter().map(|(_, rows)| rows.len()).sum();
+    if place.pool.is_some() && count > FEW_ROWS && are_of_one_call && bytes.is_empty() {
         // A chunk's blocks follow each other.
-        let (of, start) = (first.rows, first.first);
-        return place.map(count, ROWS_OF_A_THREAD, &|nth| of.read(start + nth, [None; 3]));
+        let (of, start) = (blocks[0].0, blocks[0].1.start);
+        return place.map_in_place(count, ROWS_OF_A_THREAD, &|nth| of.read(start + nth, [None; 3]));
     }
+    let mut read = Vec::with_capacity(count);
     if place.pool.is_none() || count <= FEW_ROWS {
-        return (0..blocks.len()).flat_map(|nth| blocks[nth].range().map(move |row| of_block(nth, row))).collect();
+        for (nth, (_, rows)) in blocks.iter().enumerate() {
+            read.extend(rows.clone().map(|row| of_block(nth, row)));
+        }
+        return read;
     }
-    place.map(count, ROWS_OF_A_THREAD, &|i| {
+    let mut end = 0;
+    let ends: Vec<usize> = blocks
+        .iter()
+        .map(|(_, rows)| {
+            end += rows.len();
+            end
+        })
+        .collect();
+    place.map_in_place(count, ROWS_OF_A_THREAD, &|i| {
         let nth = ends.partition_point(|end| *end <= i);
-        of_block(nth, blocks[nth].range().end - (ends[nth] - i))
+        of_block(nth, blocks[nth].1.end - (ends[nth] - i))
     })
 }
 

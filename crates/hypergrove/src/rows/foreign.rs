@@ -198,14 +198,14 @@ impl<'a> Copied<'a> {
 /// they are.
 pub(crate) fn copy_columns<'s, 'c>(
     place: &Place<'s>,
-    all: impl Iterator<Item = (ForeignColumns<'c>, Range<usize>)>,
+    all: Vec<(ForeignColumns<'c>, Range<usize>)>,
     memory: &mut Option<ChunkMemory<'s>>,
 ) -> Result<Vec<[Option<Copied<'c>>; 3]>, Error> {
     let mut end = 0;
     let of = |(columns, rows): (ForeignColumns<'c>, Range<usize>)| {
         columns.map(|column| column.map(|column| Copied::new(column, rows.clone(), &mut end)))
     };
-    let all: Vec<_> = all.map(of).collect();
+    let all: Vec<_> = all.into_iter().map(of).collect();
     if end > 0 && memory.as_ref().is_none_or(|memory| memory.len() < end) {
         *memory = None;
         *memory = Some(place.scheduler.chunk_memory(place.worker, end)?);

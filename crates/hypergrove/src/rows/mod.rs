@@ -19,7 +19,7 @@ use crate::scheme::{
     in_succession, room,
 };
 use crate::{Engine, Error, Op, check_length};
-use block::{Part, Ranges, Rows, of_calls};
+use block::{Part, Ranges, RowColumns, Rows, of_calls};
 use foreign::ForeignColumns;
 use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::{Options, Run};
@@ -405,12 +405,7 @@ pub(crate) struct SignRow<'r, 'a, 'm, S: Scheme> {
     randomizer: S::Randomizer<'m>,
 }
 
-impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
-    type Row<'m>
-        = SignRow<'r, 'a, 'm, S>
-    where
-        Self: 'm;
-
+impl<'r, 'a, S: Scheme> RowColumns for &'r MessageRows<'a, S> {
     fn kind(&self) -> Kind {
         let key = &self.keys.all()[0];
         S::of_private(key).kind(Op::Sign, S::variant(key))
@@ -435,6 +430,17 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
     fn foreign(&self) -> ForeignColumns<'_> {
         [None, messages::<S>(&self.messages), None]
     }
+
+    fn held(&self, facts: &GroupFacts, options: &Options) -> usize {
+        size_of::<(SignRow<'_, '_, '_, S>, RowStatus)>() + S::held(Op::Sign, facts, options)
+    }
+}
+
+impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
+    type Row<'m>
+        = SignRow<'r, 'a, 'm, S>
+    where
+        Self: 'm;
 
     fn read<'m>(self, row: usize, [_, copied, _]: [Option<&'m [u8]>; 3]) -> Result<Self::Row<'m>, RowStatus>
     where
@@ -487,10 +493,6 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
         })?;
         Ok(signed(rows.len(), &failed))
     }
-
-    fn held(&self, facts: &GroupFacts, options: &Options) -> usize {
-        S::held(Op::Sign, facts, options)
-    }
 }
 
 /// A row to be verified.
@@ -527,12 +529,7 @@ impl<'a: 'm, 'm, S: Scheme> VerifyRow<'_, 'a, 'm, S> {
     }
 }
 
-impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
-    type Row<'m>
-        = VerifyRow<'r, 'a, 'm, S>
-    where
-        Self: 'm;
-
+impl<'r, 'a, S: Scheme> RowColumns for &'r SignatureRows<'a, S> {
     fn kind(&self) -> Kind {
         self.keys.set().kind(Op::Verify, 0)
     }
@@ -567,6 +564,17 @@ impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
         let keys = keys.and_then(|keys| ForeignColumn::of(keys, Some(public)));
         [ForeignColumn::of(&self.signatures, Some(signature)), messages::<S>(&self.messages), keys]
     }
+
+    fn held(&self, facts: &GroupFacts, options: &Options) -> usize {
+        size_of::<(VerifyRow<'_, '_, '_, S>, RowStatus)>() + S::held(Op::Verify, facts, options)
+    }
+}
+
+impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
+    type Row<'m>
+        = VerifyRow<'r, 'a, 'm, S>
+    where
+        Self: 'm;
 
     fn read<'m>(self, row: usize, copied: [Option<&'m [u8]>; 3]) -> Result<Self::Row<'m>, RowStatus>
     where
@@ -608,10 +616,6 @@ impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
         let verdicts = S::verify(run, &Verifying { jobs: rows.len(), of: &of, keys: &keys }, memory)?;
         Ok(verdicts.iter().map(|valid| if *valid { RowStatus::Valid } else { RowStatus::Invalid }).collect())
     }
-
-    fn held(&self, facts: &GroupFacts, options: &Options) -> usize {
-        S::held(Op::Verify, facts, options)
-    }
 }
 
 /// Keys to be made, and their seeds, if they are given.
@@ -621,13 +625,10 @@ pub(crate) struct KeyRows<'a, S> {
     seeds: Option<&'a [u8]>,
 }
 
-impl<'a, S: Scheme> Rows for KeyRows<'a, S> {
-    /// Keys are made by the block: nothing is read of a row.
-    type Row<'m>
-        = ()
-    where
-        Self: 'm;
-    const ARE_KEYS: bool = true;
+impl<'a, S: Scheme> RowColumns for KeyRows<'a, S> {
+    fn are_keys(&self) -> bool {
+        true
+    }
 
     fn kind(&self) -> Kind {
         self.set.kind(Op::Keygen, 0)
@@ -646,6 +647,18 @@ impl<'a, S: Scheme> Rows for KeyRows<'a, S> {
     fn inputs(&self) -> usize {
         self.seeds.map_or(0, <[u8]>::len)
     }
+
+    fn held(&self, facts: &GroupFacts, options: &Options) -> usize {
+        S::held(Op::Keygen, facts, options)
+    }
+}
+
+impl<'a, S: Scheme> Rows for KeyRows<'a, S> {
+    /// Keys are made by the block: nothing is read of a row.
+    type Row<'m>
+        = ()
+    where
+        Self: 'm;
 
     fn read<'m>(self, _: usize, _: [Option<&'m [u8]>; 3]) -> Result<(), RowStatus>
     where
@@ -673,9 +686,5 @@ impl<'a, S: Scheme> Rows for KeyRows<'a, S> {
         blocks[0].0.set.keygen(run, &mut columns.collect::<Vec<_>>(), memory)?;
         // Nobody gets the statuses of keys.
         Ok(Vec::new())
-    }
-
-    fn held(&self, facts: &GroupFacts, options: &Options) -> usize {
-        S::held(Op::Keygen, facts, options)
     }
 }

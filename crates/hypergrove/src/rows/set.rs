@@ -1,6 +1,8 @@
 //! Sets of rows as jobs: they own their memory, since callers of tickets may go on before they are done.
 
-use super::block::{CallOfRows, Progress, Rows, caught, check_keys, check_rows, no_progress};
+use super::block::{
+    CallOfRows, ColumnsOfCalls, Progress, RowColumns, Rows, Wanted, caught, check_keys, check_rows, no_progress,
+};
 use super::{KeyRows, MessageRows, RowMemory, RowStatus, SignatureRows};
 use crate::calls::Job;
 use crate::scheme::{ParameterSet, Scheme};
@@ -58,17 +60,17 @@ impl<S: Scheme> CallColumns<'_, '_, S> {
     fn check(&self) -> Result<(Kind, Size), Error> {
         let (kind, jobs, bytes) = match self {
             CallColumns::Sign { rows, signatures, statuses } => {
-                check_rows(rows, signatures.len(), statuses.len())?;
+                check_rows(&rows, signatures.len(), statuses.len())?;
                 (rows.kind(), statuses.len(), rows.inputs() + signatures.len() + statuses.len())
             }
             CallColumns::Verify { rows, statuses } => {
-                check_rows(rows, 0, statuses.len())?;
+                check_rows(&rows, 0, statuses.len())?;
                 (rows.kind(), statuses.len(), rows.inputs() + statuses.len())
             }
             CallColumns::Keygen { params, seeds, private, public } => {
                 let (rows, public) =
                     (KeyRows { set: params.scheme(), seeds: *seeds }, public.as_ref().map(|public| public.len()));
-                let count = check_keys(rows, private.len(), public)?;
+                let count = check_keys(&rows, private.len(), public)?;
                 (rows.kind(), count, rows.inputs() + private.len() + public.unwrap_or(0))
             }
         };
@@ -87,10 +89,10 @@ pub(crate) fn run_call<S: Scheme>(
             sign_into(scheduler, rows, signatures.into(), statuses, progress)
         }
         CallColumns::Verify { rows, statuses } => {
-            run_one(scheduler, CallOfRows::new(&rows, RowMemory::Own(&mut []), statuses)?, progress)
+            run_one(scheduler, &rows, Wanted::Rows(RowMemory::Own(&mut []), statuses), progress)
         }
         CallColumns::Keygen { params, seeds, private, public } => {
-            run_one(scheduler, CallOfRows::keys(KeyRows { set: params.scheme(), seeds }, private, public)?, progress)
+            run_one(scheduler, KeyRows { set: params.scheme(), seeds }, Wanted::Keys(private, public), progress)
         }
     }
 }
@@ -103,12 +105,13 @@ pub(crate) fn sign_into<S: Scheme>(
     statuses: &mut [RowStatus],
     progress: Progress<'_>,
 ) -> Result<(), Error> {
-    run_one(scheduler, CallOfRows::new(&rows, signatures, statuses)?, progress)
+    run_one(scheduler, &rows, Wanted::Rows(signatures, statuses), progress)
 }
 
-fn run_one<R: Rows>(scheduler: &Scheduler, call: CallOfRows<'_, R>, progress: Progress<'_>) -> Result<(), Error> {
-    let mut calls = [call];
-    let done = CallOfRows::run(scheduler, &mut calls, progress);
+fn run_one<R: Rows>(scheduler: &Scheduler, rows: R, wanted: Wanted<'_>, progress: Progress<'_>) -> Result<(), Error> {
+    let all = vec![rows];
+    let mut calls = [CallOfRows::new(0, &all[0], wanted)?];
+    let done = CallOfRows::run(scheduler, &all, &mut calls, progress);
     let [call] = calls;
     call.result(&done)
 }
@@ -129,14 +132,14 @@ pub(crate) fn run_sets<S: Scheme>(
     }
     match lent.iter().find_map(|lent| lent.as_ref().ok()) {
         None => lent.iter().map(|lent| lent.as_ref().map(drop).map_err(Clone::clone)).collect(),
-        Some(CallColumns::Sign { .. }) => {
-            run!(CallColumns::Sign { rows, signatures, statuses } => CallOfRows::new(&*rows, (&mut **signatures).into(), statuses))
-        }
-        Some(CallColumns::Verify { .. }) => {
-            run!(CallColumns::Verify { rows, statuses } => CallOfRows::new(&*rows, RowMemory::Own(&mut []), statuses))
-        }
+        Some(CallColumns::Sign { .. }) => run!(CallColumns::Sign { rows, signatures, statuses } => {
+            (&*rows, Wanted::Rows((&mut **signatures).into(), statuses))
+        }),
+        Some(CallColumns::Verify { .. }) => run!(CallColumns::Verify { rows, statuses } => {
+            (&*rows, Wanted::Rows(RowMemory::Own(&mut []), statuses))
+        }),
         Some(CallColumns::Keygen { .. }) => run!(CallColumns::Keygen { params, seeds, private, public } => {
-            CallOfRows::keys(KeyRows { set: params.scheme(), seeds: *seeds }, private, public.as_deref_mut())
+            (KeyRows { set: params.scheme(), seeds: *seeds }, Wanted::Keys(private, public.as_deref_mut()))
         }),
     }
 }
@@ -144,19 +147,37 @@ pub(crate) fn run_sets<S: Scheme>(
 fn run_all<'c, C, R: Rows>(
     scheduler: &Scheduler,
     lent: &'c mut [Result<C, Error>],
-    call: impl Fn(&'c mut C) -> Result<CallOfRows<'c, R>, Error>,
+    call: impl Fn(&'c mut C) -> (R, Wanted<'c>),
 ) -> Vec<Result<(), Error>> {
-    let mut calls = Vec::with_capacity(lent.len());
-    let lent = lent.iter_mut().map(|lent| {
-        calls.push(call(lent.as_mut().map_err(|why| why.clone())?)?);
-        Ok(())
+    let (mut all, mut lent_memory) = (Vec::with_capacity(lent.len()), Vec::with_capacity(lent.len()));
+    for lent in lent {
+        lent_memory.push(lent.as_mut().map_err(|why| why.clone()).map(|lent| {
+            let (rows, wanted) = call(lent);
+            all.push(rows);
+            wanted
+        }));
+    }
+    let mut numbered = all.iter().enumerate();
+    let made = lent_memory.into_iter().map(|wanted| {
+        let wanted = wanted?;
+        let (number, columns) = numbered.next().expect("columns for each that was lent");
+        CallOfRows::new(number, columns, wanted)
     });
-    let lent: Vec<Result<(), Error>> = lent.collect();
-    let done = caught(|| CallOfRows::run(scheduler, &mut calls, &mut no_progress));
+    run_together(scheduler, &all, made.collect())
+}
+
+fn run_together(
+    scheduler: &Scheduler,
+    all: &dyn ColumnsOfCalls,
+    made: Vec<Result<CallOfRows<'_>, Error>>,
+) -> Vec<Result<(), Error>> {
+    let mut calls = Vec::with_capacity(made.len());
+    let made: Vec<Result<(), Error>> = made.into_iter().map(|call| call.map(|call| calls.push(call))).collect();
+    let done = caught(|| CallOfRows::run(scheduler, all, &mut calls, &mut no_progress));
     let done = done.unwrap_or_else(|_| Err(scheduler.panicked("this set of rows")));
     let mut calls = calls.into_iter();
-    let mut result = |()| calls.next().expect("a call for each that was lent").result(&done);
-    lent.into_iter().map(|lent| lent.and_then(&mut result)).collect()
+    let mut result = |()| calls.next().expect("a call for each that was made").result(&done);
+    made.into_iter().map(|made| made.and_then(&mut result)).collect()
 }
 
 /// Rows that own their memory, for [`Engine::submit`](crate::Engine::submit). The memory may be anything: `Vec`, `Arc`, `Bytes`,
