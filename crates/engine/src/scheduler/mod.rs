@@ -533,12 +533,14 @@ impl Scheduler {
             }
             (first, second) => {
                 let of_first = first.as_ref().map_or((None, 1), |job| (job.kind().ok(), job.count()));
-                let taken = usize::from(first.is_some()) + usize::from(second.is_some());
-                let most = jobs.size_hint().1.map(|most| most.saturating_add(taken));
+                let mut taken = Vec::with_capacity(2);
+                taken.extend(first);
+                taken.extend(second);
+                let most = jobs.size_hint().1.map(|most| most.saturating_add(taken.len()));
                 let begun = self.begin(devices, total, most, of_first);
                 let blocks = Blocks::default();
                 let asker = Asker::new(self, begun.devices.clone(), begun.total);
-                let mut source = Joined { taken: [first, second], jobs, asker, head: None, blocks: &blocks };
+                let mut source = Joined { taken: taken.into_iter(), jobs, asker, head: None, blocks: &blocks };
                 let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
                 self.run_begun(begun, may_switch, &blocks, &mut source, &mut sink)
             }
@@ -766,7 +768,7 @@ struct Begun<'a> {
 /// Jobs that are at hand, in blocks.
 struct Joined<'a, 'j, J: Job> {
     /// The first jobs, which were looked at already.
-    taken: [Option<J>; 2],
+    taken: std::vec::IntoIter<J>,
     jobs: Fuse<&'a mut (dyn Iterator<Item = J> + 'j)>,
     asker: Asker<'a>,
     /// Taken, and in no block yet.
@@ -776,8 +778,7 @@ struct Joined<'a, 'j, J: Job> {
 
 impl<J: Job> Joined<'_, '_, J> {
     fn next_job(&mut self) -> Option<J> {
-        let [first, second] = &mut self.taken;
-        first.take().or_else(|| second.take()).or_else(|| self.jobs.next())
+        self.taken.next().or_else(|| self.jobs.next())
     }
 }
 
@@ -804,7 +805,7 @@ impl<J: Job> Iterator for Joined<'_, '_, J> {
 
     /// Jobs, which are no fewer than blocks.
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let taken = self.taken.iter().flatten().count() + usize::from(self.head.is_some());
+        let taken = self.taken.len() + usize::from(self.head.is_some());
         (0, self.jobs.size_hint().1.map(|most| most.saturating_add(taken)))
     }
 }

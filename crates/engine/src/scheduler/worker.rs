@@ -277,7 +277,8 @@ impl<J: Job> QueuedJob<J> {
         if !is_alike || !self.takes(next.count, next.held) {
             return Some(next);
         }
-        self.push(next.alone);
+        self.make_room();
+        self.jobs.extend(next.alone);
         self.jobs.extend(next.jobs);
         None
     }
@@ -288,16 +289,19 @@ impl<J: Job> QueuedJob<J> {
         if !self.takes(next.count(), held) {
             return Some(next);
         }
-        self.push(Some(next));
+        self.make_room();
+        self.jobs.push(next);
         None
     }
 
-    fn push(&mut self, next: Option<J>) {
-        if let Some(first) = self.alone.take() {
+    /// The block is about to have several jobs.
+    #[inline]
+    fn make_room(&mut self) {
+        // Asked first: to take the job that is gone would copy as many bytes as a job has.
+        if self.jobs.is_empty() {
             self.jobs.reserve(ROOM);
-            self.jobs.push(first);
+            self.jobs.extend(self.alone.take());
         }
-        self.jobs.extend(next);
     }
 
     /// All its jobs.
