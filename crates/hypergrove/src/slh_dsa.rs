@@ -429,7 +429,7 @@ impl Scheme for SlhDsa {
         PlanRun::of(run).output(0..work.jobs, false, &compute, roots)?;
         let roots = &*roots;
         let is_valid = |i: usize| roots[i * n..][..n] == *(work.of)(i).key.parts()[1];
-        Ok(run.place.map(work.jobs, VERDICTS_OF_A_THREAD, &is_valid))
+        Ok(run.place.map_in_place(work.jobs, VERDICTS_OF_A_THREAD, &is_valid))
     }
 
     /// FIPS 205, Algorithm 18.

@@ -30,6 +30,56 @@ pub(super) fn counted(blocks: &[(usize, QueuedBlock)]) -> usize {
     blocks.iter().map(|(_, block)| block.count).sum()
 }
 
+/// Room that is taken for more than one: as many as most blocks have.
+const ROOM: usize = 128;
+
+/// The jobs of a block, or their results. One alone takes no memory of its own.
+pub(super) struct NonEmpty<J> {
+    first: J,
+    more: Vec<J>,
+}
+
+impl<J> NonEmpty<J> {
+    pub(super) fn one(first: J) -> NonEmpty<J> {
+        NonEmpty { first, more: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, next: J) {
+        if self.more.is_empty() {
+            self.more.reserve(ROOM);
+        }
+        self.more.push(next);
+    }
+
+    /// Takes in jobs after those that are there.
+    pub(super) fn append(&mut self, next: NonEmpty<J>) {
+        self.push(next.first);
+        self.more.extend(next.more);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &J> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut J> {
+        std::iter::once(&mut self.first).chain(&mut self.more)
+    }
+
+    fn len(&self) -> usize {
+        1 + self.more.len()
+    }
+
+    fn into_iter(self) -> impl Iterator<Item = J> {
+        std::iter::once(self.first).chain(self.more)
+    }
+
+    /// So many of an iterator, one at least.
+    fn of(all: &mut impl Iterator<Item = J>, count: usize) -> NonEmpty<J> {
+        let first = all.next().expect("one at least");
+        NonEmpty { first, more: all.take(count - 1).collect() }
+    }
+}
+
 /// What the scheduler does with blocks of any jobs.
 pub(super) trait Client: Sync {
     /// Bytes that the jobs of a block own.
@@ -53,16 +103,16 @@ struct Table<J: Job> {
 
 /// What becomes of a block.
 enum State<J: Job> {
-    Waits(Vec<J>),
+    Waits(NonEmpty<J>),
     Runs,
     /// With a result for each job.
-    Done(Vec<J>, Results<J>),
+    Done(NonEmpty<J>, Results<J>),
     /// Its results were taken.
     Gone,
 }
 
 /// Results of jobs, in their order.
-type Results<J> = Vec<Result<<J as Job>::Out, Error>>;
+type Results<J> = NonEmpty<Result<<J as Job>::Out, Error>>;
 
 impl<J: Job> Default for Blocks<J> {
     fn default() -> Blocks<J> {
@@ -78,15 +128,15 @@ impl<J: Job> Table<J> {
 
 impl<J: Job> Blocks<J> {
     /// One block alone, whose number is 0.
-    pub(super) fn one(jobs: Vec<J>) -> Blocks<J> {
+    pub(super) fn one(jobs: NonEmpty<J>) -> Blocks<J> {
         Blocks(Mutex::new(Table { first: 0, states: VecDeque::from([State::Waits(jobs)]) }))
     }
 
     /// Takes the next block in. Numbers are those of the order in which blocks come.
     pub(super) fn add(&self, next: QueuedJob<J>) -> QueuedBlock {
-        let block = QueuedBlock { group: next.group.clone(), held: next.held, count: next.count };
-        lock(&self.0).states.push_back(State::Waits(next.into_jobs()));
-        block
+        let QueuedJob { jobs, group, held, count, .. } = next;
+        lock(&self.0).states.push_back(State::Waits(jobs));
+        QueuedBlock { group, held, count }
     }
 
     /// Hands out the results of a block, or `refused` where it was not run, each with what its job counts for. If that ends the call, nobody
@@ -107,12 +157,12 @@ impl<J: Job> Blocks<J> {
         let mut flow = ControlFlow::Continue(());
         match (state, refused) {
             (State::Waits(jobs) | State::Done(jobs, _), Some(why)) => {
-                for job in &jobs {
+                for job in jobs.iter() {
                     sink(job.count(), Err(why.clone()))?;
                 }
             }
             (State::Done(jobs, results), None) => {
-                for (job, result) in jobs.iter().zip(results) {
+                for (job, result) in jobs.iter().zip(results.into_iter()) {
                     match flow {
                         ControlFlow::Continue(()) => flow = sink(job.count(), result),
                         ControlFlow::Break(()) => drop(result.map(J::discard)),
@@ -136,8 +186,8 @@ impl<J: Job> Blocks<J> {
 }
 
 /// Does away with results that nobody gets.
-fn discard_all<J: Job>(results: Vec<Results<J>>) {
-    for result in results.into_iter().flatten() {
+fn discard_all<J: Job>(results: impl IntoIterator<Item = Result<J::Out, Error>>) {
+    for result in results {
         drop(result.map(J::discard));
     }
 }
@@ -160,27 +210,31 @@ fn groups_of(numbered: &[(usize, QueuedBlock)]) -> (Vec<Group>, Vec<Option<usize
 fn run_groups<J: Job>(
     place: &Place<'_>,
     numbered: &[(usize, QueuedBlock)],
-    blocks: &mut [Vec<J>],
+    blocks: &mut [NonEmpty<J>],
     memory: &mut Vec<u8>,
 ) -> Result<Vec<Results<J>>, Error> {
     let (groups, group_of) = groups_of(numbered);
     // A block that no device does has a single job.
-    let refused = |(_, block): &(usize, QueuedBlock)| block.group.as_ref().err().map(|why| Err(why.clone()));
-    let mut all: Vec<Results<J>> = numbered.iter().map(|block| refused(block).into_iter().collect()).collect();
+    let refused =
+        |(_, block): &(usize, QueuedBlock)| block.group.as_ref().err().map(|why| NonEmpty::one(Err(why.clone())));
+    let mut all: Vec<Option<Results<J>>> = numbered.iter().map(refused).collect();
     // Of several groups each has memory of its own: after an error of one, nothing is left of the others either.
     let mut others: Vec<Vec<u8>> = vec![Vec::new(); groups.len().saturating_sub(1)];
     let mut failed = None;
     for (nth, group) in groups.into_iter().enumerate() {
         let memory = if nth == 0 { &mut *memory } else { &mut others[nth - 1] };
-        let members = blocks.iter_mut().zip(&mut all).zip(&group_of);
-        let members = members.filter_map(|(block, of)| (*of == Some(nth)).then_some(block));
-        failed = run_group(place, group, &mut members.collect::<Vec<_>>(), memory).err();
+        let mut members = Vec::with_capacity(blocks.len());
+        let of_all = blocks.iter_mut().zip(&mut all).zip(&group_of);
+        members.extend(of_all.filter_map(|(block, of)| (*of == Some(nth)).then_some(block)));
+        failed = run_group(place, group, &mut members, memory).err();
         if failed.is_some() {
             break;
         }
     }
-    let Some(why) = failed else { return Ok(all) };
-    discard_all::<J>(all);
+    let Some(why) = failed else {
+        return Ok(all.into_iter().map(|results| results.expect("each block has a group or an error")).collect());
+    };
+    discard_all::<J>(all.into_iter().flatten().flat_map(NonEmpty::into_iter));
     memory.zeroize();
     others.iter_mut().for_each(Zeroize::zeroize);
     Err(why)
@@ -190,7 +244,7 @@ fn run_groups<J: Job>(
 fn run_group<J: Job>(
     place: &Place<'_>,
     group: Group,
-    blocks: &mut [(&mut Vec<J>, &mut Results<J>)],
+    blocks: &mut [(&mut NonEmpty<J>, &mut Option<Results<J>>)],
     memory: &mut Vec<u8>,
 ) -> Result<(), Error> {
     let facts = place.worker.programs.facts(group)?;
@@ -202,16 +256,12 @@ fn run_group<J: Job>(
     let results = J::run(&Run { place: *place, facts: &facts }, &mut jobs, memory)?;
     if results.len() != wanted {
         let what = format!("it gave {} results for {wanted} jobs", results.len());
-        discard_all::<J>(vec![results]);
+        discard_all::<J>(results);
         return Err(Error::Inconsistent { device: place.worker.device().id(), what });
-    }
-    if let [(_, to)] = blocks {
-        **to = results;
-        return Ok(());
     }
     let mut results = results.into_iter();
     for (jobs, to) in blocks {
-        to.extend(results.by_ref().take(jobs.len()));
+        **to = Some(NonEmpty::of(&mut results, jobs.len()));
     }
     Ok(())
 }
@@ -239,7 +289,7 @@ impl<J: Job> Client for Blocks<J> {
             State::Waits(jobs) => jobs,
             _ => unreachable!("a block waits before it is run"),
         };
-        let mut blocks: Vec<Vec<J>> = numbered.iter().map(take).collect();
+        let mut blocks: Vec<NonEmpty<J>> = numbered.iter().map(take).collect();
         drop(table);
         let results = run_groups(place, numbered, &mut blocks, memory);
         let (mut results, done) = match results {
@@ -267,7 +317,7 @@ impl<J: Job> Client for Blocks<J> {
             };
             table.replace(*number, waits);
             drop(table);
-            discard_all::<J>(results.into_iter().collect());
+            discard_all::<J>(results.into_iter().flat_map(NonEmpty::into_iter));
         }
     }
 }
@@ -278,7 +328,7 @@ impl<J: Job> Drop for Blocks<J> {
         let table = self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         for state in table.states.drain(..) {
             if let State::Done(_, results) = state {
-                discard_all::<J>(vec![results]);
+                discard_all::<J>(results.into_iter());
             }
         }
     }

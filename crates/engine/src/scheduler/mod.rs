@@ -39,7 +39,7 @@ pub use worker::{Fault, Scale, Worker, is_fault};
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::Kind;
 use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, Timing};
-use blocks::{Blocks, Client};
+use blocks::{Blocks, Client, NonEmpty};
 use call::{BlockSink, BlockSource, Call, Scopes};
 use choice::{CallRates, Lazy};
 use feed::{Feed, FeedJobs};
@@ -314,7 +314,7 @@ impl Scheduler {
     pub fn one<J: Job>(&self, rather: Option<&Worker>, job: J) -> Result<J::Out, Error> {
         self.same_process()?;
         let (kind, size) = (job.kind()?, (job.count(), job.owned()));
-        let blocks = Blocks::one(vec![job]);
+        let blocks = Blocks::one(NonEmpty::one(job));
         self.one_block(rather, kind, size, &blocks)?;
         blocks.only()
     }
@@ -478,13 +478,16 @@ impl Scheduler {
     }
 
     /// These jobs as one block, with what they count for and own, if a thread of the host is to do them.
-    fn block_of_thread<J: Job>(&self, mut jobs: impl Iterator<Item = J>) -> Option<(Vec<J>, Kind, (usize, usize))> {
+    fn block_of_thread<J: Job>(
+        &self,
+        mut jobs: impl Iterator<Item = J>,
+    ) -> Option<(NonEmpty<J>, Kind, (usize, usize))> {
         if !self.is_host_alone() {
             return None;
         }
         let first = jobs.next()?;
         let (kind, mut size) = (first.kind().ok()?, (first.count(), first.owned()));
-        let mut block = vec![first];
+        let mut block = NonEmpty::one(first);
         for job in jobs {
             size = (size.0 + job.count(), size.1 + job.owned());
             block.push(job);
@@ -855,7 +858,7 @@ impl<'a> Asker<'a> {
     fn ask<J: Job>(&mut self, job: J) -> QueuedJob<J> {
         let (group, held, block) = self.ask_of(job.kind(), job.owned(), &|facts| job.output(facts));
         let count = job.count();
-        QueuedJob { alone: Some(job), jobs: Vec::new(), group, held, count, block }
+        QueuedJob { jobs: NonEmpty::one(job), group, held, count, block }
     }
 
     /// The group of a job, the bytes that it and its output take, and what a block of such jobs takes at most.

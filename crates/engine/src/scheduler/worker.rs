@@ -1,6 +1,6 @@
 //! The devices of an engine: what each may hold, its permits and threads, and what becomes of one that fails.
 
-use super::blocks::QueuedBlock;
+use super::blocks::{NonEmpty, QueuedBlock};
 use super::permits::Permits;
 use super::{Job, KnowledgeSource, Scheduler};
 use crate::planner::{Bounds, Weigh};
@@ -246,15 +246,9 @@ impl Scale<'_> {
     }
 }
 
-/// Room for the jobs that join the first one of a block: as many as most blocks have.
-const ROOM: usize = 128;
-
 /// A block that others may join, until a call takes it.
 pub(super) struct QueuedJob<J> {
-    /// Its only job, as long as it is alone: one that joins another block never takes memory for others.
-    pub(super) alone: Option<J>,
-    /// Its jobs, if there are several.
-    pub(super) jobs: Vec<J>,
+    pub(super) jobs: NonEmpty<J>,
     /// Which program does them, or why none can.
     pub(super) group: Result<Group, Error>,
     /// Bytes that the jobs and their outputs take while they are worked on.
@@ -277,9 +271,7 @@ impl<J: Job> QueuedJob<J> {
         if !is_alike || !self.takes(next.count, next.held) {
             return Some(next);
         }
-        self.make_room();
-        self.jobs.extend(next.alone);
-        self.jobs.extend(next.jobs);
+        self.jobs.append(next.jobs);
         None
     }
 
@@ -289,24 +281,8 @@ impl<J: Job> QueuedJob<J> {
         if !self.takes(next.count(), held) {
             return Some(next);
         }
-        self.make_room();
         self.jobs.push(next);
         None
-    }
-
-    /// The block is about to have several jobs.
-    #[inline]
-    fn make_room(&mut self) {
-        // Asked first: to take the job that is gone would copy as many bytes as a job has.
-        if self.jobs.is_empty() {
-            self.jobs.reserve(ROOM);
-            self.jobs.extend(self.alone.take());
-        }
-    }
-
-    /// All its jobs.
-    pub(super) fn into_jobs(self) -> Vec<J> {
-        self.alone.map_or(self.jobs, |job| vec![job])
     }
 
     /// Whether there is room for jobs that count for `count` and hold so much: they count from now on.
