@@ -7,6 +7,7 @@ use crate::scheme::{Kind, Prepared};
 use crate::{Error, THREADS, Timing, time_limit};
 use rayon::ThreadPool;
 use rayon::prelude::*;
+use std::iter::repeat_with;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -62,21 +63,18 @@ impl Place<'_> {
         pool.install(|| ranges.for_each(|i| work(i * size..count.min((i + 1) * size))));
     }
 
-    /// What `work` makes of each number below `count`. A thread does `least` of them or more. Each thread collects what it makes, and then all is
-    /// put together: for many large values, [`Place::map_in_place`] is faster.
+    /// What `work` makes of each number below `count`. A thread does `least` of them or more. One thread moves all of it at the end: for many
+    /// large values, [`Place::map_in_place`] is faster.
     pub fn map<T: Send>(&self, count: usize, least: usize, work: &(dyn Fn(usize) -> T + Sync)) -> Vec<T> {
         let Some(pool) = self.pool.filter(|_| count > least) else { return (0..count).map(work).collect() };
         let size = range_size(pool, count, least);
-        let parts: Vec<Mutex<Vec<T>>> = (0..count.div_ceil(size)).map(|_| Mutex::default()).collect();
-        self.ranges(parts.len(), 1, &|numbers| {
-            for number in numbers {
-                let range = number * size..count.min((number + 1) * size);
-                *lock(&parts[number]) = range.map(work).collect();
-            }
-        });
-        let mut all = Vec::with_capacity(count);
-        parts.iter().for_each(|part| all.append(&mut lock(part)));
-        all
+        let mut all: Vec<Option<T>> = repeat_with(|| None).take(count).collect();
+        let make = |(range, to): (usize, &mut [Option<T>])| {
+            to.iter_mut().zip(range * size..).for_each(|(to, number)| *to = Some(work(number)));
+            Ok(())
+        };
+        self.each_of(all.chunks_mut(size).enumerate().collect(), &make).expect("none of them fails");
+        all.into_iter().map(|made| made.expect("a thread made it")).collect()
     }
 
     /// [`Place::map`] without a copy. It takes ten times as long to compile for each type.
