@@ -275,18 +275,26 @@ async def sign(key: PrivateKey) -> bytes:
 
 
 def test_a_cancelled_task_cancels_its_job(key: PrivateKey) -> None:
-    async def main() -> None:
-        engine = Engine(threads=1)
+    async def seconds(engine: Engine, cancels: bool) -> float:
         tasks = [asyncio.ensure_future(key.sign_async(b"m", engine=engine)) for _ in range(500)]
-        ahead = asyncio.ensure_future(key.sign_async(b"m", engine=engine))
+        last = asyncio.ensure_future(key.sign_async(b"m", engine=engine))
         await asyncio.sleep(0)
         began = time.monotonic()
-        for task in tasks:
-            task.cancel()
-        await ahead
-        # It did not wait for hundreds of signatures.
-        assert time.monotonic() - began < 0.2
-        assert sum(task.cancelled() for task in tasks) > 300
+        if cancels:
+            for task in tasks:
+                task.cancel()
+        await last
+        taken = time.monotonic() - began
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert not cancels or sum(task.cancelled() for task in tasks) > 300
+        return taken
+
+    async def main() -> None:
+        engine = Engine(threads=1)
+        # The last one does not wait for hundreds of signatures that nobody wants. The fastest of three: others use this machine too.
+        with_all = min([await seconds(engine, False) for _ in range(3)])
+        with_none = min([await seconds(engine, True) for _ in range(3)])
+        assert with_none < with_all / 2
 
     asyncio.run(main())
 
