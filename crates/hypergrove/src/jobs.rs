@@ -1,4 +1,4 @@
-//! Jobs of any scheme: what the engine is asked to do, and how it is laid before a device.
+//! Jobs of any scheme: how callers describe them, and how the scheduler runs each of them on a device.
 
 use crate::scheme::{
     Failed, KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, own_key, room,
@@ -14,7 +14,7 @@ use std::ops::{ControlFlow, Deref, Range};
 use std::sync::Arc;
 use zeroize::{Zeroizing, optimization_barrier};
 
-/// Jobs whose results one thread takes from the output, at least: what handing them over costs is little then.
+/// The fewest jobs whose results one thread takes from the output: for this many, handing them to the thread costs little.
 pub(crate) const SHARE: usize = 64;
 
 /// The key of a job, which the job borrows, owns or shares. In a batch of SLH-DSA, equal keys count as one key, wherever they lie.
@@ -72,8 +72,8 @@ pub struct SignJob<'a, S: Scheme> {
 }
 
 impl<'a, S: Scheme> SignJob<'a, S> {
-    /// Makes a job with fresh randomness, in the mode that the key implies: of SLH-DSA pure with an empty context, or pre-hash for a key of
-    /// HashSLH-DSA.
+    /// Makes a job with fresh randomness, in the mode that the key implies. For SLH-DSA, that is pure mode with an empty context, or pre-hash
+    /// mode for a key of HashSLH-DSA.
     pub fn new(key: impl Into<JobKey<'a, S::SigningKey>>, message: impl Into<S::JobMessage<'a>>) -> SignJob<'a, S> {
         let key = key.into();
         let mode = S::usual_mode(KeyRef::Private(&*key));
@@ -90,12 +90,12 @@ pub struct VerifyJob<'a, S: Scheme> {
     pub mode: S::Mode<'a>,
     /// The message.
     pub message: S::JobMessage<'a>,
-    /// The signature. One of another length is not valid. If the job owns it, it counts against the memory budget.
+    /// The signature. A signature of the wrong length is invalid. If the job owns the signature, it counts against the memory budget.
     pub signature: Cow<'a, [u8]>,
 }
 
 impl<'a, S: Scheme> VerifyJob<'a, S> {
-    /// Makes a job in the mode that the key implies: of SLH-DSA pure with an empty context, or pre-hash for a key of HashSLH-DSA.
+    /// Makes a job in the mode that the key implies. For SLH-DSA, that is pure mode with an empty context, or pre-hash mode for a key of HashSLH-DSA.
     pub fn new(
         key: impl Into<JobKey<'a, S::VerifyingKey>>,
         message: impl Into<S::JobMessage<'a>>,
@@ -114,10 +114,10 @@ pub struct GenerateJob<'a, S: Scheme> {
     seeds: GivenSeeds<'a, S>,
 }
 
-/// What a key is made from.
+/// The seeds of a key, or the instruction to draw them.
 #[derive(Clone)]
 enum GivenSeeds<'a, S: Scheme> {
-    /// The operating system's randomness.
+    /// The seeds come from the operating system's randomness.
     None,
     Borrowed(&'a S::Seeds),
     Owned(Box<Zeroizing<S::Seeds>>),
@@ -129,12 +129,12 @@ impl<S: Scheme> GenerateJob<'_, S> {
         GenerateJob { set: set.scheme(), seeds: GivenSeeds::None }
     }
 
-    /// Makes the key of these seeds, which must be secret and random.
+    /// Makes the key that these seeds determine. The seeds must be secret and random.
     pub fn from_seeds(set: impl ParameterSet<Scheme = S>, seeds: S::Seeds) -> Self {
         GenerateJob { set: set.scheme(), seeds: GivenSeeds::Owned(Box::new(Zeroizing::new(seeds))) }
     }
 
-    /// Bytes that it takes in a queue.
+    /// The bytes that the job counts for in a queue.
     pub(crate) fn size(&self) -> usize {
         self.set.sizes().seeds
     }
@@ -154,14 +154,14 @@ impl<'a, S: Scheme> GenerateJob<'a, S> {
     }
 }
 
-/// Without the seeds.
+/// Leaves the seeds out, because they are secret.
 impl<S: Scheme> fmt::Debug for GenerateJob<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GenerateJob").field("set", &self.set).finish_non_exhaustive()
     }
 }
 
-/// Bytes that a job owns of these.
+/// The bytes of memory that a job owns: none if it borrows `bytes`.
 #[expect(clippy::ptr_arg, reason = "whether the bytes are owned is the question")]
 pub(crate) fn owned(bytes: &Cow<'_, [u8]>) -> usize {
     match bytes {
@@ -170,7 +170,7 @@ pub(crate) fn owned(bytes: &Cow<'_, [u8]>) -> usize {
     }
 }
 
-/// Results of jobs from their output, which has `size` bytes for each. Without failures, the result of a single job may keep the memory.
+/// Makes the result of each job from the job's `size` bytes of `memory`. A single job that did not fail takes the memory itself instead of a copy.
 pub(crate) fn results<T: Send>(
     run: &Run<'_>,
     (jobs, size): (usize, usize),
@@ -263,7 +263,7 @@ impl<S: Scheme> Job for VerifyJob<'_, S> {
     fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Vec<Result<bool, Error>>, Error> {
         let Some(first) = jobs.first() else { return Ok(Vec::new()) };
         let size = S::of_public(&first.key).sizes().signature;
-        // A signature of another length is not valid: no device looks at it.
+        // A signature of the wrong length is invalid, so no device gets it.
         let fits = |job: &Self| job.signature.len() == size;
         let fitting: Vec<&Self> = jobs.iter().map(|job| &**job).filter(|job| fits(job)).collect();
         let of = |i: usize| {
@@ -283,7 +283,7 @@ impl<S: Scheme> Job for VerifyJob<'_, S> {
     }
 }
 
-/// Secrets. On drop, they are wiped by the widest stores there are, where `zeroize` would write byte by byte.
+/// Secrets. On drop they are wiped with wide stores, because `zeroize` would write byte by byte.
 pub(crate) struct Wiped(pub(crate) Vec<u8>);
 
 impl Drop for Wiped {
@@ -343,10 +343,10 @@ impl<S: Scheme> Job for GenerateJob<'_, S> {
     }
 }
 
-/// Keys of a list whose seeds a thread draws or copies together.
+/// The most keys of a list whose seeds one thread draws or copies at a time.
 const KEYS_OF_A_THREAD: usize = 128;
 
-/// Runs jobs that are lent to the scheduler.
+/// Runs jobs that their owners lend to the scheduler. `sink` gets each job's index and result, in order.
 fn run_lent<'a, J: Job + 'a>(
     scheduler: &'a Scheduler,
     lent: impl Iterator<Item = J> + Clone,
@@ -359,7 +359,7 @@ fn run_lent<'a, J: Job + 'a>(
     })
 }
 
-/// The size of one job, which owns so many bytes.
+/// The queue size of one job that owns this many bytes.
 pub(crate) fn one_of(bytes: usize) -> Size {
     Size { jobs: 1, bytes: bytes as u64 }
 }
@@ -409,7 +409,7 @@ impl<S: Scheme> GenerateJob<'static, S> {
     }
 }
 
-/// What owns all that a ticket's job needs lends the job to the scheduler.
+/// Implements [`Queued`] for jobs that own their key and input: each owner lends its job to the scheduler when the job runs.
 macro_rules! queued {
     ($($owned:ty: $out:ty, $discard:expr;)*) => {$(
         impl<S: Scheme> Queued for $owned {

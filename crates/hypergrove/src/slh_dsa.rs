@@ -1,4 +1,4 @@
-//! SLH-DSA as a scheme of the engine: its jobs' modes, randomness and seeds, and how each operation is laid before a backend.
+//! SLH-DSA as a scheme of the engine: its jobs' modes, randomness and seeds, and how a backend runs each operation.
 
 mod run;
 
@@ -123,7 +123,7 @@ impl<'a> jobs::VerifyJob<'a, SlhDsa> {
     }
 }
 
-/// The seeds that a key is made from, n random bytes each (FIPS 205, Algorithm 18). They are wiped on drop.
+/// The seeds that a key is made from, n random bytes each (FIPS 205, Algorithm 18). SK.seed and SK.prf are wiped on drop.
 #[derive(Clone)]
 pub struct Seeds {
     /// SK.seed.
@@ -157,7 +157,7 @@ impl std::fmt::Debug for Seeds {
     }
 }
 
-/// PK.seed is public.
+/// Wipes SK.seed and SK.prf. PK.seed is public.
 impl Zeroize for Seeds {
     fn zeroize(&mut self) {
         self.sk_seed.zeroize();
@@ -165,13 +165,13 @@ impl Zeroize for Seeds {
     }
 }
 
-/// A mode that owns its context, a message, and opt_rand.
+/// A mode whose context is stored separately, the context, the message, and the source of opt_rand.
 pub struct OwnedInput {
     mode: Mode<'static>,
     context: Box<[u8]>,
     message: Vec<u8>,
     randomizer: Randomizer<'static>,
-    /// opt_rand, where it is given.
+    /// opt_rand, if the randomizer is [`Randomizer::Given`].
     given: Option<Zeroizing<Vec<u8>>>,
 }
 
@@ -199,7 +199,7 @@ impl Scheme for SlhDsa {
         self.0
     }
 
-    /// A private key is SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, and seeds are the first three of these.
+    /// A private key is SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root. The seeds are the first three of these.
     fn sizes(self) -> Sizes {
         Sizes { seeds: 3 * self.n, private: self.sk_bytes(), public: self.pk_bytes(), signature: self.sig_bytes() }
     }
@@ -231,7 +231,7 @@ impl Scheme for SlhDsa {
     }
 
     fn check_keys<'k>(keys: &mut dyn Iterator<Item = KeyRef<'k, SlhDsa>>, mode: Mode<'_>) -> Result<(), Error> {
-        // A digest of the wrong length concerns its message alone.
+        // A digest of the wrong length is no error of the call: it concerns its message alone.
         if let Err(why @ MessageError::Context { .. }) = mode.check(b"") {
             return Err(why.into());
         }
@@ -435,10 +435,10 @@ impl Scheme for SlhDsa {
     /// FIPS 205, Algorithm 18.
     fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], memory: &mut Vec<u8>) -> Result<(), Error> {
         let (n, place) = (self.n, &run.place);
-        // A thread takes a few milliseconds for a full chunk's: the device would wait.
+        // One thread takes a few milliseconds for the seeds of a full chunk, and the device would wait for them.
         place.each_of(keys.iter_mut().collect(), &|keys: &mut KeyColumns<'_>| {
             match keys.seeds {
-                // One request for all of them: PK.root comes later.
+                // One request fills the whole column, because PK.root is written later.
                 None => random(keys.private)?,
                 Some(seeds) => {
                     for (to, from) in keys.private.chunks_exact_mut(4 * n).zip(seeds.chunks_exact(3 * n)) {
@@ -481,10 +481,10 @@ impl Scheme for SlhDsa {
     }
 }
 
-/// Roots that a thread compares, at least.
+/// The fewest roots that one thread compares.
 const VERDICTS_OF_A_THREAD: usize = 1024;
 
-/// Gives each message of a call.
+/// Returns the job of a call with a given index.
 type Of<'w, T> = &'w (dyn Fn(usize) -> T + Sync);
 
 impl<'m> PublicKey<'m, SlhDsa> {
@@ -498,7 +498,8 @@ impl<'m> PublicKey<'m, SlhDsa> {
 }
 
 impl ToSign<'_, SlhDsa> {
-    /// Makes the message's R, the first part of its signature. Gives what it selects. The caller wipes the stack.
+    /// Computes the message's R, the first part of its signature, into `r`. Returns the position that the message's digest selects. The caller
+    /// wipes the stack.
     ///
     /// FIPS 205, Algorithm 19: lines 1–10.
     fn randomized(&self, i: usize, fresh: &[u8], r: &mut [u8]) -> Position {
@@ -511,7 +512,7 @@ impl ToSign<'_, SlhDsa> {
 }
 
 impl<'a> ToSign<'a, SlhDsa> {
-    /// opt_rand of the i-th message; `fresh` has n bytes for each.
+    /// opt_rand of message i. `fresh` has n bytes for each message.
     fn opt_rand<'f>(&self, i: usize, fresh: &'f [u8]) -> &'f [u8]
     where
         'a: 'f,
@@ -530,13 +531,13 @@ fn m_prime<'a>(mode: Mode<'a>, message: &'a [u8]) -> MPrime<'a> {
     MPrime::new(mode, message).expect("the mode was checked")
 }
 
-/// Messages to be signed, and the R that the host makes if it is asked to.
+/// Messages to be signed, and their R if the device asks the host to compute it.
 struct SignDigests<'s, 'a> {
     run: &'s PlanRun<'s>,
     of: Of<'s, ToSign<'a, SlhDsa>>,
     fresh: &'s [u8],
     rs: &'s mut [u8],
-    /// Whether the host was asked.
+    /// Whether the host has computed R.
     is_made: bool,
 }
 
@@ -571,7 +572,7 @@ impl Digests for SignDigests<'_, '_> {
     }
 }
 
-/// An error if a job's R is another when the host makes it again.
+/// Fails if the host's second computation of a job's R differs from the first.
 fn same_rs(n: usize, first: &[u8], second: &[u8]) -> Result<(), Error> {
     let differs = first.chunks_exact(n).zip(second.chunks_exact(n)).position(|(first, second)| first != second);
     differs.map_or(Ok(()), |job| Err(Error::differs("host".into(), "R", job)))
@@ -616,10 +617,10 @@ impl Digests for VerifyDigests<'_, '_> {
     }
 }
 
-/// Messages whose R a thread makes before it wipes its stack, which takes longer than one R.
+/// The messages whose R a thread computes before it wipes its stack. Wiping takes longer than computing one R.
 const MESSAGES_OF_A_WIPE: usize = 16;
 
-/// Makes the R of every message, each at `r` of its `size` bytes of `out`. Gives what they select.
+/// Computes R of every message into the range `r` of the message's `size` bytes of `out`. Returns the positions that the digests select.
 fn randomize(
     run: &PlanRun<'_>,
     of: Of<'_, ToSign<'_, SlhDsa>>,
@@ -637,7 +638,7 @@ fn randomize(
     })
 }
 
-/// What a batch takes of its keys.
+/// The parts of the keys that a batch needs.
 fn parts_of<'k>(keys: &'k [&SigningKey]) -> Vec<Key<'k>> {
     let parts = keys.iter().map(|key| Key {
         pk_seed: key.as_ref().pk_seed(),
@@ -648,9 +649,9 @@ fn parts_of<'k>(keys: &'k [&SigningKey]) -> Vec<Key<'k>> {
     parts.collect()
 }
 
-/// Signs messages into `rows`, in as many parts as there are, on a device that keeps signatures until the roots of their top trees are
-/// compared with the keys'; in a redundant engine also until the device has computed them twice and compared both. The host makes R in
-/// `memory`, unless the device does.
+/// Signs messages into `rows`, one or more parts of the caller's memory, on a device that holds signatures back until the roots of their top
+/// trees match the keys. In a redundant engine, the device also computes them twice and compares both. The host computes R in `memory`, unless
+/// the device does. `None` if [`sign`] has to do the work instead.
 fn sign_held(
     run: &PlanRun<'_>,
     work: &Signing<'_, '_, SlhDsa>,
@@ -698,14 +699,14 @@ fn sign_held(
         Ok(None) | Err(Error::OutOfMemory { .. }) => return None,
         Err(why) => {
             let Some(roots) = refused else { return Some(Err(why)) };
-            // A device that is wrong is blamed, also if it would be right the next time; damaged keys are named by `sign`.
+            // A wrong device is blamed now, even if its next attempt would be right. If a key is damaged, `sign` names it.
             let compared = run.compare_roots(roots.chunks_exact(p.n), key_of.iter().map(of_key), "the top tree's root");
             return compared.err().map(Err);
         }
     }
     let SignDigests { rs, is_made, .. } = digests;
     if !is_made {
-        // The device has made R, as a part of each signature.
+        // The device has computed R, as a part of each signature.
         rows.iter().for_each(|rows| declassify(&**rows));
         return Some(Ok(()));
     }
@@ -725,7 +726,7 @@ fn sign_held(
     Some(run.place.each_of(parts.collect(), &put))
 }
 
-/// Signs messages whose modes were checked. `key_of` says which of `keys` signs each; `of` gives each message.
+/// Signs messages whose modes were checked. `key_of` has the index in `keys` of each message's key; `of` returns each message.
 ///
 /// FIPS 205, Algorithm 19: lines 1–10 in [`ToSign::randomized`], the others in the program.
 fn sign(
@@ -742,10 +743,10 @@ fn sign(
     let mut failed: Failed = of_changed.map(|(job, _)| (job, Error::changed(p.name))).collect();
     let positions = randomize(run, of, fresh, (out, p.sig_bytes()), p.r_range());
     let batch = Batch { keys: &parts_of(keys), key_of, positions: &positions, signatures: &[] };
-    // The second time, all bytes must be those of the first, which was checked.
+    // A second computation is not checked: its bytes must equal those of the first, which was.
     let checks = !run.is_second();
     let roots = run.program(&batch, out, checks && run.place.scheduler.options.check_roots)?;
-    // The lower layers are signed with one-time keys: a wrong root now and a right one later would use them twice.
+    // One-time keys sign the roots of the lower layers: a wrong root now and the right one later would use such a key twice.
     if let Some(roots) = roots.filter(|_| run.plan().cached_layers == 0) {
         let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
         failed.extend(run.compare_roots(top, of_key(), "the top tree's root")?);
@@ -766,9 +767,10 @@ fn sign(
     Ok(failed)
 }
 
-/// The root that each signature implies, n bytes each: PK.root if it is valid. `key_of` says which of `keys` is whose.
+/// Computes the root that each signature implies, n bytes each: PK.root if the signature is valid. `key_of` has the index in `keys` of each
+/// job's key.
 ///
-/// FIPS 205, Algorithm 20: the others in the program than those of [`VerifyDigests`].
+/// FIPS 205, Algorithm 20: lines 4–11 in [`VerifyDigests`], the others in the program.
 fn verify(
     run: &PlanRun<'_>,
     of: Of<'_, ToVerify<'_, SlhDsa>>,
@@ -793,7 +795,7 @@ fn verify(
     })
 }
 
-/// The nodes of a key's top layers, whose root is compared with PK.root. Of 0 layers, which are for that check alone, it is the root.
+/// Computes the nodes of a key's top layers and compares their root with PK.root. With 0 layers, the output is the root alone, for that check.
 pub(crate) struct NodesJob<'a>(pub(crate) &'a SigningKey, pub(crate) usize);
 
 impl Job for NodesJob<'_> {
@@ -834,7 +836,7 @@ impl Job for NodesJob<'_> {
 }
 
 impl PlanRun<'_> {
-    /// Runs a program that needs no more than (SK.seed, PK.seed), a key of its own for every job.
+    /// Runs a program that needs only SK.seed and PK.seed. Every job has a key of its own.
     fn grow<'k>(&self, seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>, out: &mut [u8]) -> Result<(), Error> {
         let key = |(sk_seed, pk_seed)| Key { pk_seed, sk_seed, cached_nodes: &[], cached_id: 0 };
         let keys: Vec<Key<'_>> = seeds.map(key).collect();
@@ -844,7 +846,7 @@ impl PlanRun<'_> {
     }
 }
 
-/// The jobs whose keys are not what they were when they were made.
+/// The jobs whose keys have changed in memory since they were made.
 fn changed<'a>(keys: impl Iterator<Item = &'a SigningKey>) -> Failed {
     let (mut failed, mut last) = (Failed::new(), None::<(&SigningKey, bool)>);
     for (job, key) in keys.enumerate() {
@@ -859,9 +861,9 @@ fn changed<'a>(keys: impl Iterator<Item = &'a SigningKey>) -> Failed {
     failed
 }
 
-/// The distinct keys of a batch, and which of them each job uses. Keys are told apart by their content: jobs bring copies.
+/// The distinct keys of a batch, and the index of each job's key. Keys are compared by their content, because jobs bring copies.
 fn distinct<'a, K: Content>(keys: impl Iterator<Item = &'a K>) -> (Vec<&'a K>, Vec<u32>) {
-    // Not a hash map, whose random seed the system may refuse.
+    // A hash map would need a random seed, which the system may refuse.
     let (mut distinct, mut known) = (Vec::<&K>::new(), BTreeMap::<Public<'_>, Vec<u32>>::new());
     let mut last: Option<(&K, u32)> = None;
     let key_of = keys
@@ -883,14 +885,14 @@ fn distinct<'a, K: Content>(keys: impl Iterator<Item = &'a K>) -> (Vec<&'a K>, V
     (distinct, key_of)
 }
 
-/// The beginning of PK.seed, which most comparisons need alone; PK.seed, PK.root, and the number of the cached nodes.
+/// The first 8 bytes of PK.seed, which decide most comparisons; PK.seed; PK.root; and the number of the cached nodes.
 type Public<'a> = ([u8; 8], &'a [u8], &'a [u8], u64);
 
-/// A key of some set, by what a batch takes of it.
+/// A key of any set, compared by the parts that a batch uses.
 trait Content {
-    /// What is public. No address depends on anything else.
+    /// The public parts. No address depends on other parts of the key.
     fn public(&self) -> Public<'_>;
-    /// Whether a key of equal public parts is the same.
+    /// Whether a key with equal public parts is the same key.
     fn is_same(&self, other: &Self) -> bool;
 }
 
@@ -901,7 +903,7 @@ impl Content for SigningKey {
     }
 
     fn is_same(&self, other: &SigningKey) -> bool {
-        // Public: only a damaged key makes a difference.
+        // The result is public: only a damaged key makes a difference.
         declassified(self == other)
     }
 }

@@ -12,51 +12,51 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use zeroize::Zeroize;
 
-/// Rows that a thread reads, at least: reading one takes less than a microsecond.
+/// The fewest rows that a thread reads: reading one row takes less than a microsecond.
 const ROWS_OF_A_THREAD: usize = 512;
 
-/// Rows that the calling thread reads by itself: to wake others would take longer. (Of 1,024 rows 15 µs, and 0.1 ms until other threads
-/// have begun.)
+/// Up to this many rows, the calling thread reads alone: waking other threads would take longer. (Reading 1,024 rows takes 15 µs. Other threads
+/// begin after 0.1 ms.)
 const FEW_ROWS: usize = 1024;
 
-/// The columns of each block, and its rows in them.
+/// For each block, the columns of its call and the numbers of its rows in them.
 pub(super) type Ranges<'b, R> = &'b [(R, Range<usize>)];
 
-/// The columns of a call, whatever a row of them is.
+/// The columns of a call, for any type of rows.
 pub(crate) trait RowColumns: Send + Sync {
     fn kind(&self) -> Kind;
-    /// They are keys to be made: nothing is read of a row, and the caller gets all keys or none, and no statuses.
+    /// Whether the call makes keys. Such a call reads no rows and has no statuses, and the caller gets all keys or none.
     fn are_keys(&self) -> bool {
         false
     }
-    /// Bytes of a row's results in each of the caller's columns.
+    /// The bytes of a row's results in each of the caller's columns.
     fn widths(&self) -> [usize; 2];
-    /// What is wrong with the columns of a call of so many rows. What concerns one row alone is [`Rows::read`]'s.
+    /// Checks the columns of a call with this number of rows. Errors of a single row are found by [`Rows::read`] instead.
     fn check(&self, rows: usize) -> Result<(), Error>;
-    /// Bytes of memory that the columns are in.
+    /// The bytes of memory that the columns occupy.
     fn inputs(&self) -> usize;
-    /// The columns that are copied.
+    /// The foreign columns, whose rows are copied before they are read.
     fn foreign(&self) -> ForeignColumns<'_> {
         [None; 3]
     }
-    /// Bytes of memory for a row besides the caller's, with what is kept of the row itself.
+    /// The bytes of memory that a row needs in addition to the caller's. They include what [`Rows::read`] keeps of the row.
     fn held(&self, facts: &GroupFacts, options: &Options) -> usize;
 }
 
 /// A reference to the columns of a call of rows.
 pub(crate) trait Rows: RowColumns + Copy {
-    /// What the columns have of a row, and a reference to the columns: a device may run rows of several calls together.
+    /// The values of a row, with a reference to its columns, because a device may run rows of several calls together.
     type Row<'m>: Copy + Send + Sync
     where
         Self: 'm;
-    /// A row, of which there are these copies, or why it cannot be computed. Lengths and places are looked at here and nowhere else.
+    /// Reads a row, taking the values of foreign columns from `copied`. The error is the status of a row that cannot be computed. Lengths and
+    /// offsets are checked here and nowhere else.
     fn read<'m>(self, row: usize, copied: [Option<&'m [u8]>; 3]) -> Result<Self::Row<'m>, RowStatus>
     where
         Self: 'm;
-    /// Computes rows of one group, one at least, given their columns with the numbers of rows by block, and what was read: writes results
-    /// that passed the checks to the caller's memory, which is in as many parts as
-    /// there are, and gives each row's status. The memory of a row that failed is zero. Rows of one call lie together; with `has_gaps`, rows
-    /// are left out between them. `memory` is kept between chunks.
+    /// Computes rows of one group, at least one. `rows` has the columns and row numbers of each block, and the rows that were read. Writes
+    /// results that passed the checks to `out`, the parts of the caller's memory, and returns each row's status. The memory of a row that failed
+    /// is zero. Rows of one call are adjacent; with `has_gaps`, rows are left out between them. `memory` is kept between chunks.
     fn compute<'m>(
         run: &Run<'_>,
         rows: (Ranges<'_, Self>, &[Self::Row<'m>]),
@@ -70,7 +70,7 @@ pub(crate) trait Rows: RowColumns + Copy {
 
 /// Successive rows of a call that are computed, and where their results go.
 pub(super) struct LentBlock<'o> {
-    /// The number of the call's columns.
+    /// The index of the call's columns in [`ColumnsOfCalls`].
     columns: usize,
     rows: Range<usize>,
     out: Part<'o>,
@@ -78,15 +78,15 @@ pub(super) struct LentBlock<'o> {
 
 /// Statuses of rows that were run.
 pub(super) struct Computed {
-    /// The status of every row that cannot be computed, if there is one; else nothing.
+    /// For each row, the status if it cannot be computed, else `None`. Empty if all rows can be computed.
     refused: Vec<Option<RowStatus>>,
-    /// The statuses of the others, but for keys.
+    /// The statuses of all other rows, in order. Empty for keys.
     computed: Vec<RowStatus>,
 }
 
-/// The columns of calls of one kind, which may run together. All that knows what a row is lies behind this: the rest is compiled once.
+/// The columns of calls of one kind, which may run together. Only code behind this trait knows the type of a row: all other code is compiled once.
 pub(super) trait ColumnsOfCalls: Sync {
-    /// Reads and computes the rows of blocks. `copied` and `bytes` are the copies of each block's foreign columns.
+    /// Reads and computes the rows of blocks. `copied` says where in `bytes` the copies of each block's foreign columns are.
     fn compute(
         &self,
         run: &Run<'_>,
@@ -120,7 +120,7 @@ impl<R: Rows> ColumnsOfCalls for Vec<R> {
         if read.iter().any(Result::is_err) {
             refused.extend(read.iter().map(|row| row.as_ref().err().copied()));
         }
-        // With none refused, as is usual, the rows are collected without looking for room again and again.
+        // Usually no row is refused. Then the number of rows is known, and collecting them needs no repeated growth.
         let rows: Vec<R::Row<'_>> = match refused.is_empty() {
             true => read.into_iter().map(|row| row.expect("none is refused")).collect(),
             false => read.into_iter().filter_map(Result::ok).collect(),
@@ -137,9 +137,9 @@ impl<R: Rows> ColumnsOfCalls for Vec<R> {
 /// The caller's memory for the results of successive rows, in up to two columns.
 pub(crate) struct Part<'a> {
     pub(super) columns: [&'a mut [u8]; 2],
-    /// Bytes of a row in each; 0 where there is no such column.
+    /// The bytes of a row in each column; 0 where there is no such column.
     widths: [usize; 2],
-    /// Where the first column is instead, in memory that others may use.
+    /// The place of the first column if it is in memory that others may use. `columns` is empty then.
     foreign: Option<ForeignPlace<'a>>,
 }
 
@@ -158,12 +158,12 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Bytes of a row that are copied to memory of others.
+    /// The bytes of a row that are copied to memory that others may use.
     fn copied(&self) -> usize {
         self.foreign.map_or(0, |_| self.widths[0])
     }
 
-    /// Takes the memory of the next rows away.
+    /// Splits the memory of the next rows off.
     fn split(&mut self, rows: usize) -> Part<'a> {
         let foreign = self.foreign;
         if let Some(place) = &mut self.foreign {
@@ -178,7 +178,7 @@ impl<'a> Part<'a> {
         Part::new([a, b], self.widths)
     }
 
-    /// The same memory, lent.
+    /// Reborrows the memory.
     fn lend(&mut self) -> Part<'_> {
         let [first, second] = &mut self.columns;
         Part { columns: [first, second], widths: self.widths, foreign: self.foreign }
@@ -196,10 +196,10 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Gets the number of rows that are done.
+/// Gets the number of completed rows. Its `Break` ends the call.
 pub(crate) type Progress<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
 
-/// Nobody asks how many rows are done.
+/// The [`Progress`] of callers that do not ask for it.
 pub(crate) fn no_progress(_: usize) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
@@ -210,7 +210,7 @@ pub(crate) struct Results<'a> {
     out: Part<'a>,
     statuses: &'a mut [RowStatus],
     rows: usize,
-    /// Rows whose results were handed out.
+    /// The number of rows whose results were handed out.
     handed_out: usize,
 }
 
@@ -262,13 +262,13 @@ impl Drop for Results<'_> {
     }
 }
 
-/// Checks the columns of a call that signs or verifies, with so many bytes for signatures.
+/// Checks the columns of a call that signs or verifies `count` rows, and that the memory for signatures has the right length, `out`.
 pub(super) fn check_rows(rows: &dyn RowColumns, out: usize, count: usize) -> Result<(), Error> {
     rows.check(count)?;
     check_length("the memory for signatures", count.saturating_mul(rows.widths()[0]), out)
 }
 
-/// Checks the columns of a call that makes keys. Gives their number.
+/// Checks the columns of a call that makes keys, given their lengths in bytes. Returns the number of keys.
 pub(super) fn check_keys(rows: &dyn RowColumns, private: usize, public: Option<usize>) -> Result<usize, Error> {
     let [of_private, of_public] = rows.widths();
     let count = private / of_private;
@@ -278,26 +278,26 @@ pub(super) fn check_keys(rows: &dyn RowColumns, private: usize, public: Option<u
     Ok(count)
 }
 
-/// The caller's memory that a call is to fill.
+/// The caller's memory that a call fills.
 pub(super) enum Wanted<'a> {
-    /// Memory for signatures, which verifying needs none of, and for the status of each row.
+    /// Memory for signatures, which is empty for verification, and for the status of each row.
     Rows(RowMemory<'a>, &'a mut [RowStatus]),
-    /// Memory for private keys, and for public ones, if they are wanted.
+    /// Memory for private keys, and for public keys if the caller wants them.
     Keys(&'a mut [u8], Option<&'a mut [u8]>),
 }
 
 /// A call of rows, with the memory for its results.
 pub(super) struct CallOfRows<'a> {
     columns: &'a dyn RowColumns,
-    /// The number of these columns.
+    /// The index of these columns in [`ColumnsOfCalls`].
     number: usize,
     results: Results<'a>,
-    /// Why rows were not computed.
+    /// The first error that kept rows from being computed.
     lost: Result<(), Error>,
 }
 
 impl<'a> CallOfRows<'a> {
-    /// A call for the columns with this number.
+    /// Makes a call for the columns with the index `number`.
     pub(super) fn new(number: usize, columns: &'a dyn RowColumns, wanted: Wanted<'a>) -> Result<Self, Error> {
         let results = match wanted {
             Wanted::Rows(out, statuses) => {
@@ -310,7 +310,7 @@ impl<'a> CallOfRows<'a> {
                 let rows = match check_keys(columns, private.len(), public.as_ref().map(|public| public.len())) {
                     Ok(rows) => rows,
                     Err(why) => {
-                        // After any error there are no keys.
+                        // After any error the caller gets no keys.
                         private.fill(0);
                         public.unwrap_or_default().fill(0);
                         return Err(why);
@@ -325,7 +325,7 @@ impl<'a> CallOfRows<'a> {
         Ok(CallOfRows { columns, number, results, lost: Ok(()) })
     }
 
-    /// The scheduler did not compute these rows.
+    /// Clears the results of rows that the scheduler did not compute, and keeps the error.
     fn lose(&mut self, rows: Range<usize>, why: Error) {
         let status = match why.kind() {
             ErrorKind::OutOfMemory => RowStatus::OutOfMemory,
@@ -337,7 +337,7 @@ impl<'a> CallOfRows<'a> {
         self.results.forget(rows, status);
     }
 
-    /// Runs calls of one kind, with these columns, as one call of the scheduler. So rows of several calls may share a chunk.
+    /// Runs calls of one kind as one call of the scheduler, so that rows of several calls may share a chunk. `all` has their columns.
     pub(super) fn run(
         scheduler: &Scheduler,
         all: &dyn ColumnsOfCalls,
@@ -397,7 +397,7 @@ impl<'a> CallOfRows<'a> {
                 flow
             })
         });
-        // Also after a panic: calls that are done are results.
+        // This also runs after a panic: completed calls keep their results.
         refused.into_iter().for_each(|(call, rows, why)| calls[call].lose(rows, why));
         for call in calls.iter_mut().filter(|call| are_keys && !call.results.left().is_empty()) {
             call.results.handed_out = 0;
@@ -405,7 +405,7 @@ impl<'a> CallOfRows<'a> {
         done.unwrap_or_else(|panic| resume_unwind(panic)).and(failed)
     }
 
-    /// What became of this one, given how all ended.
+    /// Returns the result of this call. The error of `all` calls does not concern a call that is complete.
     pub(super) fn result(self, all: &Result<(), Error>) -> Result<(), Error> {
         let are_done = self.results.rows > 0 && self.results.left().is_empty();
         let all = if are_done { Ok(()) } else { all.clone() };
@@ -413,7 +413,7 @@ impl<'a> CallOfRows<'a> {
     }
 }
 
-/// Runs what may panic, and leaves nothing behind that others use.
+/// Catches a panic of `work`. Nothing that `work` leaves unfinished may be used afterwards.
 pub(super) fn caught<R>(work: impl FnOnce() -> R) -> std::thread::Result<R> {
     catch_unwind(AssertUnwindSafe(work))
 }
@@ -421,19 +421,19 @@ pub(super) fn caught<R>(work: impl FnOnce() -> R) -> std::thread::Result<R> {
 /// Successive rows of a call, and where their results go.
 struct RowBlock<'a> {
     columns: &'a dyn RowColumns,
-    /// The number of these columns among all.
+    /// The index of these columns in `all`.
     number: usize,
     all: &'a dyn ColumnsOfCalls,
     options: Options,
     first: usize,
     count: usize,
-    /// None of keys.
+    /// Empty for keys.
     statuses: &'a mut [RowStatus],
     out: Part<'a>,
 }
 
 impl<'a> RowBlock<'a> {
-    /// Takes so many rows from the front.
+    /// Splits this many rows off the front.
     fn cut(&mut self, rows: usize) -> Self {
         let of_statuses = rows.min(self.statuses.len());
         let (statuses, others) = take(&mut self.statuses).split_at_mut(of_statuses);
@@ -446,13 +446,13 @@ impl<'a> RowBlock<'a> {
         self.first..self.first + self.count
     }
 
-    /// Bytes that are copied for its rows, and for one of them at most.
+    /// The bytes that are copied for all rows, and the most that are copied for one row.
     fn copied(&self) -> (usize, usize) {
         let (all, each) = copied_bytes(&self.columns.foreign(), self.range());
         (all.saturating_add(self.count * self.out.copied()), each.saturating_add(self.out.copied()))
     }
 
-    /// Computes rows of blocks. `copies` are kept between runs, as `memory` is.
+    /// Copies foreign columns and computes the rows of blocks. `copies` and `memory` are kept between runs.
     fn run_some<'s>(
         run: &Run<'s>,
         blocks: &mut [&mut Self],
@@ -462,7 +462,7 @@ impl<'a> RowBlock<'a> {
         let (place, all) = (&run.place, blocks[0].all);
         let columns: Vec<_> = blocks.iter().map(|block| (block.columns.foreign(), block.range())).collect();
         let copied = copy_columns(place, columns, copies)?;
-        // Not in memory that a device reaches: it would be waited for without a limit if it hung while it writes there.
+        // These results are not in memory that a device reaches: if the device hung while it writes there, the wait for it would have no limit.
         let of_foreign = |block: &&mut Self| block.count * block.out.copied();
         let mut results = zeros(blocks.iter().map(of_foreign).sum())?;
         let mut left = &mut results[..];
@@ -481,12 +481,12 @@ impl<'a> RowBlock<'a> {
         let Computed { refused, computed } = match all.compute(run, &mut lent, &copied, bytes, memory) {
             Ok(done) => done,
             Err(why) => {
-                // Results that nobody gets may tell a key.
+                // Results that no caller gets may reveal a key.
                 results.zeroize();
                 return Err(why);
             }
         };
-        // Only now that the checks have passed has a row a status.
+        // A row gets its status only now, after the checks have passed.
         let (mut computed, mut start) = (computed.into_iter(), 0);
         let mut computed = || computed.next().expect("a status for each row that was computed");
         for (LentBlock { rows, out, .. }, (statuses, to)) in lent.iter_mut().zip(of_caller) {
@@ -541,11 +541,11 @@ impl Job for RowBlock<'_> {
                 rows: block.range(),
                 out: block.out.lend(),
             });
-            // Nobody gets the statuses of keys.
+            // The caller gets no statuses of keys.
             all.compute(run, &mut lent.collect::<Vec<_>>(), &[], &[], memory)?;
             return Ok(results);
         }
-        // Of what is copied, some is copied and worked on at a time.
+        // Blocks are copied and computed in groups, so that the copies take at most `most` bytes at a time, or one block.
         let most = copies_at_a_time(run.place.worker.has_memory(), run.place.threads);
         let (mut left, mut copies) = (blocks, None);
         while !left.is_empty() {
@@ -562,7 +562,7 @@ impl Job for RowBlock<'_> {
     }
 }
 
-/// The memory of rows that are computed: it is cut where rows are left out, as `refused` says unless it is empty.
+/// The memory of the rows that are computed. It is split where `refused` leaves rows out; an empty `refused` leaves none out.
 fn parts<'o>(blocks: &'o mut [LentBlock<'_>], refused: &[Option<RowStatus>]) -> Vec<Part<'o>> {
     let (mut parts, mut start) = (Vec::with_capacity(blocks.len()), 0);
     for LentBlock { rows, out, .. } in blocks {
@@ -582,7 +582,7 @@ fn parts<'o>(blocks: &'o mut [LentBlock<'_>], refused: &[Option<RowStatus>]) -> 
     parts
 }
 
-/// Reads the rows of successive blocks, in the threads that there are. `bytes` has copies of columns.
+/// Reads the rows of successive blocks, on the threads of `place`. `bytes` has the copies of foreign columns.
 fn read<'m, R: Rows + 'm>(
     place: &Place<'_>,
     (blocks, are_of_one_call): (Ranges<'_, R>, bool),
@@ -595,7 +595,7 @@ fn read<'m, R: Rows + 'm>(
     };
     let count = blocks.iter().map(|(_, rows)| rows.len()).sum();
     if place.pool.is_some() && count > FEW_ROWS && are_of_one_call && bytes.is_empty() {
-        // A chunk's blocks follow each other.
+        // The blocks of a chunk are adjacent.
         let (of, start) = (blocks[0].0, blocks[0].1.start);
         return place.map_in_place(count, ROWS_OF_A_THREAD, &|nth| of.read(start + nth, [None; 3]));
     }
@@ -620,15 +620,15 @@ fn read<'m, R: Rows + 'm>(
     })
 }
 
-/// Joins what `distinct` gives for the rows of each call: the distinct keys of some rows, and which of them each row has. Rows of one call lie
-/// together; `call` gives the columns of a row.
+/// Joins the results of `distinct` for the rows of each call: the distinct keys of all rows, and the index of each row's key. Rows of one call
+/// are adjacent. `call` returns the columns of a row.
 pub(super) fn of_calls<'c, C: 'c, T, K>(
     rows: &[T],
     call: impl Fn(&T) -> &'c C,
     distinct: impl Fn(&'c C, &[T]) -> (Vec<K>, Vec<u32>),
 ) -> (Vec<K>, Vec<u32>) {
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return (Vec::new(), Vec::new()) };
-    // Nearly always.
+    // Nearly always, all rows are of one call.
     if ptr::eq(call(first), call(last)) {
         return distinct(call(first), rows);
     }

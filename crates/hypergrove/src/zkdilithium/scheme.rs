@@ -18,10 +18,10 @@ use std::borrow::Cow;
 use std::mem;
 use zeroize::Zeroize;
 
-/// Jobs that a thread lists for a program, at least: one takes a few nanoseconds.
+/// The fewest jobs that a thread lists for a program: listing one takes a few nanoseconds.
 const JOBS_OF_A_THREAD: usize = 4096;
 
-/// A message that is the job's own.
+/// A message that its job owns.
 pub enum OwnedMessage {
     /// See [`Message::Bytes`].
     Bytes(Vec<u8>),
@@ -57,7 +57,7 @@ impl Scheme for Set {
         Kind::zkdilithium(match op {
             EngineOp::Keygen => Op::Keygen,
             EngineOp::Sign => Op::Sign,
-            // Its keys have nothing to be cached.
+            // zkDilithium's keys have nothing to cache.
             EngineOp::Verify | EngineOp::Cache => Op::Verify,
         })
     }
@@ -151,7 +151,7 @@ impl Scheme for Set {
         if op == EngineOp::Sign { SIG_BYTES } else { size_of::<Result<SigningKey, Error>>() }
     }
 
-    /// A signature that is checked is in a buffer of its chunk until then; a redundant engine compares keys with others.
+    /// A signature that is checked stays in a buffer of its chunk until the check. A redundant engine keeps a second copy of each key.
     fn held(op: EngineOp, _: &GroupFacts, options: &Options) -> usize {
         let checks = options.redundant || options.verify_signatures;
         match op {
@@ -167,12 +167,12 @@ impl Scheme for Set {
         }
     }
 
-    /// Keys are checked where they lie: jobs in succession whose key lies in one place have one.
+    /// Successive jobs whose key lies at the same address share one key and its check.
     fn sign(run: &Run<'_>, work: &Signing<'_, '_, Set>, out: &mut [u8]) -> Result<Failed, Error> {
         sign_all(&run.place, work, out.as_chunks_mut().0.iter_mut().collect())
     }
 
-    /// Without checks of signatures, nothing is gained by a buffer. Keys are checked before they sign.
+    /// Signs in place unless the engine checks signatures: without checks a buffer gains nothing. Keys are checked before they sign.
     fn sign_in_place(
         run: &Run<'_>,
         work: &Signing<'_, '_, Set>,
@@ -203,7 +203,7 @@ impl Scheme for Set {
     }
 }
 
-/// Signs messages, each into its place.
+/// Signs each message into its place. Returns the jobs whose keys are damaged.
 fn sign_all(place: &Place<'_>, work: &Signing<'_, '_, Set>, places: Vec<&mut SignatureBytes>) -> Result<Failed, Error> {
     assert_eq!(places.len(), work.jobs, "each message has its place");
     let (keys, of) = (work.keys)(0..work.jobs);
@@ -219,8 +219,8 @@ fn sign_all(place: &Place<'_>, work: &Signing<'_, '_, Set>, places: Vec<&mut Sig
     Ok(failed.collect())
 }
 
-/// Writes a signature of each message, by the key that `of` names, to its place. What is there passed the engine's checks, and is zero
-/// after an error and for a damaged key. Says of each key whether it is sound.
+/// Signs each message with the key `keys[of[i]]` and writes the signature to its place. A signature there has passed the engine's checks; the
+/// place is zero after an error and for a damaged key. Returns for each key whether it is sound.
 fn sign<'m>(
     place: &Place<'_>,
     keys: &[&SigningKey],
@@ -250,7 +250,7 @@ fn sign<'m>(
     Ok(checked)
 }
 
-/// The same of sound keys, each with its number.
+/// Signs with keys that passed their check. Each job has its key, the key's index in `keys`, and its message.
 fn sign_sound(
     place: &Place<'_>,
     keys: &[&SigningKey],
@@ -285,7 +285,7 @@ fn sign_sound(
     Ok(())
 }
 
-/// A verdict on each signature of a message, by the key that `of` names, that passed the engine's checks.
+/// Verifies each signature with the key `keys[of[i]]`. A redundant engine computes the verdicts twice and compares them.
 fn verify<'m>(
     place: &Place<'_>,
     keys: &[&VerifyingKey],
@@ -296,7 +296,7 @@ fn verify<'m>(
     place.checked(work, |first, second| compare(place, "verdict", first, &second?))
 }
 
-/// Seeds, the caller's, or from the operating system now that a device is about to use them.
+/// The seeds of all keys: the caller's, or from the operating system, drawn only now that a device is about to use them.
 fn seeds(place: &Place<'_>, keys: &[KeyColumns<'_>]) -> Result<Wiped, Error> {
     let bytes = |keys: &KeyColumns<'_>| keys.private.len() / SK_BYTES * SEED_BYTES;
     let mut all = Wiped(vec![0; keys.iter().map(bytes).sum()]);
@@ -306,7 +306,7 @@ fn seeds(place: &Place<'_>, keys: &[KeyColumns<'_>]) -> Result<Wiped, Error> {
         left = others;
         (to, keys.seeds)
     });
-    // A thread takes longer for a full chunk's than a GPU for their keys.
+    // For a full chunk, one thread would take longer to write the seeds than a GPU takes for the keys.
     place.each_of(parts.collect(), &|(to, seeds): (&mut [u8], Option<&[u8]>)| match seeds {
         None => random(to),
         Some(seeds) => {
@@ -317,7 +317,7 @@ fn seeds(place: &Place<'_>, keys: &[KeyColumns<'_>]) -> Result<Wiped, Error> {
     Ok(all)
 }
 
-/// Makes keys in columns.
+/// Writes private keys to their columns, and public keys where there is a column for them.
 fn keygen(place: &Place<'_>, keys: &mut [KeyColumns<'_>]) -> Result<(), Error> {
     fn places<'k>(keys: &'k mut [KeyColumns<'_>]) -> Vec<&'k mut SigningKeyBytes> {
         keys.iter_mut().flat_map(|keys| keys.private.as_chunks_mut().0).collect()
@@ -340,7 +340,7 @@ fn keygen(place: &Place<'_>, keys: &mut [KeyColumns<'_>]) -> Result<(), Error> {
     place.each_of(with_public.collect(), &write_public)
 }
 
-/// Writes the public keys of private keys.
+/// Writes the public key of each private key.
 fn write_public((private, public): (&[SigningKeyBytes], &mut [[u8; PK_BYTES]])) -> Result<(), Error> {
     for (public, private) in public.iter_mut().zip(private) {
         let [rho, t] = public_parts(private);
@@ -351,7 +351,7 @@ fn write_public((private, public): (&[SigningKeyBytes], &mut [[u8; PK_BYTES]])) 
     Ok(())
 }
 
-/// What `work` makes of each, on the threads of the place.
+/// Applies `work` to each item, on the threads of `place`. Returns the results in order.
 fn each<T: Sync, R: Send>(place: &Place<'_>, items: &[T], work: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
     place.map(items.len(), 1, &|i| work(&items[i]))
 }
@@ -370,7 +370,7 @@ fn uses_expanded_keys(place: &Place<'_>, op: Op) -> Result<bool, Error> {
     Ok(place.worker.programs.facts(place.group(Kind::zkdilithium(op)))?.uses_expanded_keys())
 }
 
-/// An error if results differ from those of the second time.
+/// Fails if the second computation of a job gave another result than the first. The device is blamed.
 fn compare<T: PartialEq>(place: &Place<'_>, what: &str, first: &[T], second: &[T]) -> Result<(), Error> {
     let differs = first.iter().zip(second).position(|(a, b)| a != b);
     match differs.or((first.len() != second.len()).then_some(0)) {
@@ -382,7 +382,7 @@ fn compare<T: PartialEq>(place: &Place<'_>, what: &str, first: &[T], second: &[T
     }
 }
 
-/// The verdicts, as the device gives them.
+/// Computes each verdict once, without the engine's checks.
 fn judge<'m>(
     place: &Place<'_>,
     keys: &[&VerifyingKey],
@@ -413,7 +413,7 @@ fn too_few(place: &Place<'_>, results: usize, jobs: usize) -> Error {
     Error::Inconsistent { device: place.worker.device().id(), what }
 }
 
-/// An error if one of the signatures does not verify.
+/// Fails if a signature does not verify. The device that made it is blamed.
 fn all_valid(place: &Place<'_>, verdicts: &[bool]) -> Result<(), Error> {
     if !verdicts.contains(&false) {
         return Ok(());
