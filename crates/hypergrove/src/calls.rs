@@ -1,5 +1,5 @@
-//! The engine's calls for a scheme. They are functions by address, so that they are compiled once, with the scheme: generic calls would be
-//! compiled again in every program that makes them.
+//! The engine's calls for a scheme. They are function pointers, so that each is compiled once, with the scheme: generic calls would be compiled
+//! again in every program that makes them.
 
 use crate::engine::{Engine, Inner};
 use crate::jobs::{GenerateJob, OwnedSign, OwnedVerify, SignJob, VerifyJob, one_of};
@@ -10,20 +10,20 @@ use hypergrove_engine::Error;
 use hypergrove_engine::scheduler::{self, Queued, Scheduler, Size, Ticket};
 use std::ops::ControlFlow;
 
-/// Jobs of a call, from an iterator.
+/// The jobs of a call, from an iterator.
 pub(crate) type Source<'i, J> = &'i mut (dyn Iterator<Item = J> + Send + 'i);
 /// Takes the index and the result of each job of a call, and says whether the call goes on.
 pub(crate) type Sink<'s, T> = &'s mut dyn FnMut(usize, Result<T, Error>) -> ControlFlow<()>;
 /// A ticket for a job, or why there is none.
 type Submitted<J, T> = Result<Ticket<T>, Refused<J>>;
 
-/// See the module.
+/// The engine's calls for a scheme: see the module.
 #[expect(clippy::type_complexity, reason = "each type is the signature of a call")]
 pub struct Calls<S: Scheme> {
     pub(crate) sign: fn(&Inner, SignJob<'_, S>) -> Result<S::Signature, Error>,
     pub(crate) verify: fn(&Inner, VerifyJob<'_, S>) -> Result<bool, Error>,
     pub(crate) generate: fn(&Inner, GenerateJob<'_, S>) -> Result<S::SigningKey, Error>,
-    /// Whether the iterator may block is said last: then a thread of its own takes the jobs.
+    /// The last argument is whether the iterator may block: then a separate thread takes the jobs from it.
     pub(crate) sign_all:
         for<'a> fn(&Inner, Source<'_, SignJob<'a, S>>, Sink<'_, S::Signature>, bool) -> Result<(), Error>,
     pub(crate) verify_all: for<'a> fn(&Inner, Source<'_, VerifyJob<'a, S>>, Sink<'_, bool>, bool) -> Result<(), Error>,
@@ -40,7 +40,7 @@ pub struct Calls<S: Scheme> {
 }
 
 impl<S: Scheme> Calls<S> {
-    /// Those of a scheme.
+    /// The calls of the scheme `S`.
     pub const OF: Calls<S> = Calls {
         sign: |engine, job| engine.scheduler.one(None, job),
         verify: |engine, job| engine.scheduler.one(None, job),
@@ -67,7 +67,7 @@ impl<S: Scheme> Calls<S> {
 }
 
 impl Inner {
-    /// Runs jobs of an iterator.
+    /// Runs the jobs of an iterator. `sink` gets each job's index and result, in order.
     fn all<J: scheduler::Job>(
         &self,
         jobs: Source<'_, J>,
@@ -82,7 +82,7 @@ impl Inner {
         }
     }
 
-    /// Queues a job once there is room for its size; `own` makes it borrow nothing.
+    /// Queues a job if the queue has room for its size, else gives it back. `own` turns it into a job that borrows nothing.
     pub(crate) fn submit<J, O: Queued>(&self, job: J, size: Size, own: impl FnOnce(J) -> O) -> Submitted<J, O::Out> {
         let mut job = Some(job);
         match self.queue.submit(size, || own(job.take().expect("it is made once"))) {
@@ -92,8 +92,8 @@ impl Inner {
     }
 }
 
-/// A job that [`Engine::run`] does at once, and [`Engine::submit`] queues: a [`SignJob`](crate::SignJob), a
-/// [`VerifyJob`](crate::VerifyJob) or a [`GenerateJob`](crate::GenerateJob) of any scheme, or a [`RowSet`](crate::rows::RowSet).
+/// A job that [`Engine::run`] runs at once, and that [`Engine::submit`] queues: a [`SignJob`](crate::SignJob), a [`VerifyJob`](crate::VerifyJob)
+/// or a [`GenerateJob`](crate::GenerateJob) of any scheme, or a [`RowSet`](crate::rows::RowSet).
 pub trait Job: Sized {
     /// The result of the job.
     type Out: Send + 'static;

@@ -74,7 +74,7 @@ impl EngineBuilder {
         self.device = index;
         self
     }
-    /// Sets several devices, each by its backend and index. They share each batch by their speed. The first one does what cannot be
+    /// Sets several devices, each by its backend and index. They share each batch by their speed. The first device does the work that cannot be
     /// shared. If a device fails, the engine disables it, and the others do its jobs: see [`Engine::faults`].
     pub fn devices(mut self, devices: Vec<(Arc<dyn Backend>, u32)>) -> EngineBuilder {
         self.devices = Some(devices);
@@ -112,16 +112,16 @@ impl EngineBuilder {
         self.memory_budget = Some(bytes);
         self
     }
-    /// Sets how many jobs the queue of [tickets](Engine::submit) holds, and how many bytes these jobs may own; by default
-    /// [`QUEUED_JOBS`] and the memory budget. A [set of rows](crate::rows::RowSet) counts as its rows. A queue with room takes a job of any size,
-    /// and so does an empty one.
+    /// Sets how many jobs the queue of [tickets](Engine::submit) holds, and how many bytes these jobs may own; by default [`QUEUED_JOBS`] and
+    /// the memory budget. A [set of rows](crate::rows::RowSet) counts as its rows. A queue with room takes a job of any size, and so does an
+    /// empty queue.
     pub fn queue(mut self, jobs: usize, bytes: u64) -> EngineBuilder {
         self.queue = Some((jobs, bytes));
         self
     }
-    /// How long the job of a [ticket](Engine::submit) waits for others, at most, though it could begin; otherwise it begins at once. Jobs that
-    /// are enough for a batch do not wait; a [set of rows](crate::rows::RowSet) counts as its rows. On the CPUs that were measured no delay made
-    /// the rate higher, and with few callers each made it lower. On GPUs it was not measured.
+    /// Sets how long the job of a [ticket](Engine::submit) waits at most for other jobs to share its batch; by default it begins at once. Jobs
+    /// that are enough for a batch do not wait; a [set of rows](crate::rows::RowSet) counts as its rows. On the CPUs that were measured, no
+    /// delay made the rate higher, and with few callers every delay made it lower. GPUs were not measured.
     pub fn max_delay(mut self, delay: Duration) -> EngineBuilder {
         self.max_delay = delay;
         self
@@ -147,14 +147,14 @@ impl EngineBuilder {
     }
     /// Sets how long the engine waits for a GPU, at least, before the GPU counts as hung; by default [`DEVICE_TIMEOUT`]. If 100 times the
     /// predicted time of the jobs is longer, that is the limit of the wait. To prepare and test a program, a GPU has [`DEVICE_TIMEOUT`]. The
-    /// engine disables a GPU that hangs, and other devices do its jobs. What the GPU was given stays allocated until the process ends.
-    /// `Duration::MAX` means no limit. The CPU never has one, also under a Vulkan driver. Nor has a GPU that writes results into
-    /// [`Engine::memory`], once all of them are computed: the call has lent that memory until the GPU is done with it.
+    /// engine disables a GPU that hangs, and other devices do its jobs. The memory that this GPU was given stays allocated until the process
+    /// ends. `Duration::MAX` means no limit. The CPU never has a limit, not even under a Vulkan driver. A GPU that writes results into
+    /// [`Engine::memory`] has none once all results are computed: the call has lent that memory until the GPU is done with it.
     pub fn device_timeout(mut self, timeout: Duration) -> EngineBuilder {
         self.device_timeout = Some(timeout);
         self
     }
-    /// Sets the policy of GPUs for schemes of which tables say nothing: all but SLH-DSA. A policy changes the time, never a result.
+    /// Sets the policy of GPUs for schemes that tables do not cover: all but SLH-DSA. A policy changes the time, never a result.
     pub fn policy(mut self, policy: Policy) -> EngineBuilder {
         self.policy = policy;
         self
@@ -215,7 +215,7 @@ impl EngineBuilder {
         Ok(Engine(Arc::new(Inner { queue, scheduler, notices, host_hashing: HostHashing::default() })))
     }
 
-    /// Makes the host the only device at first, unless the caller said which.
+    /// Makes the CPU the only device at first, unless the caller chose devices. Returns the backends that may be added later.
     fn take_automatic(&mut self) -> Result<Option<Wake>, Error> {
         let said = self.backend.is_some() || self.devices.is_some() || self.device > 0;
         let (host, wake): (Arc<dyn Backend>, Wake) = match self.automatic.take() {
@@ -235,7 +235,7 @@ impl EngineBuilder {
 
     fn one_device(&mut self) -> Result<(Device, Arc<dyn Backend>), Error> {
         let (mut names, mut had) = (Vec::new(), 0);
-        // One after the other: to ask a driver that is not needed takes time.
+        // Backends are asked one after the other, because asking a driver that is not needed takes time.
         let cache = self.cache.take();
         let all = || crate::BACKENDS.iter().map(|entry| (entry.make)(cache.as_deref()));
         let candidates: Box<dyn Iterator<Item = _>> = match self.backend.take() {
@@ -254,7 +254,7 @@ impl EngineBuilder {
     }
 }
 
-/// What the tables know of a device.
+/// The knowledge that the tables have of a device. Notices about the tables are added to `notices`.
 #[cfg(feature = "tables")]
 fn know(
     tables: &[Source],
@@ -272,7 +272,7 @@ fn know(
     Arc::new(known)
 }
 
-/// A backend's device, or how many devices it has instead.
+/// The backend's device with this index, or the number of its devices if there is no such device.
 fn find(backend: &Arc<dyn Backend>, index: u32) -> Result<Result<Device, usize>, Error> {
     let devices = backend.devices()?;
     let has = devices.len();
@@ -294,8 +294,8 @@ impl Engine {
         EngineBuilder::default()
     }
 
-    /// The devices that the engine uses now: those of [`EngineBuilder`], those that it added since, without those that it disabled. The
-    /// first one does what cannot be shared.
+    /// The devices that the engine uses now: those of [`EngineBuilder`] and those that it added since, without those that it disabled. The first
+    /// device does the work that cannot be shared.
     pub fn devices(&self) -> Vec<Device> {
         self.0.scheduler.live().map(|worker| worker.device().clone()).collect()
     }
@@ -305,7 +305,7 @@ impl Engine {
         self.0.scheduler.workers()[0].device()
     }
 
-    /// Warnings, one line each: tables that are stale or damaged, and what the [backends](Backend::notices) have left out so far.
+    /// Warnings, one line each: tables that are stale or damaged, and the [notices](Backend::notices) of the backends so far.
     pub fn notices(&self) -> Vec<String> {
         let mut all = self.0.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let backends = self.0.scheduler.all().map(|worker| worker.programs.backend());
@@ -350,7 +350,7 @@ impl Engine {
         self.0.scheduler.options.device_timeout
     }
 
-    /// Does one job, on the device that suits it. [`submit`](Engine::submit) queues one.
+    /// Runs one job, on the device that suits it. [`submit`](Engine::submit) queues a job instead.
     ///
     /// ```
     /// use hypergrove::zkdilithium::{SignJob, SigningKey};
@@ -417,8 +417,8 @@ impl Engine {
         self.0.scheduler.one(None, NodesJob(key, 0)).map(drop)
     }
 
-    /// Signs one message with SLH-DSA: [`run`](Engine::run) does so with any scheme. The error is [`Error::KeyDamaged`] for a damaged key, and [`Error::Value`] for a message that does not fit
-    /// the mode.
+    /// Signs one message with SLH-DSA; [`run`](Engine::run) signs with any scheme. The error is [`Error::KeyDamaged`] for a damaged key, and
+    /// [`Error::Value`] for a message that does not fit the mode.
     ///
     /// FIPS 205, Algorithms 22 and 23; with [`Mode::Internal`] Algorithm 19.
     pub fn sign(
@@ -454,12 +454,12 @@ impl Engine {
         &self,
         jobs: impl IntoIterator<Item = jobs::SignJob<'a, S>>,
     ) -> Result<Vec<Result<S::Signature, Error>>, Error> {
-        // All are made before the first one runs: an iterator that makes them may use the engine.
+        // All jobs are made before the first one runs, because the iterator that makes them may use the engine.
         let jobs: Vec<_> = jobs.into_iter().collect();
         to_vec(jobs.len(), |sink| (S::calls().sign_all)(&self.0, &mut jobs.into_iter(), sink, false))
     }
 
-    /// Verifies one signature of SLH-DSA: `true` if the key signed this message in this mode. A signature of the wrong length is not valid.
+    /// Verifies one signature of SLH-DSA: `true` if the key signed this message in this mode, `false` also for a signature of the wrong length.
     /// [`run`](Engine::run) verifies with any scheme.
     ///
     /// FIPS 205, Algorithms 24 and 25; with [`Mode::Internal`] Algorithm 20.
@@ -487,14 +487,14 @@ impl Engine {
         to_vec(jobs.len(), |sink| (S::calls().verify_all)(&self.0, &mut jobs.into_iter(), sink, false))
     }
 
-    /// Returns the same key with the nodes of its top `layers` layers, which makes the same signatures with less work. One layer is the
-    /// usual choice; 0 drops the nodes. [`cache_bytes`] gives their size.
+    /// Returns this key with the nodes of its top `layers` layers, which makes the same signatures with less work. One layer is the usual
+    /// choice; 0 drops the nodes. [`cache_bytes`] gives their size.
     pub fn cache(&self, key: &SigningKey, layers: usize) -> Result<SigningKey, Error> {
         if layers == 0 {
             return Ok(key.without_nodes());
         }
         let nodes = self.0.scheduler.one(None, NodesJob(key, layers))?;
-        // A wrong node below the top tree would be signed with a one-time key that signs the right one elsewhere.
+        // A wrong node below the top tree would be signed with a one-time key that signs the right node elsewhere.
         let is_discrete = self.0.scheduler.live().any(Worker::is_discrete);
         if is_discrete && self.0.scheduler.one(None, NodesJob(key, layers))? != nodes {
             let what = format!("the nodes of {layers} layers differ when they are computed again");
@@ -503,7 +503,7 @@ impl Engine {
         Ok(key.with_nodes(layers, nodes))
     }
 
-    /// Returns the same key with as many of its top layers as fit into `bytes`, and at most as many as can be cached; see
+    /// Returns this key with the nodes of as many top layers as fit into `bytes`, and at most of as many as can be cached; see
     /// [`Engine::cache`]. If the layers need more memory than the engine has, that is an error.
     pub fn cache_within(&self, key: &SigningKey, bytes: usize) -> Result<SigningKey, Error> {
         let p = key.params();
@@ -525,12 +525,12 @@ impl Engine {
         Ok(self.0.scheduler.first().programs.facts(group)?.most())
     }
 
-    /// Explains how the engine would compute a batch, and predicts the time if this engine has timed such work before.
+    /// Explains how the engine would compute a batch, and predicts the time if runs of this engine, a table or the device's rates allow it.
     pub fn explain(&self, params: &'static Params, op: Op, batch: usize) -> Result<Explanation, Error> {
         self.0.explain(params, op, batch)
     }
 
-    /// Measures: generates some keys of the cheapest set with the same hash and n, so that [`explain`](Engine::explain) can predict.
+    /// Takes measurements for [`explain`](Engine::explain): generates some keys of the cheapest set with the same hash and n.
     pub fn calibrate(&self, params: &'static Params) -> Result<(), Error> {
         let alike = PARAMETER_SETS.iter().copied().filter(|p| (p.family, p.n) == (params.family, params.n));
         let cheapest = [params].into_iter().chain(alike).min_by_key(|p| p.hp).unwrap_or(params);
@@ -575,14 +575,14 @@ pub(crate) fn wrong_root(key: &SigningKey) -> Error {
 }
 
 pub(crate) struct Inner {
-    /// Its threads end before all else does.
+    /// The queue is the first field, so that its threads end before anything else is dropped.
     pub(crate) queue: Queue,
     pub(crate) scheduler: Arc<Scheduler>,
     notices: Arc<Mutex<Vec<String>>>,
     pub(crate) host_hashing: HostHashing,
 }
 
-/// The results of a call of so many jobs, which `run` hands to a sink.
+/// Collects the results of a call of this number of jobs. `run` hands them to a sink.
 fn to_vec<T>(jobs: usize, run: impl FnOnce(Sink<'_, T>) -> Result<(), Error>) -> Result<Vec<Result<T, Error>>, Error> {
     let mut results = Vec::with_capacity(jobs);
     run(&mut |_, result| {
@@ -622,7 +622,7 @@ impl Inner {
             Some(SubBatch::TooLarge(..)) => 1,
             None => 0,
         };
-        // One job is one device's.
+        // A single job runs on one device.
         let sharing = if batch > 1 { &live[..] } else { &[worker][..] };
         let predicted: Option<Vec<(f64, &'static str)>> =
             sharing.iter().filter(|w| w.takes(group)).map(|w| self.jobs_a_second(w, group, sub_batch.max(1))).collect();
@@ -651,8 +651,8 @@ impl Inner {
         })
     }
 
-    /// Jobs a second in sub-batches of this size, and how that is known: measured by this engine, by a table's row or its
-    /// model, by jobs with the same hash and n, or at the device's rates.
+    /// Jobs a second in sub-batches of this size, and their source: runs of this engine, a table's row or its model, jobs with the same hash and
+    /// n, or the device's rates.
     fn jobs_a_second(&self, worker: &Worker, group: Group, sub_batch: usize) -> Option<(f64, &'static str)> {
         let facts = worker.programs.facts(group).ok()?;
         if facts.measured_at(sub_batch).is_some() {

@@ -30,7 +30,7 @@ pub struct Explanation {
     pub policy: Policy,
     /// Where the policy comes from.
     pub policy_source: PolicySource,
-    /// Which row of which table, or what was measured instead; empty if there is nothing to report.
+    /// The table and row of the policy, or what was measured instead; empty if there is nothing to report.
     pub policy_why: String,
     /// Why the engine chose this device; empty if the caller chose it.
     pub device_why: String,
@@ -40,10 +40,9 @@ pub struct Explanation {
     pub device_free: Option<u64>,
     /// Compressions of one job.
     pub work: Work,
-    /// The predicted time of the whole batch. `None` if this engine has not run such a plan, and neither a table nor the device's rates
-    /// tell.
+    /// The predicted time of the whole batch. `None` if neither runs of this engine, nor a table, nor the device's rates allow a prediction.
     pub predicted: Option<Duration>,
-    /// What the prediction is based on.
+    /// The source of the prediction in words, for example `runs of this engine`.
     pub predicted_by: &'static str,
     /// How a batch shares the memory; see [`Explanation`].
     pub memory: MemoryUse,

@@ -1,8 +1,8 @@
-//! What a sink answers.
+//! The return values of sinks.
 
 use std::ops::ControlFlow;
 
-/// What a sink returns: nothing, or a [`ControlFlow`] whose `Break` ends the call.
+/// The return value of a sink: `()`, or a [`ControlFlow`] whose `Break` ends the call.
 pub trait Flow {
     /// Whether the call goes on.
     fn flow(self) -> ControlFlow<()>;

@@ -283,7 +283,7 @@ impl<S: Scheme> Job for VerifyJob<'_, S> {
     }
 }
 
-/// Secrets. On drop they are wiped with wide stores, because `zeroize` would write byte by byte.
+/// Secrets. On drop they are wiped with the widest stores there are, because `zeroize` would write byte by byte.
 pub(crate) struct Wiped(pub(crate) Vec<u8>);
 
 impl Drop for Wiped {

@@ -147,7 +147,7 @@ use hypergrove_taint::classify;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a program needs to write a backend, or to choose a policy by hand.
+/// The traits and types for programs that bring their own backend, or choose a policy by hand.
 pub mod backend {
     pub use hypergrove_cpu::rates;
     pub use hypergrove_engine::{
@@ -199,14 +199,14 @@ fn random(bytes: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Random bytes of a request to the operating system, where threads make several: a kernel makes some hundred megabytes a second for each
-/// thread, which is less than GPUs use.
+/// The random bytes of one request to the operating system, if several threads make requests. A kernel makes some hundred megabytes a second for
+/// each thread, which is less than GPUs use.
 const RANDOM_BYTES: usize = 4 << 10;
 
-/// So many one thread draws by itself: others have begun by the time that it is done.
+/// Up to this many bytes, one thread draws alone: when it is done, other threads would only have begun.
 const FEW_BYTES: usize = 16 << 10;
 
-/// The same, by the threads of a place.
+/// Secret bytes from the operating system, drawn by the threads of `place`.
 fn random_by_threads(place: &Place<'_>, bytes: &mut [u8]) -> Result<(), Error> {
     if bytes.len() <= FEW_BYTES {
         return random(bytes);
@@ -214,7 +214,7 @@ fn random_by_threads(place: &Place<'_>, bytes: &mut [u8]) -> Result<(), Error> {
     place.each_of(bytes.chunks_mut(RANDOM_BYTES).collect(), &random)
 }
 
-/// Threads share whatever the library makes: this does not compile otherwise.
+/// Threads may share every type of the library: otherwise this does not compile.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<(Engine, EngineBuilder, MerkleTree<'_>, Sha256Stream<'_, fn(usize, [u8; 32])>)>();

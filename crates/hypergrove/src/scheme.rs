@@ -1,4 +1,4 @@
-//! What a signature scheme is to the engine: one trait, over which jobs, rows, sets of rows and tickets are written once.
+//! A signature scheme as the engine sees it: one trait, over which jobs, rows, sets of rows and tickets are written once.
 
 pub use crate::calls::Calls;
 use crate::jobs::JobKey;
@@ -16,9 +16,9 @@ use std::ops::Range;
 use std::ptr;
 use zeroize::Zeroize;
 
-/// A parameter set, as callers name it: [`Params`](crate::Params) of SLH-DSA by reference.
+/// A parameter set, as callers name it: for SLH-DSA, a reference to [`Params`](crate::Params).
 pub trait ParameterSet: Copy + Debug + Send + Sync + 'static {
-    /// Its scheme.
+    /// The scheme of the set.
     type Scheme: Scheme;
     #[doc(hidden)]
     fn scheme(self) -> Self::Scheme;
@@ -34,8 +34,8 @@ impl<S: Scheme> ParameterSet for S {
 /// A signature scheme: what its keys, messages and signatures are, and how a device runs its operations. A value of the type is one of its
 /// parameter sets. SLH-DSA is [`SlhDsa`](crate::SlhDsa).
 pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
-    /// A parameter set, as callers name it. (SLH-DSA's is a reference, which must not be the scheme itself: the compiler would not see that
-    /// futures with jobs of it may be sent.)
+    /// A parameter set, as callers name it. (SLH-DSA's set is a reference. The reference must not be the scheme itself: the compiler would not
+    /// see that futures with its jobs are `Send`.)
     type Set: ParameterSet<Scheme = Self>;
     /// A private key.
     type SigningKey: Clone + Debug + Send + Sync + 'static;
@@ -43,11 +43,11 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     type VerifyingKey: Clone + Debug + Send + Sync + 'static;
     /// A signature.
     type Signature: Send + 'static;
-    /// What a key is made from.
+    /// The seeds that a key is made from.
     type Seeds: Clone + Zeroize + Send + Sync + 'static;
-    /// How a message is signed; nothing where there is one way.
+    /// How a message is signed; `()` if there is only one way.
     type Mode<'a>: Copy + Default + Debug + Send + Sync;
-    /// Where the randomness of a signature comes from; nothing where there is none.
+    /// Where the randomness of a signature comes from; `()` if there is none.
     type Randomizer<'a>: Copy + Default + Debug + Send + Sync;
     /// A message.
     type Message<'a>: Copy + Send + Sync;
@@ -62,10 +62,10 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// The parameter set.
     #[doc(hidden)]
     fn set(self) -> Self::Set;
-    /// Bytes of the set's seeds, keys and signatures.
+    /// The bytes of the set's seeds, keys and signatures.
     #[doc(hidden)]
     fn sizes(self) -> Sizes;
-    /// The kind of work of an operation. Keys that sign may differ by a variant: of SLH-DSA, by their cached layers.
+    /// The kind of work of an operation. `variant` is that of the key that signs: for SLH-DSA, the number of its cached layers.
     #[doc(hidden)]
     fn kind(self, op: Op, variant: usize) -> Kind;
     /// The variant of a key that signs.
@@ -88,7 +88,7 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
         Self::Mode::default()
     }
 
-    /// Checks what is the same for all messages of a call: the mode and the keys.
+    /// Checks the mode and the keys of a call, which all its messages share.
     #[doc(hidden)]
     fn check_keys<'k>(_keys: &mut dyn Iterator<Item = KeyRef<'k, Self>>, _mode: Self::Mode<'_>) -> Result<(), Error> {
         Ok(())
@@ -98,11 +98,11 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     fn check_job(_key: KeyRef<'_, Self>, _mode: Self::Mode<'_>, _message: &Self::JobMessage<'_>) -> Result<(), Error> {
         Ok(())
     }
-    /// Whether the signatures of a list's jobs are written straight into memory of their own, where [`Scheme::sign_in_place`] does not
-    /// decline. Otherwise they are copied there from the memory of their chunk.
+    /// Whether each signature of a list's jobs is written straight into its own memory, unless [`Scheme::sign_in_place`] declines. Otherwise
+    /// signatures are copied there from the memory of their chunk.
     #[doc(hidden)]
     const HAS_PLACES_FOR_JOBS: bool = false;
-    /// Checks the randomness that the caller gives for so many messages.
+    /// Checks the randomness that the caller gives for this number of messages.
     #[doc(hidden)]
     fn check_randomizer(self, _randomizer: Self::Randomizer<'_>, _messages: usize) -> Result<(), Error> {
         Ok(())
@@ -115,13 +115,13 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     {
         randomizer
     }
-    /// Checks that there are so many messages of rows.
+    /// Checks that there are as many messages as rows.
     #[doc(hidden)]
     fn check_messages(messages: &Self::RowMessages<'_>, rows: usize) -> Result<(), Error>;
     /// The messages of rows, if they are bytes.
     #[doc(hidden)]
     fn bytes_of_rows<'m, 'a: 'm>(messages: &Self::RowMessages<'a>) -> Option<Column<'m>>;
-    /// A row's message, or what is wrong with it. What was `copied` of a column is in the copy alone.
+    /// A row's message, or the status of a row without a valid message. `copied` is the copy of a message in a foreign column.
     #[doc(hidden)]
     fn message_of_row<'m, 'a: 'm>(
         messages: &Self::RowMessages<'a>,
@@ -129,30 +129,30 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
         row: usize,
         copied: Option<&'m [u8]>,
     ) -> Result<Self::Message<'m>, RowStatus>;
-    /// Bytes of memory that the messages of rows are in, and what is given of randomness.
+    /// The bytes of memory that the messages of rows and the caller's randomness occupy.
     #[doc(hidden)]
     fn size_of_rows(messages: &Self::RowMessages<'_>, randomizer: Self::Randomizer<'_>) -> usize;
 
-    /// The same for a shorter time.
+    /// Shortens the lifetime of a mode and a randomizer.
     #[doc(hidden)]
     fn shorten<'m, 'a: 'm>(
         mode: Self::Mode<'a>,
         randomizer: Self::Randomizer<'a>,
     ) -> (Self::Mode<'m>, Self::Randomizer<'m>);
-    /// What a job has, borrowed.
+    /// Borrows the mode, the message and the randomizer of a job.
     #[doc(hidden)]
     fn borrow<'j, 'a: 'j>(
         mode: Self::Mode<'a>,
         message: &'j Self::JobMessage<'a>,
         randomizer: Self::Randomizer<'a>,
     ) -> (Self::Mode<'j>, Self::Message<'j>, Self::Randomizer<'j>);
-    /// Bytes of a message that its job owns.
+    /// The bytes of a message that the job owns.
     #[doc(hidden)]
     fn owned(message: &Self::JobMessage<'_>) -> usize;
-    /// What a job has, for one that borrows nothing.
+    /// Makes an input that borrows nothing from a job's mode, message and randomizer.
     #[doc(hidden)]
     fn own(mode: Self::Mode<'_>, message: Self::JobMessage<'_>, randomizer: Self::Randomizer<'_>) -> Self::OwnedInput;
-    /// Bytes of a mode and a message that a job in a queue owns.
+    /// The bytes of a mode and a message that a job in a queue owns.
     #[doc(hidden)]
     fn size_of_input(mode: Self::Mode<'_>, message: &Self::JobMessage<'_>) -> usize;
     /// The reverse of [`own`](Scheme::own).
@@ -164,30 +164,30 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     fn check_seeds(self, _seeds: &Self::Seeds) -> Result<(), Error> {
         Ok(())
     }
-    /// Writes seeds as columns have them.
+    /// Writes seeds in the form that columns have.
     #[doc(hidden)]
     fn write_seeds(seeds: &Self::Seeds, to: &mut [u8]);
     /// A private key of bytes that the engine made.
     #[doc(hidden)]
     fn private_key(self, bytes: &[u8]) -> Self::SigningKey;
-    /// A public key of so many bytes as it should have.
+    /// A public key of bytes that have the right length.
     #[doc(hidden)]
     fn public_key(self, bytes: &[u8]) -> Self::VerifyingKey;
     /// A signature of bytes that the engine made.
     #[doc(hidden)]
     fn signature(self, bytes: Cow<'_, [u8]>) -> Self::Signature;
-    /// Wipes a signature that nobody gets: if it is faulty, it may tell the key.
+    /// Wipes a signature that no caller gets: a faulty signature may reveal the key.
     #[doc(hidden)]
     fn discard(signature: Self::Signature);
-    /// The distinct keys of jobs, and which of them each has. Jobs in succession whose key lies in one place have one key, unless the scheme
-    /// compares their content.
+    /// The distinct keys of jobs, and the index of each job's key. Successive jobs whose key lies at the same address share one key, unless the
+    /// scheme compares keys by their content.
     #[doc(hidden)]
     fn distinct_private<'k>(
         keys: &mut dyn Iterator<Item = &'k Self::SigningKey>,
     ) -> (Vec<&'k Self::SigningKey>, Vec<u32>) {
         in_succession(keys, |a, b| ptr::eq(a, b))
     }
-    /// The distinct public keys, likewise.
+    /// The distinct public keys of jobs, and the index of each job's key, by the same rule.
     #[doc(hidden)]
     fn distinct_public<'k>(
         keys: &mut dyn Iterator<Item = &'k Self::VerifyingKey>,
@@ -195,19 +195,19 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
         in_succession(keys, |a, b| ptr::eq(a, b))
     }
 
-    /// Bytes of the output of a job of an operation, until its caller has it.
+    /// The bytes that the output of a job takes until the caller has it.
     #[doc(hidden)]
     fn output(self, op: Op, facts: &GroupFacts) -> usize;
-    /// Bytes of memory for a row of an operation besides the caller's, without what is kept of the row itself.
+    /// The bytes of memory that a row of an operation needs in addition to the caller's, without what is kept of the row itself.
     #[doc(hidden)]
     fn held(op: Op, facts: &GroupFacts, options: &Options) -> usize;
-    /// Signs messages: their signatures lie in `out` one after the other. What is there has passed the engine's checks; it is zero after
-    /// an error, and for a message that failed by itself.
+    /// Signs messages, and writes their signatures to `out` one after the other. A signature there has passed the engine's checks. It is zero
+    /// after an error, and for a message that failed by itself.
     #[doc(hidden)]
     fn sign(run: &Run<'_>, work: &Signing<'_, '_, Self>, out: &mut [u8]) -> Result<Failed, Error>;
-    /// Signs messages of rows straight into the caller's memory, which is in as many parts as there are, where all checks of signatures come
-    /// before they leave the device, or there are none. `None` where [`sign`](Scheme::sign) has to do it, and to say what is wrong. After
-    /// an error rows may hold some of it. `memory` is kept between chunks.
+    /// Signs messages of rows straight into `out`, the parts of the caller's memory, if signatures are checked before they leave the device, or
+    /// not at all. `None` if [`sign`](Scheme::sign) has to do the work instead, and to report what is wrong. After an error, `out` may hold some
+    /// signatures. `memory` is kept between chunks.
     #[doc(hidden)]
     fn sign_in_place(
         _run: &Run<'_>,
@@ -217,7 +217,7 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     ) -> Option<Result<Failed, Error>> {
         None
     }
-    /// Verifies signatures of the right length: a verdict on each, which passed the engine's checks. `memory` is kept between chunks.
+    /// Verifies signatures of the right length. Each verdict has passed the engine's checks. `memory` is kept between chunks.
     #[doc(hidden)]
     fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Self>, memory: &mut Vec<u8>) -> Result<Vec<bool>, Error>;
     /// Makes the keys of columns. `memory` is kept between chunks; it holds no secret afterwards.
@@ -229,7 +229,7 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     fn calls() -> &'static Calls<Self>;
 }
 
-/// Bytes of a set's seeds, keys and signatures.
+/// The bytes of a set's seeds, keys and signatures.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// The seeds of a key.
@@ -251,14 +251,14 @@ pub enum KeyRef<'k, S: Scheme> {
     Public(&'k S::VerifyingKey),
 }
 
-/// Jobs that failed by themselves, by their places, and why.
+/// The error of each job that failed by itself, by the job's index.
 pub type Failed = BTreeMap<usize, Error>;
 
 /// A message to be signed, of a job or of a row.
 pub struct ToSign<'m, S: Scheme> {
     /// The key that signs.
     pub key: &'m S::SigningKey,
-    /// How.
+    /// How the message is signed.
     pub mode: S::Mode<'m>,
     /// The message.
     pub message: S::Message<'m>,
@@ -268,21 +268,21 @@ pub struct ToSign<'m, S: Scheme> {
 
 /// Messages to be signed.
 pub struct Signing<'w, 'm, S: Scheme> {
-    /// How many.
+    /// The number of messages.
     pub jobs: usize,
-    /// Each of them.
+    /// Returns a message by its index.
     pub of: &'w (dyn Fn(usize) -> ToSign<'m, S> + Sync),
-    /// The distinct keys of some of them, and which of these each of them has.
+    /// Returns the distinct keys of a range of messages, and the index of each message's key.
     pub keys: &'w (dyn Fn(Range<usize>) -> (Vec<&'m S::SigningKey>, Vec<u32>) + Sync),
-    /// Rows are left out between them.
+    /// Whether rows are left out between the messages.
     pub has_gaps: bool,
 }
 
-/// A signature to be verified, of a job or of a row. It has the length of its set's.
+/// A signature to be verified, of a job or of a row. Its length is that of the set.
 pub struct ToVerify<'m, S: Scheme> {
     /// The key that should have signed.
     pub key: PublicKey<'m, S>,
-    /// How.
+    /// How the message was signed.
     pub mode: S::Mode<'m>,
     /// The message.
     pub message: S::Message<'m>,
@@ -300,16 +300,16 @@ pub enum PublicKey<'m, S: Scheme> {
 
 /// Signatures to be verified.
 pub struct Verifying<'w, 'm, S: Scheme> {
-    /// How many.
+    /// The number of signatures.
     pub jobs: usize,
-    /// Each of them.
+    /// Returns a signature by its index.
     pub of: &'w (dyn Fn(usize) -> ToVerify<'m, S> + Sync),
-    /// The distinct keys of some of them, and which of these each of them has. Of keys in a column these are copies.
+    /// Returns the distinct keys of a range of signatures, and the index of each signature's key. Keys in a column are copied.
     #[expect(clippy::type_complexity, reason = "a name would say no more")]
     pub keys: &'w (dyn Fn(Range<usize>) -> (Vec<Cow<'m, S::VerifyingKey>>, Vec<u32>) + Sync),
 }
 
-/// Types that are copied whatever the scheme: what is derived would ask its keys to be `Copy` too.
+/// Implements `Copy` for types of any scheme. A derived implementation would require that keys are `Copy` too.
 macro_rules! copied {
     ($([$($lifetime:lifetime)*] $copied:ty;)*) => {$(
         impl<$($lifetime,)* S: $crate::scheme::Scheme> Clone for $copied {
@@ -329,26 +329,26 @@ copied! {
     ['m] PublicKey<'m, S>;
 }
 
-/// Successive keys: the seeds of each, and where they go.
+/// Successive keys to be made: their seeds, and the memory that the keys go to.
 pub struct KeyColumns<'a> {
     /// Their seeds, one after the other. Without them the keys come from the operating system's randomness.
     pub seeds: Option<&'a [u8]>,
-    /// Private keys.
+    /// Memory for the private keys.
     pub private: &'a mut [u8],
-    /// Public keys, or nothing.
+    /// Memory for the public keys; empty if they are not wanted.
     pub public: &'a mut [u8],
 }
 
-/// So many bytes of memory that is kept between chunks. They may hold an earlier chunk's output, which programs overwrite.
+/// Returns this many bytes of memory that is kept between chunks. They may hold an earlier chunk's output, which programs overwrite.
 pub(crate) fn room(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     if memory.len() < bytes {
-        // The operating system zeroes it: nothing is written here.
+        // The operating system provides zeros, so nothing is written here.
         *memory = vec![0; bytes];
     }
     &mut memory[..bytes]
 }
 
-/// A key that owns itself.
+/// A key that is owned or shared, not borrowed.
 pub(crate) fn own_key<K: Clone>(key: JobKey<'_, K>) -> JobKey<'static, K> {
     match key {
         JobKey::Borrowed(key) => JobKey::Owned(key.clone()),
@@ -357,7 +357,7 @@ pub(crate) fn own_key<K: Clone>(key: JobKey<'_, K>) -> JobKey<'static, K> {
     }
 }
 
-/// The distinct keys of some rows, and which of them each row has. Equal keys in succession count once.
+/// The distinct keys of some rows, and the index of each row's key. Successive equal keys count once.
 pub(crate) fn in_succession<K: Copy>(
     keys: impl Iterator<Item = K>,
     is_same: impl Fn(K, K) -> bool,

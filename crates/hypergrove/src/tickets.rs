@@ -1,4 +1,4 @@
-//! Jobs in the engine's queue, and what is refused there.
+//! Tickets: jobs in the engine's queue, and the error of a job that the queue refuses.
 
 use crate::calls::Job;
 use crate::engine::Engine;
@@ -12,8 +12,8 @@ use std::time::Instant;
 pub struct Refused<J> {
     /// The job, unchanged.
     pub job: J,
-    /// The reason: [`Error::QueueFull`], [`Error::Cancelled`] after [`Engine::drain`], or [`Error::Io`]. For a
-    /// [`RowSet`](crate::rows::RowSet) also what is wrong with its columns.
+    /// The reason: [`Error::QueueFull`], [`Error::Cancelled`] after [`Engine::drain`], or [`Error::Io`]. A [`RowSet`](crate::rows::RowSet) is
+    /// also refused if its columns are wrong.
     pub why: Error,
 }
 
@@ -32,9 +32,9 @@ impl<J> From<Refused<J>> for Error {
 }
 
 impl Engine {
-    /// Queues a job, and gives a [`Ticket`] for its result. Jobs of all callers that wait at the same time share batches; a job alone
-    /// begins at once, unless [`EngineBuilder::max_delay`](crate::EngineBuilder::max_delay) is set. The engine copies what a job borrows, keys
-    /// too: share keys by `Arc`. If the queue is full, the job is given back.
+    /// Queues a job, and returns a [`Ticket`] for its result. Jobs of all callers that wait at the same time share batches; a job alone begins
+    /// at once, unless [`EngineBuilder::max_delay`](crate::EngineBuilder::max_delay) is set. The engine copies what a job borrows, keys too:
+    /// share keys by `Arc`. If the queue is full, the error gives the job back.
     ///
     /// ```
     /// use hypergrove::{Engine, SLH_DSA_SHA2_128F, SignJob};

@@ -1,4 +1,4 @@
-//! Columns: one value for each row, in memory that the caller has.
+//! Columns: one value for each row, in the caller's memory.
 
 use super::{ForeignRows, RowStatus};
 use crate::Error;
@@ -25,12 +25,12 @@ pub enum Column<'a> {
     Variable {
         /// The values.
         bytes: &'a [u8],
-        /// Where they begin and end.
+        /// The offsets at which the values begin and end.
         offsets: Offsets<'a>,
     },
     /// A slice for each value.
     Slices(&'a [&'a [u8]]),
-    /// Values in memory that others may write to meanwhile.
+    /// Values in memory that others may write to during the call.
     Foreign(&'a dyn ForeignRows),
 }
 
@@ -82,7 +82,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Bytes of memory that the column is in.
+    /// The bytes of memory that the column occupies.
     #[doc(hidden)]
     pub fn size(&self) -> usize {
         match self {
@@ -96,7 +96,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Whether there are so many values, and where they are said to be. Only offsets are left to be looked at row by row.
+    /// Checks that the column has this number of values, and memory for all of them. Only offsets are left to be checked row by row.
     #[doc(hidden)]
     pub fn check(&self, what: &str, rows: usize) -> Result<(), Error> {
         let wrong = |why: String| Err(Error::Value { what: format!("the column of {what}: {why}") });
@@ -125,8 +125,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// A value of a column that was checked; `None` if its offsets are wrong, there are fewer, or it has
-    /// to be copied.
+    /// A value of a column that was checked. `None` if its offsets are wrong, if there is no such row, or if the column is foreign.
     #[doc(hidden)]
     pub fn get(&self, row: usize) -> Option<&'a [u8]> {
         match self {
@@ -138,7 +137,8 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// A value of a column that was checked, or its copy if it was `copied`. `otherwise` is its status if it does not have this length.
+    /// A value of a column that was checked, or the row's copy from a foreign column. The error is `otherwise` if the value does not have this
+    /// length.
     pub(crate) fn get_exact<'m>(
         &self,
         row: usize,
@@ -156,7 +156,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// The bytes of successive values, where these lie one after the other in memory.
+    /// The bytes of successive values, if these lie one after the other in memory.
     pub(crate) fn span(&self, rows: Range<usize>) -> Option<&'a [u8]> {
         match self {
             Column::Packed { bytes, width, stride, .. } if width == stride => {
@@ -216,7 +216,7 @@ mod tests {
             let error = column.check("messages", rows).unwrap_err().to_string();
             assert!(error.contains("the column of messages: ") && error.contains(why), "{error}");
         }
-        // Each of them is its row's.
+        // A wrong offset is an error of its row alone.
         let offsets = [0, 5, 3, 9, -1, 0, i32::MIN, i32::MAX];
         let wide = offsets.map(i64::from);
         for offsets in [Offsets::I32(&offsets), Offsets::I64(&wide), Offsets::I64(&[0, 5, 3, i64::MAX, i64::MIN])] {

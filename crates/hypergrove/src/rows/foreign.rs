@@ -1,4 +1,4 @@
-//! Memory that others may write to at any time: rows are copied from it once, and results to it once they are checked.
+//! Memory that others may write to at any time. Rows are copied from it once, and results are copied to it once they are checked.
 
 use super::Column;
 use crate::Error;
@@ -6,24 +6,24 @@ use hypergrove_engine::scheduler::{ChunkMemory, Place};
 use std::fmt;
 use std::ops::Range;
 
-/// Bytes that a thread copies at a time: few threads fill the memory's bandwidth, and each takes the next piece when it has done one.
+/// The bytes that a thread copies at a time: few threads fill the memory's bandwidth, and each takes the next range when it has done one.
 const PIECE: usize = 1 << 20;
 
-/// Values of any lengths that a thread copies at a time.
+/// The values that a thread copies at a time if they have no common length.
 const VALUES: usize = 64;
 
-/// Bytes of copies that are made and worked on at a time where a device has memory of its own.
+/// The bytes of copies that are made and computed at a time for a device that has memory of its own.
 const COPIES: usize = 128 << 20;
 
-/// The same on the host, for each thread: fewer stay in the processor's caches. (Xeon with 2 threads, 32,768 rows of 128s in turns,
-/// verifications a second of CPU time: 25,600 to 26,300 with 4 and 16 MiB, 24,700 and 25,000 with 64.)
+/// The bytes of copies that are made and computed at a time on the host, for each thread: fewer bytes stay in the processor's caches. (Xeon with
+/// 2 threads, 32,768 rows of 128s in turns, verifications a second of CPU time: 25,600 to 26,300 with 4 and 16 MiB, 24,700 and 25,000 with 64.)
 const COPIES_OF_A_THREAD: usize = 4 << 20;
 
-/// Columns begin at multiples of this in a chunk's memory.
+/// Columns begin at multiples of this number of bytes in a chunk's memory.
 const ALIGN: usize = 64;
 
-/// Rows in memory that others may write to during the call, as other threads of a Python program may: a [`Column::Foreign`]. The engine
-/// copies the rows of a chunk before it works on them, and reads each byte once. Another device that has to do a chunk again copies it
+/// Rows in memory that others may write to during the call, as other threads of a Python program may: a [`Column::Foreign`]. The engine copies
+/// the rows of a chunk before it works on them, and reads each byte once. A device that has to do another device's chunk again copies the rows
 /// again.
 pub trait ForeignRows: fmt::Debug + Sync {
     /// The number of rows.
@@ -39,7 +39,7 @@ pub trait ForeignRows: fmt::Debug + Sync {
 
 /// Memory for results that others may use during the call.
 pub trait ForeignMemory: fmt::Debug + Sync {
-    /// Bytes of it.
+    /// The size of the memory in bytes.
     fn size(&self) -> usize;
     /// Copies `from` to the bytes that begin at `at`.
     fn store(&self, at: usize, from: &[u8]);
@@ -48,9 +48,9 @@ pub trait ForeignMemory: fmt::Debug + Sync {
 /// Where results go.
 #[derive(Debug)]
 pub enum RowMemory<'m> {
-    /// Into memory that the call alone uses meanwhile.
+    /// Memory that only the call uses until it returns.
     Own(&'m mut [u8]),
-    /// Into memory that others may use: results are copied there once they are computed and checked. It must not overlap the columns.
+    /// Memory that others may use: results are copied there once they are computed and checked. It must not overlap the columns.
     Foreign(&'m dyn ForeignMemory),
 }
 
@@ -69,7 +69,7 @@ impl<'m> From<&'m mut [u8]> for RowMemory<'m> {
     }
 }
 
-/// The next results' place in such memory.
+/// The place of the next results in memory that others may use.
 #[derive(Clone, Copy)]
 pub(super) struct ForeignPlace<'m> {
     pub(super) memory: &'m dyn ForeignMemory,
@@ -78,7 +78,7 @@ pub(super) struct ForeignPlace<'m> {
 }
 
 impl ForeignPlace<'_> {
-    /// Copies results there, by the threads of a place.
+    /// Copies results here, on the threads of `place`.
     pub(super) fn store(self, place: &Place<'_>, from: &[u8]) {
         place.ranges(from.len().div_ceil(PIECE), 1, &|pieces| {
             let bytes = pieces.start * PIECE..from.len().min(pieces.end * PIECE);
@@ -94,16 +94,16 @@ impl ForeignPlace<'_> {
     }
 }
 
-/// A column that is copied.
+/// A column whose rows are copied.
 #[derive(Clone, Copy)]
 pub(crate) struct ForeignColumn<'a> {
     rows: &'a dyn ForeignRows,
-    /// Rows of another length are not copied: they are refused.
+    /// The length of every row, if it is fixed. Rows of another length are not copied, because they are refused.
     wanted: Option<usize>,
 }
 
-/// The columns of a call that are copied: of signatures, messages and keys. [`Rows::read`](super::block::Rows::read) gets copies in this
-/// order. A device may fetch the first one by itself.
+/// The columns of a call whose rows are copied: signatures, messages and keys. [`Rows::read`](super::block::Rows::read) gets copies in this
+/// order. A device may fetch the first column by itself.
 pub(crate) type ForeignColumns<'a> = [Option<ForeignColumn<'a>>; 3];
 
 impl<'a> ForeignColumn<'a> {
@@ -111,12 +111,12 @@ impl<'a> ForeignColumn<'a> {
         if let Column::Foreign(rows) = column { Some(ForeignColumn { rows: *rows, wanted }) } else { None }
     }
 
-    /// Bytes that are copied of each row, where they are as many.
+    /// The bytes that are copied of each row, if they are as many for all rows.
     fn width(&self) -> Option<usize> {
         self.rows.width().map(|width| self.copied(width))
     }
 
-    /// Bytes that are copied of a row.
+    /// The bytes that are copied of a row.
     pub(crate) fn length(&self, row: usize) -> usize {
         self.copied(self.rows.length(row))
     }
@@ -126,7 +126,7 @@ impl<'a> ForeignColumn<'a> {
     }
 }
 
-/// Bytes that are copied of some rows of columns, and of one of them at most.
+/// The bytes that are copied for some rows of columns, and the most for one row.
 pub(super) fn copied_bytes(columns: &ForeignColumns<'_>, rows: Range<usize>) -> (usize, usize) {
     let of = |column: &ForeignColumn<'_>| match column.width() {
         Some(width) => (rows.len().saturating_mul(width), width),
@@ -142,7 +142,7 @@ pub(super) fn copied_bytes(columns: &ForeignColumns<'_>, rows: Range<usize>) -> 
         .fold((0, 0), |(all, each), (bytes, most)| (bytes.saturating_add(all), most.saturating_add(each)))
 }
 
-/// Bytes of copies that are made and worked on at a time.
+/// The bytes of copies that are made and computed at a time.
 pub(crate) fn copies_at_a_time(has_memory: bool, threads: usize) -> usize {
     if has_memory { COPIES } else { threads.saturating_mul(COPIES_OF_A_THREAD).min(COPIES) }
 }
@@ -153,12 +153,12 @@ pub(crate) struct Copied<'a> {
     rows: Range<usize>,
     start: usize,
     width: Option<usize>,
-    /// Where each ends, if they have no width.
+    /// The end of each row's copy, if the rows have no common width.
     ends: Vec<usize>,
 }
 
 impl<'a> Copied<'a> {
-    /// Copies that begin at `end`, or little after it, which is moved behind them.
+    /// Places the copies at `end`, rounded up to [`ALIGN`], and moves `end` behind them.
     fn new(column: ForeignColumn<'a>, rows: Range<usize>, end: &mut usize) -> Copied<'a> {
         let (start, width) = (end.next_multiple_of(ALIGN), column.width());
         *end = start + width.map_or(0, |width| rows.len() * width);
@@ -170,7 +170,7 @@ impl<'a> Copied<'a> {
         Copied { column, rows, start, width, ends }
     }
 
-    /// Where a row is.
+    /// The place of a row's copy.
     pub(super) fn place(&self, row: usize) -> Range<usize> {
         let nth = row - self.rows.start;
         match self.width {
@@ -184,7 +184,7 @@ impl<'a> Copied<'a> {
         if self.width.is_some_and(|width| width > 0) {
             return self.column.rows.copy(rows.start, to, past_caches);
         }
-        // Some may have another length than is wanted.
+        // Rows of the wrong length have no copy.
         for row in rows {
             let next = to.split_off_mut(..self.place(row).len()).expect("memory for all");
             if !next.is_empty() {
@@ -194,8 +194,7 @@ impl<'a> Copied<'a> {
     }
 }
 
-/// Copies columns of successive rows, in the threads that there are, into memory that is made for them if it is too small. Gives where
-/// they are.
+/// Copies columns of successive rows, on the threads of `place`, into `memory`, which is replaced if it is too small. Returns where the copies are.
 pub(crate) fn copy_columns<'s, 'c>(
     place: &Place<'s>,
     all: Vec<(ForeignColumns<'c>, Range<usize>)>,

@@ -83,7 +83,7 @@ impl<K> Clone for RowSigningKeys<'_, K> {
 impl<K> Copy for RowSigningKeys<'_, K> {}
 
 impl<'a, K> RowSigningKeys<'a, K> {
-    /// The keys. There is one, once the call was checked.
+    /// The keys: at least one, once the call was checked.
     fn all(&self) -> &'a [K] {
         match self {
             RowSigningKeys::One(key) => slice::from_ref(key),
@@ -108,9 +108,9 @@ pub enum RowVerifyingKeys<'a, K = crate::VerifyingKey, P = &'static crate::Param
         /// The index of each row's key.
         of: &'a [u32],
     },
-    /// One public key for each row, as its bytes. A key that differs from that of the row before is made ready anew, which may take memory.
+    /// One public key for each row, in bytes. A key that differs from the key of the row before is prepared anew, which may take memory.
     Encoded {
-        /// Their set.
+        /// The set of the keys.
         params: P,
         /// The keys.
         keys: Column<'a>,
@@ -126,7 +126,7 @@ impl<K, P: Copy> Clone for RowVerifyingKeys<'_, K, P> {
 impl<K, P: Copy> Copy for RowVerifyingKeys<'_, K, P> {}
 
 impl<'a, P: ParameterSet> RowVerifyingKeys<'a, <P::Scheme as Scheme>::VerifyingKey, P> {
-    /// The keys that are objects.
+    /// The keys that are objects, not bytes.
     fn all(&self) -> &'a [<P::Scheme as Scheme>::VerifyingKey] {
         match self {
             RowVerifyingKeys::One(key) => slice::from_ref(key),
@@ -175,13 +175,13 @@ pub type SignRows<'a> = MessageRows<'a, crate::SlhDsa>;
 pub type VerifyRows<'a> = SignatureRows<'a, crate::SlhDsa>;
 
 impl Engine {
-    /// Memory for rows that devices copy from and to by themselves: signatures, messages and keys that lie in it are not copied by
-    /// threads. Without a device that can, it is ordinary memory, and serves as well: [`Memory::devices`] says which it is. Rows need
-    /// not lie in it. To get such memory takes long, and to drop it takes the time to wipe it: use it for many calls.
+    /// Allocates memory for rows that devices can read and write by themselves, so that no thread copies the signatures, messages and keys in
+    /// it. Without such a device the memory is ordinary, and works as well: [`Memory::devices`] says which it is. Rows need not lie in it.
+    /// Allocating such memory takes long, and dropping it takes the time to wipe it: use it for many calls.
     ///
     /// A call that writes results into such memory returns when no device writes there any more. If a GPU hangs just then, the call hangs too,
-    /// whatever [`device_timeout`](crate::EngineBuilder::device_timeout) says. If a GPU hangs that may still read such memory, the
-    /// memory stays allocated until the process ends.
+    /// whatever [`device_timeout`](crate::EngineBuilder::device_timeout) says. If a GPU hangs while it may still read such memory, the memory
+    /// stays allocated until the process ends.
     ///
     /// ```
     /// use hypergrove::rows::{Column, RowVerifyingKeys, RowStatus, VerifyRows};
@@ -212,8 +212,8 @@ impl Engine {
     /// A row that cannot be signed has a status that says why. An error concerns the whole call: columns do not fit each other, there
     /// is no randomness, or no device is left. Rows that were signed before the error keep their signatures and statuses.
     ///
-    /// Nothing may change the columns during the call, another process that shares the memory included: the checks of the results
-    /// read them again, and a difference is blamed on the device.
+    /// Nothing may change the columns during the call, not even another process that shares the memory: the checks of the results read the
+    /// columns again, and blame the device for a difference.
     ///
     /// ```
     /// use hypergrove::rows::{Column, RowSigningKeys, RowStatus, SignRows};
@@ -243,8 +243,8 @@ impl Engine {
         self.sign_rows_with_progress(rows, signatures, statuses, |_| ())
     }
 
-    /// As [`Engine::sign_rows`]. `progress` gets the number of completed rows, on this thread, whenever it grows. It may stop the call
-    /// by [`ControlFlow::Break`](std::ops::ControlFlow::Break): the other rows are then [`RowStatus::NotComputed`].
+    /// Signs as [`Engine::sign_rows`] does. `progress` gets the number of completed rows, on this thread, whenever it grows. It may stop the
+    /// call by [`ControlFlow::Break`](std::ops::ControlFlow::Break): the other rows are then [`RowStatus::NotComputed`].
     pub fn sign_rows_with_progress<S: Scheme, F: Flow>(
         &self,
         rows: &MessageRows<'_, S>,
@@ -256,7 +256,7 @@ impl Engine {
         (S::calls().rows)(&self.0.scheduler, call, &mut |done| progress(done).flow())
     }
 
-    /// As [`Engine::sign_rows_with_progress`], into memory of the call or into memory that others may use.
+    /// Signs as [`Engine::sign_rows_with_progress`] does, into memory that only the call uses or into memory that others may use.
     pub fn sign_rows_into<S: Scheme, F: Flow>(
         &self,
         rows: &MessageRows<'_, S>,
@@ -278,7 +278,7 @@ impl Engine {
         self.verify_rows_with_progress(rows, statuses, |_| ())
     }
 
-    /// As [`Engine::verify_rows`], with `progress` as in [`Engine::sign_rows_with_progress`].
+    /// Verifies as [`Engine::verify_rows`] does, with `progress` as in [`Engine::sign_rows_with_progress`].
     pub fn verify_rows_with_progress<S: Scheme, F: Flow>(
         &self,
         rows: &SignatureRows<'_, S>,
@@ -290,8 +290,8 @@ impl Engine {
     }
 
     /// Makes as many keys as the columns have room for, from the operating system's randomness. Private keys of SLH-DSA are SK.seed ‖ SK.prf ‖
-    /// PK.seed ‖ PK.root, 4n bytes, and public keys the last half of these. Private keys of zkDilithium are ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t, and
-    /// public keys ρ ‖ t. Without a column of public keys less memory is written. After an error, both columns are zero. The caller has to
+    /// PK.seed ‖ PK.root, 4n bytes, and public keys are the last half of these. Private keys of zkDilithium are ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t, and
+    /// public keys are ρ ‖ t. Without a column of public keys less memory is written. After an error, both columns are zero. The caller has to
     /// wipe `private` in the end.
     ///
     /// FIPS 205, Algorithm 21.
@@ -314,8 +314,8 @@ impl Engine {
         self.keygen_rows_with_progress(set, private, public, |_| ())
     }
 
-    /// As [`Engine::keygen_rows`]. `progress` gets the number of completed rows, on this thread, whenever it grows. If it stops the
-    /// call by [`ControlFlow::Break`](std::ops::ControlFlow::Break), both columns are zero.
+    /// Makes keys as [`Engine::keygen_rows`] does. `progress` gets the number of completed rows, on this thread, whenever it grows. If it stops
+    /// the call by [`ControlFlow::Break`](std::ops::ControlFlow::Break), both columns are zero.
     pub fn keygen_rows_with_progress<P: ParameterSet, F: Flow>(
         &self,
         set: P,
@@ -327,7 +327,8 @@ impl Engine {
         (P::Scheme::calls().rows)(&self.0.scheduler, call, &mut |done| progress(done).flow())
     }
 
-    /// As [`Engine::keygen_rows`], from seeds: of SLH-DSA SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes for each row, of zkDilithium 32 bytes.
+    /// Makes keys as [`Engine::keygen_rows`] does, from seeds. For each row, SLH-DSA takes SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes, and zkDilithium
+    /// takes 32 bytes.
     ///
     /// FIPS 205, Algorithm 18.
     pub fn keygen_rows_from_seeds<P: ParameterSet>(
@@ -362,7 +363,7 @@ fn index_in<K>(keys: &[K], of: &[u32], row: usize) -> Result<u32, RowStatus> {
     of.get(row).copied().filter(|key| (*key as usize) < keys.len()).ok_or(RowStatus::NoSuchKey)
 }
 
-/// The keys that some rows take of a table, given their indices, and which of them each row has.
+/// The keys of a table that some rows use, given the rows' indices into the table, and the index of each row's key among these keys.
 fn of_table<K>(keys: &[K], of: impl ExactSizeIterator<Item = u32>) -> (Vec<&K>, Vec<u32>) {
     if let [only] = keys {
         return (vec![only], vec![0; of.len()]);
@@ -383,23 +384,23 @@ fn of_table<K>(keys: &[K], of: impl ExactSizeIterator<Item = u32>) -> (Vec<&K>, 
     (distinct, key_of)
 }
 
-/// The statuses of rows that are signed, but for those that failed.
+/// The statuses of rows: signed, or with a damaged key if the row is in `failed`.
 fn signed(rows: usize, failed: &Failed) -> Vec<RowStatus> {
     let mut statuses = vec![RowStatus::Signed; rows];
     failed.keys().for_each(|row| statuses[*row] = RowStatus::KeyDamaged);
     statuses
 }
 
-/// The messages of rows, if they are copied.
+/// The messages of rows, if their column is foreign.
 fn messages<'a, S: Scheme>(messages: &S::RowMessages<'a>) -> Option<ForeignColumn<'a>> {
     S::bytes_of_rows(messages).and_then(|column| ForeignColumn::of(&column, None))
 }
 
 /// A row to be signed.
 pub(crate) struct SignRow<'r, 'a, 'm, S: Scheme> {
-    /// The columns that have it.
+    /// The columns of the row.
     of: &'r MessageRows<'a, S>,
-    /// Which of a table's keys signs.
+    /// The index of the key in its table; 0 for a single key.
     key: u32,
     message: S::Message<'m>,
     randomizer: S::Randomizer<'m>,
@@ -480,7 +481,7 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
         let size = S::of_private(of(0).key).sizes().signature;
         let signatures = room(memory, rows.len() * size);
         let failed = S::sign(run, &work, signatures)?;
-        // Only now that the checks have passed are results written to the caller.
+        // Results are written to the caller only now, after the checks have passed.
         let mut left = &*signatures;
         let copies = parts.into_iter().map(|part| {
             let (of_part, others) = left.split_at(part.len());
@@ -497,9 +498,9 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
 
 /// A row to be verified.
 pub(crate) struct VerifyRow<'r, 'a, 'm, S: Scheme> {
-    /// The columns that have it.
+    /// The columns of the row.
     of: &'r SignatureRows<'a, S>,
-    /// Which of a table's keys it is, if there is a table.
+    /// The index of the key in its table; 0 if there is no table.
     index: u32,
     key: PublicKey<'m, S>,
     message: S::Message<'m>,
@@ -507,14 +508,14 @@ pub(crate) struct VerifyRow<'r, 'a, 'm, S: Scheme> {
 }
 
 impl<'a: 'm, 'm, S: Scheme> VerifyRow<'_, 'a, 'm, S> {
-    /// The distinct keys of rows of one call.
+    /// The distinct keys of rows of one call, and the index of each row's key.
     fn keys(of: &SignatureRows<'a, S>, rows: &[Self]) -> (Vec<Cow<'m, S::VerifyingKey>>, Vec<u32>) {
         let RowVerifyingKeys::Encoded { params, .. } = of.keys else {
             let (keys, key_of) = of_table(of.keys.all(), rows.iter().map(|row| row.index));
             return (keys.into_iter().map(Cow::Borrowed).collect(), key_of);
         };
         let bytes = rows.iter().map(|row| if let PublicKey::Bytes(bytes) = row.key { bytes } else { &[] });
-        // Copies: what is written to one row's key meanwhile is to change no other row's verdict.
+        // The keys are copied, so that a write to one row's key during the call changes no other row's verdict.
         let (mut last, mut copies) = (Vec::new(), Vec::new());
         let number = |bytes: &[u8]| {
             if copies.is_empty() || last != bytes {
@@ -654,7 +655,7 @@ impl<'a, S: Scheme> RowColumns for KeyRows<'a, S> {
 }
 
 impl<'a, S: Scheme> Rows for KeyRows<'a, S> {
-    /// Keys are made by the block: nothing is read of a row.
+    /// Keys are made by the block: a row has nothing to read.
     type Row<'m>
         = ()
     where
@@ -684,7 +685,7 @@ impl<'a, S: Scheme> Rows for KeyRows<'a, S> {
             KeyColumns { seeds, private, public }
         });
         blocks[0].0.set.keygen(run, &mut columns.collect::<Vec<_>>(), memory)?;
-        // Nobody gets the statuses of keys.
+        // The caller gets no statuses of keys.
         Ok(Vec::new())
     }
 }

@@ -1,4 +1,4 @@
-//! Sets of rows as jobs: they own their memory, since callers of tickets may go on before they are done.
+//! Sets of rows as jobs. Sets own their memory, because callers of tickets may go on before the rows are done.
 
 use super::block::{
     CallOfRows, ColumnsOfCalls, Progress, RowColumns, Rows, Wanted, caught, check_keys, check_rows, no_progress,
@@ -13,7 +13,7 @@ use hypergrove_engine::scheme::Kind;
 use std::fmt;
 use std::slice::from_mut;
 
-/// A call of rows, with a scheme `S`: what [`Engine::sign_rows`] and its like take. [`RowCall`](crate::rows::RowCall) is SLH-DSA's.
+/// A call of rows, with a scheme `S`: the arguments of [`Engine::sign_rows`] and similar calls. [`RowCall`](crate::rows::RowCall) is SLH-DSA's.
 #[non_exhaustive]
 pub enum CallColumns<'m, 'a, S: Scheme> {
     /// [`Engine::sign_rows`].
@@ -48,7 +48,7 @@ pub enum CallColumns<'m, 'a, S: Scheme> {
 /// SLH-DSA's [`CallColumns`].
 pub type RowCall<'a> = CallColumns<'a, 'a, SlhDsa>;
 
-/// Without the columns: they may hold seeds and private keys.
+/// Leaves the columns out, because they may hold seeds and private keys.
 impl<S: Scheme> fmt::Debug for CallColumns<'_, '_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallColumns").finish_non_exhaustive()
@@ -56,7 +56,7 @@ impl<S: Scheme> fmt::Debug for CallColumns<'_, '_, S> {
 }
 
 impl<S: Scheme> CallColumns<'_, '_, S> {
-    /// What kind of program does it, and what it takes of a queue; or what is wrong with its columns.
+    /// Checks the columns of the call. Returns the kind of its program, and the size that it takes in a queue.
     fn check(&self) -> Result<(Kind, Size), Error> {
         let (kind, jobs, bytes) = match self {
             CallColumns::Sign { rows, signatures, statuses } => {
@@ -116,12 +116,12 @@ fn run_one<R: Rows>(scheduler: &Scheduler, rows: R, wanted: Wanted<'_>, progress
     call.result(&done)
 }
 
-/// Runs calls of rows of one kind as one call of the scheduler. Gives the result of each; those that were not lent have one.
+/// Runs calls of rows of one kind as one call of the scheduler. Returns the result of each; a call that was not lent keeps its error.
 pub(crate) fn run_sets<S: Scheme>(
     scheduler: &Scheduler,
     lent: &mut [Result<CallColumns<'_, '_, S>, Error>],
 ) -> Vec<Result<(), Error>> {
-    /// Runs those that match.
+    /// Runs the calls whose columns match the pattern.
     macro_rules! run {
         ($lent:pat => $call:expr) => {
             run_all(scheduler, lent, |lent| {
@@ -184,11 +184,10 @@ fn run_together(
 /// [`Memory`](super::Memory). The ticket gives it back with the results in it. If the ticket is dropped, the memory is dropped when no
 /// device uses it any more.
 ///
-/// In a queue a set counts as its rows, and as the bytes of its columns. Columns that do not fit each other make `submit` refuse the set.
-/// Sets of one type `T` and one kind that wait at the same time run together, and their rows share launches; so callers do best to use one type. Kind
-/// means the parameter set, the operation and the number of cached layers. Keys, modes and randomizers may differ.
-/// A ticket's error drops the memory, and the results that it has by then. The engine wipes no other memory than its own: keep private
-/// keys in `Zeroizing` or in `Memory`.
+/// In a queue a set counts as its rows, and as the bytes of its columns. Columns that do not fit each other make `submit` refuse the set. Sets
+/// of one type `T` and one kind that wait at the same time run together, and their rows share launches; so callers do best to use one type. Kind
+/// means the parameter set, the operation and the number of cached layers. Keys, modes and randomizers may differ. If a ticket ends with an
+/// error, the memory is dropped with the results in it. The engine wipes only its own memory: keep private keys in `Zeroizing` or in `Memory`.
 ///
 /// ```
 /// use hypergrove::rows::{Column, RowCall, RowSet, RowSigningKeys, RowStatus, SignRows};
@@ -228,11 +227,11 @@ pub struct RowSet<T, S: Scheme = SlhDsa> {
     /// The memory.
     pub memory: T,
     lend: for<'a> fn(&'a mut T) -> CallColumns<'a, 'a, S>,
-    /// What was checked when the set was submitted.
+    /// The kind and the size that were found when the set was submitted.
     checked: Option<(Kind, Size)>,
 }
 
-/// Without the memory: it may hold keys.
+/// Leaves the memory out, because it may hold keys.
 impl<T, S: Scheme> fmt::Debug for RowSet<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RowSet").finish_non_exhaustive()
@@ -246,7 +245,7 @@ impl<T, S: Scheme> RowSet<T, S> {
         RowSet { memory, lend, checked: None }
     }
 
-    /// The columns that were checked when the set was submitted. Not to lend them is an error of this set alone, also if that is by a panic.
+    /// Lends the columns that were checked when the set was submitted. If the caller's function panics or lends other columns, only this set fails.
     fn lend(&mut self) -> Result<CallColumns<'_, '_, S>, Error> {
         let wrong = |what: &str| Error::Value { what: format!("the function that lends a set of rows {what}") };
         let RowSet { memory, lend, checked } = self;
@@ -294,7 +293,7 @@ impl<T: Send + 'static, S: Scheme> Queued for RowSet<T, S> {
         let mut lent: Vec<_> = sets.iter_mut().map(RowSet::lend).collect();
         let mut results = run_sets(scheduler, &mut lent);
         if lent.len() > 1 {
-            // An error of one set's rows ended the call of all.
+            // An error of one set's rows ended the call of all sets, so sets with such an error run again alone.
             let is_of_a_set = |why: &Error| matches!(why.kind(), ErrorKind::BadInput | ErrorKind::OutOfMemory);
             for (lent, result) in lent.iter_mut().zip(&mut results) {
                 if lent.is_ok() && result.as_ref().is_err_and(is_of_a_set) {

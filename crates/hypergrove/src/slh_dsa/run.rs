@@ -1,4 +1,4 @@
-//! Jobs of one group of SLH-DSA on one device: the host's share of them, their program, and the checks of what comes out.
+//! Jobs of one group of SLH-DSA on one device: the host's part of their work, their program, and the checks of their results.
 
 use crate::engine::wrong_root;
 use crate::keys::SigningKey;
@@ -16,14 +16,14 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use zeroize::{Zeroize, Zeroizing};
 
-/// Jobs whose outputs one thread compares, at least.
+/// The fewest jobs whose outputs one thread compares.
 const SHARE: usize = 64;
 
-/// Computes a range of jobs, given n fresh random bytes for each that signs, and their output. Jobs that are to blame themselves fail alone;
-/// an error is that of all.
+/// Computes a range of jobs into their output, given n fresh random bytes for each job that signs. A job that is to blame itself fails alone; an
+/// error is that of all jobs.
 pub(crate) type Compute<'w> = &'w dyn Fn(&PlanRun<'_>, Range<usize>, &[u8], &mut [u8]) -> Result<Failed, Error>;
 
-/// The host's instruction set: that of the engine's CPU, if it has one.
+/// The instruction set of the engine's CPU, or the fastest of this host if the engine has no CPU.
 pub(crate) fn host_isa(scheduler: &Scheduler) -> Isa {
     static FASTEST: OnceLock<Isa> = OnceLock::new();
     let named = scheduler.workers().iter().find(|worker| worker.device().backend == Cpu::NAME);
@@ -31,7 +31,7 @@ pub(crate) fn host_isa(scheduler: &Scheduler) -> Isa {
     isa.unwrap_or_else(|| *FASTEST.get_or_init(Isa::fastest))
 }
 
-/// Jobs of one group that are run: their plan, and the checks of what comes out.
+/// A run of jobs of one group: their plan, and the checks of their results.
 #[derive(Clone, Copy)]
 pub(crate) struct PlanRun<'a> {
     pub(crate) place: Place<'a>,
@@ -52,8 +52,8 @@ impl<'a> PlanRun<'a> {
         self.place.elsewhere
     }
 
-    /// The jobs' output; what a failed run or job left behind is wiped. Where the device's memory does not suffice for all,
-    /// they are done in parts.
+    /// Computes the jobs' output, and wipes what a failed run or job left there. If the device's memory does not suffice for all jobs, they run
+    /// in parts.
     pub(crate) fn output(
         &self,
         jobs: Range<usize>,
@@ -86,7 +86,7 @@ impl<'a> PlanRun<'a> {
         done
     }
 
-    /// What the jobs give; with redundancy, what they give both times.
+    /// Computes the jobs' output. A redundant engine computes it twice and compares both.
     fn computed(
         &self,
         jobs: Range<usize>,
@@ -102,8 +102,7 @@ impl<'a> PlanRun<'a> {
         let mut first = Some(out);
         let work = |place: &Place<'_>| {
             let run = PlanRun { place: *place, facts: self.facts };
-            // The second time, from the keys and messages on: R, the digests and the keys' layout are made anew, as is all that
-            // follows.
+            // The second computation begins with the keys and messages: R, the digests, the keys' layout and all that follows are made anew.
             match first.take() {
                 Some(out) => compute(&run, jobs.clone(), &fresh, out).map(|failed| (failed, Output::Caller(out))),
                 None => {
@@ -116,7 +115,7 @@ impl<'a> PlanRun<'a> {
         let done = self.place.checked(work, |(failed, first), second| {
             let (again, mut second) = second?;
             failed.extend(again);
-            // What is the same is wiped nowhere: the caller gets it.
+            // A second output that equals the first is not wiped, because the caller gets these bytes anyway.
             let is_same = self.compare(first.bytes(), second.bytes(), failed);
             if is_same.is_err() || !failed.is_empty() {
                 second.wipe();
@@ -126,7 +125,7 @@ impl<'a> PlanRun<'a> {
         done.map(|(failed, _)| failed)
     }
 
-    /// An error if the jobs that did not fail gave other bytes when they were computed again.
+    /// Fails if a job that did not fail gave other bytes in its second computation. The host is blamed for R, else the device.
     fn compare(&self, first: &[u8], second: &[u8], failed: &Failed) -> Result<(), Error> {
         let (plan, size) = (self.plan(), self.plan().out_bytes());
         let of = |job: usize| job * size..(job + 1) * size;
@@ -140,7 +139,7 @@ impl<'a> PlanRun<'a> {
         })
     }
 
-    /// Runs the group's program. With `roots`, gives the roots of the trees that it grew, if the program keeps them.
+    /// Runs the group's program. With `roots`, returns the roots of the trees that the program grew, if it keeps them.
     pub(crate) fn program(&self, batch: &Batch<'_>, out: &mut [u8], roots: bool) -> Result<Option<Vec<u8>>, Error> {
         self.place.program(self.facts, batch.len(), |SlhDsaProgram(program)| {
             let timing = program.run(batch, out)?;
@@ -154,8 +153,8 @@ impl<'a> PlanRun<'a> {
         })
     }
 
-    /// The jobs whose keys are damaged, given the root that the device found for each job's key. If a key is sound, the
-    /// device is wrong.
+    /// Compares the root that the device found for each job with PK.root of the job's key. Returns the jobs whose keys are damaged. If the key
+    /// is sound, the device is wrong: that is an error.
     pub(crate) fn compare_roots<'r, 'k>(
         &self,
         roots: impl Iterator<Item = &'r [u8]>,
@@ -180,8 +179,8 @@ impl<'a> PlanRun<'a> {
         Ok(failed)
     }
 
-    /// PK.root of a key's seeds by the host's lanes, in a program of its own: whichever of key and device is wrong, the
-    /// host is asked in another way than the device was.
+    /// Computes PK.root from a key's seeds, with the host's lanes and in a separate program. This decides whether the key or the device is
+    /// wrong, so the host computes in another way than the device did.
     fn root_on_host(&self, key: &SigningKey) -> Result<Vec<u8>, Error> {
         let cpu = Cpu::with(host_isa(self.place.scheduler)).expect("detected");
         let pool = self.place.pool;
@@ -197,7 +196,7 @@ impl<'a> PlanRun<'a> {
     }
 }
 
-/// Where an output lies: the first in the caller's memory, the second in memory of its own.
+/// Where an output lies: the first in the caller's memory, the second in separate memory.
 enum Output<'o> {
     Caller(&'o mut [u8]),
     Own(Vec<u8>),
