@@ -1,4 +1,4 @@
-//! What made a signature that fails: the mix-ups that people meet, tried one after the other.
+//! Finds out why a signature fails: tries the mix-ups that people meet, one after the other.
 //!
 //! ```
 //! use hypergrove::diagnosis::MessageChange;
@@ -25,12 +25,12 @@ use hypergrove_fips205::{MAX_CONTEXT, Mode, Params, PreHash, known_sets};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Bytes of messages that one diagnosis hashes at most; combinations with more changes are then not tried.
+/// The most bytes of messages that one diagnosis hashes. Beyond it, combinations with more changes are not tried.
 const HASHED: usize = 1 << 31;
-/// Messages that are longer are not tried in forms that need a copy.
+/// Messages with more bytes than this are not tried in forms that need a copy.
 const COPIED: usize = 32 << 20;
 
-/// What a signature is valid for: each field is a difference from what was asked, `None` where nothing differs.
+/// A combination for which a signature is valid: each field is a difference from what was asked, `None` where nothing differs.
 ///
 /// A signature that is valid in another way shows a mix-up. It does not show that the message is the one that was meant: whoever
 /// accepts the signature accepts the change.
@@ -64,11 +64,11 @@ pub enum SignedMode {
 /// How the key was mistaken for another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyChange {
-    /// The same bytes are a key of another set.
+    /// The bytes are a public key of another set.
     Set,
     /// The bytes are a private key of another set, whose last half is the public key.
     PrivateKey,
-    /// The same key without the pre-hash that it implies as one of HashSLH-DSA.
+    /// The key is used without the pre-hash that it implies as a key of HashSLH-DSA.
     WithoutHash,
 }
 
@@ -195,20 +195,20 @@ impl Diagnosis {
     }
 }
 
-/// Digits of either case, with white space between them; nothing else, and at least one byte.
+/// Reads digits of either case, with white space between them. `None` for other characters, and for no bytes.
 fn from_spaced_hex(text: &[u8]) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text.iter().filter(|byte| !byte.is_ascii_whitespace()).copied().collect();
     from_hex(&digits).filter(|bytes| !bytes.is_empty())
 }
 
-/// Base64 with padding, with white space and PEM's boundaries between its lines; at least one byte.
+/// Reads base64 with padding, with white space and PEM's boundaries between its lines. `None` for other text, and for no bytes.
 fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"-----"));
     let letters: Vec<u8> = lines.flatten().filter(|byte| !byte.is_ascii_whitespace()).copied().collect();
     Base64::decode_vec(str::from_utf8(&letters).ok()?).ok().filter(|bytes| !bytes.is_empty())
 }
 
-/// What the message may have been when it was signed.
+/// The forms that the message may have had when it was signed, with the change that leads to each.
 fn messages(message: &[u8]) -> Vec<(Option<MessageChange>, Cow<'_, [u8]>)> {
     let mut all = vec![(None, Cow::from(message))];
     if message.is_empty() {
@@ -252,7 +252,7 @@ fn messages(message: &[u8]) -> Vec<(Option<MessageChange>, Cow<'_, [u8]>)> {
     all
 }
 
-/// What the signature may be, of these lengths.
+/// The forms that the signature may have and whose length is accepted, with the change that leads to each.
 fn signatures(signature: &[u8], is_length: impl Fn(usize) -> bool) -> Vec<(Option<SignatureChange>, Cow<'_, [u8]>)> {
     let mut all = vec![(None, Cow::from(signature))];
     all.extend(from_spaced_hex(signature).map(|bytes| (Some(SignatureChange::FromHex), bytes.into())));
@@ -265,7 +265,7 @@ fn signatures(signature: &[u8], is_length: impl Fn(usize) -> bool) -> Vec<(Optio
     all
 }
 
-/// What the key may be. Keys here imply nothing: modes are tried by themselves.
+/// The keys that may be meant, with the change that leads to each. These keys imply no mode, because the modes are tried separately.
 fn keys(key: &VerifyingKey) -> Vec<(Option<KeyChange>, VerifyingKey)> {
     let bytes = key.to_bytes();
     let as_one_of = |p: &'static Params| {
@@ -278,7 +278,7 @@ fn keys(key: &VerifyingKey) -> Vec<(Option<KeyChange>, VerifyingKey)> {
     known_sets().filter_map(as_one_of).collect()
 }
 
-/// What the context may have been.
+/// The contexts with which the message may have been signed.
 fn contexts(context: &[u8]) -> Vec<Cow<'_, [u8]>> {
     let mut all = vec![Cow::from(context)];
     if !context.is_empty() {
@@ -293,7 +293,7 @@ fn contexts(context: &[u8]) -> Vec<Cow<'_, [u8]>> {
 /// The modes in which this form of the message may have been signed.
 fn modes(change: Option<MessageChange>, message: &[u8]) -> Vec<SignedMode> {
     let mut all = vec![SignedMode::Pure, SignedMode::Internal];
-    // What was hashed by hand was not hashed once more.
+    // A digest that was made by hand was not hashed once more.
     if !matches!(change, Some(MessageChange::ToDigest(_) | MessageChange::ToHexDigest(_))) {
         all.extend(PreHash::ALL.map(SignedMode::PreHash));
         all.extend(PreHash::ALL.into_iter().filter(|hash| hash.bytes() == message.len()).map(SignedMode::Digest));
@@ -337,7 +337,7 @@ impl Engine {
         };
         let contexts = contexts(context);
         let forms = match asked {
-            // Nobody edits a digest.
+            // A digest has one form, because nobody edits a digest.
             SignedMode::Digest(_) => vec![(None, Cow::from(message))],
             _ => messages(message),
         };
@@ -374,7 +374,7 @@ impl Engine {
                 }
             }
         }
-        // The simplest explanation is the likeliest.
+        // The simplest explanation is the likeliest, so fewer changes come first.
         ways.sort_by_key(|(found, _)| found.changes());
         let mut left = HASHED;
         for ways in ways.chunk_by(|(a, _), (b, _)| a.changes() == b.changes()) {

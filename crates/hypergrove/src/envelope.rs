@@ -1,7 +1,7 @@
 //! Envelopes: signatures as text that says which set, mode, context and key they are of, and may have a comment.
 //!
-//! What the text says is signed too: `docs/envelope.md` has the format. A signature in an envelope is no valid signature
-//! without it, nor the other way round.
+//! The signature covers the header lines too: `docs/envelope.md` has the format. A signature in an envelope is not valid without the envelope,
+//! and a signature that was made without an envelope is not valid in one.
 //!
 //! ```
 //! use hypergrove::envelope::{Envelope, Header, Mismatch};
@@ -33,16 +33,16 @@ use hypergrove_engine::Error;
 use hypergrove_fips205::{MAX_CONTEXT, Mode, Params, PreHash};
 use std::fmt;
 
-/// What an envelope begins with.
+/// The first line of an envelope.
 const BEGIN: &str = "-----BEGIN HYPERGROVE SIGNATURE-----";
 const END: &str = "-----END HYPERGROVE SIGNATURE-----";
-/// What the contexts begin with that signatures in envelopes are made with; the header's SHA-256 follows.
+/// The beginning of the contexts with which signatures in envelopes are made. The header's SHA-256 follows.
 const DOMAIN: &[u8; 23] = b"hypergrove-envelope-v1:";
-/// Bytes of the context that is signed.
+/// The bytes of the context that is signed.
 pub const SIGNED_CONTEXT: usize = DOMAIN.len() + 32;
-/// Bytes of a comment at most.
+/// The most bytes of a comment.
 pub const MAX_COMMENT: usize = 512;
-/// Bytes of an envelope at most: what is longer is not read.
+/// The most bytes of an envelope. More bytes are an error.
 pub const MAX_ENVELOPE: usize = 128 << 10;
 /// Characters of a line of base64.
 const WIDTH: usize = 64;
@@ -69,7 +69,7 @@ pub struct Envelope {
 pub struct EnvelopeError {
     /// The number of the line, from 1; 0 if the error has no line.
     pub line: usize,
-    /// What is wrong there.
+    /// Why the line, or the whole envelope, is wrong.
     pub what: String,
 }
 
@@ -131,12 +131,12 @@ fn wrong(line: usize, what: impl Into<String>) -> EnvelopeError {
     EnvelopeError { line, what: what.into() }
 }
 
-/// Whether a line can hold it: no control characters, no white space at its ends.
+/// Whether a line can hold a text: the text is not empty, and has no control characters and no white space at its ends.
 fn is_line(text: &str) -> bool {
     !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control)
 }
 
-/// A context that a line can hold as text.
+/// The context as text, if a line can hold it.
 fn text_of(context: &[u8]) -> Option<&str> {
     str::from_utf8(context).ok().filter(|text| is_line(text))
 }
@@ -180,7 +180,7 @@ impl Header {
     pub fn prehash(&self) -> Option<PreHash> {
         self.hash
     }
-    /// The context that the signer named. The one that is signed is [`Header::signed_context`].
+    /// The context that the signer named. The signature is made with [`Header::signed_context`] instead.
     pub fn context(&self) -> &[u8] {
         &self.context
     }
@@ -188,7 +188,7 @@ impl Header {
     pub fn context_text(&self) -> Option<&str> {
         text_of(&self.context)
     }
-    /// The key that signed.
+    /// The fingerprint of the key that signed.
     pub fn key(&self) -> Fingerprint {
         self.key
     }
@@ -238,7 +238,7 @@ fn check_comment(comment: &str) -> Result<(), String> {
     }
 }
 
-/// Its lines, as they are hashed.
+/// Writes the lines of the header, as they are hashed.
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Version: 1\nSet: {}", self.params)?;
@@ -306,7 +306,7 @@ impl Envelope {
     }
 }
 
-/// The lines up to the first empty one.
+/// Reads the header from the lines up to the first empty one.
 fn header<'t>(lines: &mut impl Iterator<Item = (&'t str, usize)>) -> Result<Header, EnvelopeError> {
     let (mut params, mut hash, mut context, mut key, mut comment) = (None, None, None, None, None);
     let (mut text, mut last) = (String::new(), 1);
@@ -352,7 +352,7 @@ fn header<'t>(lines: &mut impl Iterator<Item = (&'t str, usize)>) -> Result<Head
         key: key.ok_or_else(|| missing("Key"))?,
         comment,
     };
-    // Two texts of one meaning would be two things that were signed.
+    // A header has only one text: if two texts had one meaning, they would be signed with two contexts.
     let written = header.to_string();
     if written == text {
         return Ok(header);

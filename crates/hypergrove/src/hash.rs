@@ -21,17 +21,17 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, TryLockError};
 use std::thread::{Builder, scope, sleep};
 use std::time::Duration;
 
-/// Bytes up to which no device but the host is tried: to hash them takes less than to ask a driver.
+/// Up to this number of bytes, only the host is tried: hashing them takes less time than asking a driver.
 const SMALL: usize = 1 << 20;
-/// Messages that a device hashes before it is timed for the first time.
+/// The messages that a device hashes before it is timed for the first time.
 const WARM_UP: usize = 64;
-/// Bytes after which the device is chosen again.
+/// The bytes after which the device is chosen again.
 const CHOICE: usize = 256 << 20;
-/// Bytes of a message that are read at a time.
+/// The bytes of a message that are read at a time.
 const PIECE: usize = 128 << 10;
-/// Time after which a file is opened again that there was no room for.
+/// The pause before a thread tries again to open a file that there was no room for.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Bytes that the padding adds to a message on average: end mark, length, and half a block.
+/// The bytes that the padding adds to a message on average: end mark, length, and half a block.
 const PADDING: usize = 40;
 
 /// Bytes of a sum.
@@ -40,11 +40,11 @@ const SUM: usize = 32;
 /// Bytes of a block: the unit of work.
 const BLOCK: usize = 64;
 
-/// Whether the host's lanes hash rightly, tested at the first use.
+/// Whether the host's lanes hash correctly, tested at the first use.
 #[derive(Default)]
 pub(crate) struct HostHashing(OnceLock<Result<(), Error>>);
 
-/// Bytes with their padding.
+/// The bytes of messages with their padding.
 fn padded(messages: Messages<'_>) -> usize {
     messages.bytes().len() + PADDING * messages.len()
 }
@@ -93,11 +93,11 @@ impl Job for HashJob<'_> {
             let longest = messages.each().or_else(|| (0..messages.len()).map(|i| messages.get(i).len()).max());
             let most = place.worker.programs.ask(facts.group, |HashProgram(hasher)| hasher.longest())?;
             if longest.unwrap_or(0) > most {
-                // The host hashes what no device takes.
+                // The host hashes messages that are too long for the device.
                 return engine.hash_on_host(place, *messages, digests);
             }
             if place.worker.is_discrete() && facts.times().is_empty() {
-                // What a device does once only shall not be taken for its speed.
+                // Work that a device does only once must not count for its speed.
                 let few = messages.len().min(WARM_UP);
                 hash(1, messages.range(0..few), &mut digests[..few])?;
             }
@@ -108,12 +108,12 @@ impl Job for HashJob<'_> {
 }
 
 impl Inner {
-    /// The host's instruction set: that of the engine's CPU, if it has one.
+    /// The instruction set of the engine's CPU, or the fastest of this host if the engine has no CPU.
     fn isa(&self) -> Isa {
         host_isa(&self.scheduler)
     }
 
-    /// That the host's lanes hash rightly, tested once.
+    /// Tests once whether the host's lanes hash correctly.
     fn test_host(&self) -> Result<(), Error> {
         let test = || {
             let cpu = SelfTested::of(Arc::new(Cpu::with(self.isa()).expect("detected")));
@@ -132,7 +132,7 @@ impl Inner {
         self.scheduler.live().find(|worker| !worker.is_discrete())
     }
 
-    /// By the host's lanes, whatever the devices are.
+    /// Hashes with the host's lanes, whatever the engine's devices are.
     fn hash_on_host(&self, place: &Place<'_>, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
         self.test_host()?;
         let cpu = Cpu::with(self.isa()).expect("detected");
@@ -142,8 +142,7 @@ impl Inner {
         place.install(&mut || hasher.run(messages, digests).map(drop))
     }
 
-    /// The device that should hash so many bytes: the one that is expected to be done first. A device that is not known yet
-    /// is tried.
+    /// The device that should hash this number of bytes: the device that is expected to be done first. A device that was not timed yet is tried.
     fn choose(&self, bytes: usize) -> &Worker {
         let group = Group { kind: Kind::sha256(), threads: self.scheduler.options.threads };
         let seconds = |worker: &Worker| worker.seconds(group, bytes.div_ceil(BLOCK).max(1)).unwrap_or(0.0);
@@ -156,7 +155,7 @@ impl Inner {
         messages.check(digests)?;
         let (mut from, mut digests) = (0, digests);
         while from < messages.len() {
-            // What follows is another piece once a choice's worth is in this one.
+            // The device is chosen again for each part of at most `CHOICE` bytes, or of one longer message.
             let end = messages.start(from) + CHOICE;
             let (mut to, mut beyond) = (from + 1, messages.len());
             while to < beyond {
@@ -170,12 +169,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Bytes of messages that are put together. Bytes, where they end, and digests take a quarter each of what a batch may, at most.
+    /// The most bytes of messages that are put together. The bytes, their ends and the digests each take at most a quarter of the memory budget.
     fn room(&self) -> usize {
         usize::try_from(self.scheduler.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE)
     }
 
-    /// Hashes rows whose column was checked, some at a time.
+    /// Hashes rows whose column was checked, in batches that fit the memory.
     fn hash_rows(&self, column: Column<'_>, mut results: Results<'_>, progress: Progress<'_>) -> Result<(), Error> {
         if let (Column::Packed { width: width @ 1.., .. }, Some(span)) = (column, column.span(results.left())) {
             let (rows, messages) = (results.left().len(), Messages::equal(span, width)?);
@@ -218,7 +217,7 @@ impl Inner {
                     continue;
                 }
                 (_, Some(span)) => span,
-                // One alone may be of any length.
+                // A single message may have any length: it is not copied.
                 (Some(message), None) if rows.len() == 1 => message,
                 _ => {
                     copies.clear();
@@ -241,7 +240,7 @@ impl Inner {
         let scheduler = &self.scheduler;
         let bytes = padded(messages);
         let job = HashJob { engine: self, messages, digests };
-        // Few bytes are a single job, of the host where there is one.
+        // Few bytes are a single job, which the host does if it is one of the devices.
         if bytes <= SMALL
             && let Some(host) = self.host()
         {
@@ -257,17 +256,17 @@ impl Inner {
 }
 
 impl Engine {
-    /// SHA-256 of each message. Of several devices, the engine uses the one that it expects to finish first, by what it has measured.
+    /// Computes SHA-256 of each message. Of several devices, the engine uses the one that it expects to finish first, by what it has measured.
     /// The CPU hashes few bytes.
     pub fn sha256_batch(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
         self.0.hash(messages, digests)
     }
 
-    /// SHA-256 of one message for each row. The sum of row i goes to `sums[32 * i..]`, its status to `statuses[i]`: [`RowStatus::Hashed`],
-    /// or why there is none; its sum is zero then. An error concerns the whole call. Rows that were hashed before the error keep their
-    /// sums.
+    /// Computes SHA-256 of one message for each row. The sum of row i goes to `sums[32 * i..]`, its status to `statuses[i]`:
+    /// [`RowStatus::Hashed`], or why there is no sum. A row without a sum has zeros in its place. An error concerns the whole call. Rows that
+    /// were hashed before the error keep their sums.
     ///
-    /// Messages that lie one after the other are hashed where they are. Others are copied together first, in bounded memory.
+    /// Messages that lie one after the other are hashed where they are. Other messages are copied together first, in bounded memory.
     ///
     /// ```
     /// use hypergrove::Engine;
@@ -284,8 +283,8 @@ impl Engine {
         self.sha256_rows_into(messages, sums.into(), statuses, |_| ())
     }
 
-    /// As [`Engine::sha256_rows`], into memory of the call or into memory that others may use. `progress` gets the number of completed rows
-    /// now and then, as in [`Engine::sign_rows_with_progress`].
+    /// Hashes as [`Engine::sha256_rows`] does, into memory that only the call uses or into memory that others may use. `progress` gets the
+    /// number of completed rows now and then, as in [`Engine::sign_rows_with_progress`].
     pub fn sha256_rows_into<F: Flow>(
         &self,
         messages: Column<'_>,
@@ -300,14 +299,13 @@ impl Engine {
         self.0.hash_rows(messages, Results::new(sums, SUM, statuses), &mut |done| progress(done).flow())
     }
 
-    /// SHA-256 of messages that come one after the other, in bounded memory. `sink` gets the number and the sum of each message, in
-    /// order.
+    /// Computes SHA-256 of messages that come one after the other, in bounded memory. `sink` gets the number and the sum of each message, in order.
     pub fn sha256_stream<F: FnMut(usize, [u8; 32])>(&self, sink: F) -> Sha256Stream<'_, F> {
         Sha256Stream { engine: &self.0, sink, room: self.0.room(), bytes: Vec::new(), ends: Vec::new(), next: 0 }
     }
 
-    /// SHA-256 of `count` files or other readers, of any lengths. `open` opens number i, on any of the engine's threads. `sink` gets
-    /// the sums in order, on this thread. If one cannot be opened or read, `sink` gets the error, and the others go on.
+    /// Computes SHA-256 of `count` files or other readers, of any lengths. `open` opens number i, on any of the engine's threads. `sink` gets
+    /// the sums in order, on this thread. If a reader cannot be opened or read, `sink` gets the error, and the others go on.
     ///
     /// The CPU hashes many files concurrently, each where it was read. Other devices do so only if the engine has no CPU. The engine
     /// opens no more files than the process may open. If the rest of the program leaves too few, the call waits until it can close
@@ -335,7 +333,7 @@ impl Engine {
         let share = count.div_ceil(threads).min(most / threads);
         let work = |sender: Sender<_>| {
             self.0.drain(&source, share, |index, digest| {
-                // Nobody waits only if the calling thread panics.
+                // Sending fails only if the calling thread panicked and no longer receives.
                 let _ = sender.send((index, digest));
             });
         };
@@ -344,7 +342,7 @@ impl Engine {
                 let (sender, name, work) = (sender.clone(), format!("hypergrove-hash-{i}"), &work);
                 Builder::new().name(name).spawn_scoped(scope, move || work(sender)).ok()
             };
-            // Without a thread that cannot be had, the others do its share.
+            // If a thread cannot be started, the other threads do its work.
             if (0..threads).filter_map(start).count() == 0 {
                 work(sender.clone());
             }
@@ -355,7 +353,7 @@ impl Engine {
     }
 }
 
-/// Results that wait for those of earlier numbers.
+/// Results that wait for the results of earlier numbers.
 struct Order {
     next: usize,
     waiting: BTreeMap<usize, io::Result<[u8; 32]>>,
@@ -371,7 +369,7 @@ impl Order {
     }
 }
 
-/// Files that this call may have open: some of those that the process may open are the rest of the program's.
+/// The most files that this call may have open. A quarter of the files that the process may open are for the rest of the program.
 fn most_files() -> usize {
     #[cfg(unix)]
     if let Some(limit) = rlimit::Resource::NOFILE.get_soft().ok().filter(|limit| *limit != rlimit::INFINITY) {
@@ -394,19 +392,19 @@ fn is_full(error: &io::Error) -> bool {
     }
 }
 
-/// What threads take from: things to open, by number.
+/// The readers of a call, which threads take by number and open.
 struct Source<O> {
     open: O,
     count: usize,
-    /// The number that no thread has taken yet.
+    /// The first number that no thread has taken yet.
     next: AtomicUsize,
-    /// How many are open.
+    /// How many readers are open.
     opened: AtomicUsize,
-    /// Held by those that open something, alone by one that there was no room for.
+    /// Locked by threads that open a reader: shared at first, and exclusively by a thread that tries again because there was no room.
     opening: RwLock<()>,
 }
 
-/// Counts one of the open things until it is closed.
+/// Counts an open reader until it is closed.
 struct OpenCount<'s>(&'s AtomicUsize);
 
 impl Drop for OpenCount<'_> {
@@ -416,8 +414,8 @@ impl Drop for OpenCount<'_> {
 }
 
 impl<O> Source<O> {
-    /// Opens number `index`. `None`: there is no room, and there will be once the caller has closed something; a caller that
-    /// has nothing open waits for the others.
+    /// Opens number `index`. `None` if there is no room, and there will be once the caller has closed a reader. With `waits`, for a caller that
+    /// has no reader open, this waits for the others instead.
     fn open<R>(&self, index: usize, waits: bool) -> Option<io::Result<(R, OpenCount<'_>)>>
     where
         O: Fn(usize) -> io::Result<R>,
@@ -437,14 +435,14 @@ impl<O> Source<O> {
             opened => return Some(opened),
         }
         loop {
-            // No lock is waited for: somebody may wait long for what he opens, and the others read on.
+            // This waits for no lock: a thread may take long to open its reader, and the others read on.
             let alone = match self.opening.try_write() {
                 Err(TryLockError::WouldBlock) => None,
                 Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
                 Ok(alone) => Some(alone),
             };
             if alone.is_some() {
-                // Nobody else opens anything: if nothing was open before, nothing is meanwhile, and the failure is final.
+                // No other thread opens a reader now. If none was open before, none is open now, and the failure is final.
                 let others = self.opened.load(Relaxed) > 0;
                 match open() {
                     Err(error) if is_full(&error) && others => {}
@@ -457,10 +455,10 @@ impl<O> Source<O> {
     }
 }
 
-/// Something that is being read and hashed.
+/// A reader whose message is being hashed.
 struct Reading<'s, R> {
     index: usize,
-    // Closed before it counts as closed.
+    // Fields drop in order: the reader is closed before it counts as closed.
     reader: R,
     _opened: OpenCount<'s>,
     state: [u8; 32],
@@ -469,7 +467,7 @@ struct Reading<'s, R> {
     filled: usize,
 }
 
-/// Reads until the buffer is full or there is no more.
+/// Reads until the buffer is full or the reader has no more.
 fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -484,8 +482,7 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 impl Inner {
-    /// Takes numbers from the source until there are no more, `share` at a time at most, and hashes a piece of each in its
-    /// turn.
+    /// Takes numbers from the source until there are no more, at most `share` at a time, and hashes [`PIECE`] bytes of each in turn.
     fn drain<R: Read, O: Fn(usize) -> io::Result<R>>(
         &self,
         source: &Source<O>,
@@ -494,7 +491,7 @@ impl Inner {
     ) {
         let hash = self.lanes();
         let (mut reading, mut spare) = (Vec::<Reading<'_, R>>::new(), Vec::new());
-        // Taken, but not opened for want of room.
+        // A number that was taken, but not opened for want of room.
         let mut kept = None;
         loop {
             while reading.len() < hash.lanes().min(share) {
@@ -551,7 +548,7 @@ impl Inner {
         }
     }
 
-    /// Everything through the devices, in batches.
+    /// Hashes everything on the devices, in batches, for an engine without the host.
     fn gather<R: Read>(
         &self,
         count: usize,
@@ -586,7 +583,7 @@ impl Inner {
 pub struct Sha256Stream<'e, F: FnMut(usize, [u8; 32])> {
     engine: &'e Inner,
     sink: F,
-    /// Bytes of a batch, at most.
+    /// The most bytes of a batch.
     room: usize,
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -597,20 +594,20 @@ pub struct Sha256Stream<'e, F: FnMut(usize, [u8; 32])> {
 impl<F: FnMut(usize, [u8; 32])> Sha256Stream<'_, F> {
     /// Adds a message.
     pub fn push(&mut self, message: &[u8]) -> Result<(), Error> {
-        // Nothing is read, and nothing fails to be.
+        // The reader is empty, so reading cannot fail.
         self.read(message, &mut io::empty()).map(drop)
     }
 
     /// Adds the message that is `prefix` and all bytes of the reader, and returns the number of these bytes. If the reader fails, the
     /// message is left out.
     pub fn read(&mut self, prefix: &[u8], reader: &mut impl Read) -> Result<io::Result<u64>, Error> {
-        // An end and a digest count as bytes too: messages may be empty.
+        // An end and a digest count as bytes too, because messages may be empty.
         if self.bytes.len() + PADDING * self.ends.len() + prefix.len() >= self.room {
             self.flush()?;
         }
         let start = self.bytes.len();
         self.bytes.extend_from_slice(prefix);
-        // One byte more than a batch has room for tells a message that is too long.
+        // A message is too long if it has one byte more than a batch has room for.
         let most = self.room.max(PIECE) + 1;
         match reader.by_ref().take(most as u64).read_to_end(&mut self.bytes) {
             Err(error) => {
@@ -631,7 +628,7 @@ impl<F: FnMut(usize, [u8; 32])> Sha256Stream<'_, F> {
         Ok(Ok(length))
     }
 
-    /// A message that no batch has room for: alone, in pieces, on the host. Gives all its bytes.
+    /// Hashes a message that no batch has room for: alone, in parts, on the host. Returns the number of all its bytes.
     fn read_long(&mut self, start: usize, reader: &mut impl Read) -> Result<io::Result<u64>, Error> {
         let begun = self.bytes.split_off(start);
         self.flush()?;
@@ -658,7 +655,7 @@ impl<F: FnMut(usize, [u8; 32])> Sha256Stream<'_, F> {
         Ok(Ok(length))
     }
 
-    /// Hashes what is there.
+    /// Hashes the messages that were added since the last batch. `sink` gets their sums.
     pub fn flush(&mut self) -> Result<(), Error> {
         let mut digests = vec![[0; 32]; self.ends.len()];
         self.engine.hash(Messages::new(&self.bytes, &self.ends)?, &mut digests)?;
@@ -683,16 +680,16 @@ impl<F: FnMut(usize, [u8; 32])> Sha256Stream<'_, F> {
 /// subtree has the largest power of two below n. Without entries, the root is SHA-256 of the empty string.
 pub struct MerkleTree<'e> {
     engine: &'e Engine,
-    /// The nodes of each level that have no sibling yet, and at the leaves and above some that have.
+    /// The nodes of each level whose parents are not computed yet. On low levels, pairs wait to be hashed together.
     levels: Vec<Vec<[u8; 32]>>,
 }
 
 impl<'e> MerkleTree<'e> {
-    /// What stands before an entry when its leaf is hashed.
+    /// The byte before an entry when its leaf is hashed.
     pub const LEAF: u8 = 0;
-    /// What stands before two nodes.
+    /// The byte before two nodes when their parent is hashed.
     const NODE: u8 = 1;
-    /// Nodes of a level that are hashed together.
+    /// The nodes of a level that are hashed together.
     const TOGETHER: usize = 1 << 16;
 
     /// The tree of no entries.
@@ -711,7 +708,7 @@ impl<'e> MerkleTree<'e> {
         Ok(())
     }
 
-    /// Puts the parents of a level's pairs into the next; a node without a sibling stays.
+    /// Puts the parents of a level's pairs into the next level. A node without a sibling stays.
     fn pair(&mut self, level: usize) -> Result<(), Error> {
         if self.levels.len() == level + 1 {
             self.levels.push(Vec::new());
@@ -734,7 +731,7 @@ impl<'e> MerkleTree<'e> {
             }
             level += 1;
         }
-        // What is left of a lower level lies to the right.
+        // A node that remains on a lower level lies to the right of the nodes above.
         let mut root = None;
         for left in self.levels.into_iter().flatten() {
             root = Some(match root {
@@ -750,7 +747,7 @@ impl<'e> MerkleTree<'e> {
     }
 }
 
-/// The nodes above pairs of nodes.
+/// The parents of pairs of nodes.
 fn parents(engine: &Engine, nodes: &[[u8; 32]]) -> Result<Vec<[u8; 32]>, Error> {
     const EACH: usize = 65;
     let mut bytes = Vec::with_capacity(nodes.len() / 2 * EACH);

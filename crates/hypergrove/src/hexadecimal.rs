@@ -1,11 +1,11 @@
 //! Bytes as hexadecimal digits.
 
-/// Two lower-case digits a byte.
+/// Writes two lower-case digits for each byte.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of digits of either case; `None` for anything else.
+/// Reads digits of either case; `None` for any other text.
 pub(crate) fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
     let (pairs, rest) = digits.as_chunks::<2>();
     let digit = |letter: u8| char::from(letter).to_digit(16).and_then(|digit| u8::try_from(digit).ok());

@@ -1,4 +1,4 @@
-//! What a public key is called: its fingerprint, and the key as one word.
+//! Fingerprints of public keys, and public keys as single words.
 
 use crate::keys::VerifyingKey;
 use base64ct::{Base64, Base64Unpadded, Encoding};
@@ -20,7 +20,7 @@ impl Fingerprint {
         parts.iter().for_each(|part| hasher.update(part));
         Fingerprint(hasher.finish().try_into().expect("SHA-256 has 32 bytes"))
     }
-    /// Of a key without SPKI.
+    /// The fingerprint of a key without SPKI.
     pub(crate) fn of_raw(name: &str, key: &[u8]) -> Fingerprint {
         Fingerprint::of(&[name.as_bytes(), &[0], key])
     }
@@ -36,7 +36,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// Reads what is shown, and no other spelling.
+/// Reads a fingerprint as it is shown, and in no other spelling.
 impl FromStr for Fingerprint {
     type Err = KeyError;
 
@@ -70,7 +70,7 @@ impl VerifyingKey {
     pub fn to_base64(&self) -> Result<String, KeyError> {
         Ok(Base64::encode_string(self.as_ref().write_spki()?.as_bytes()))
     }
-    /// Reads what [`VerifyingKey::to_base64`] writes.
+    /// Reads a key that [`VerifyingKey::to_base64`] has written.
     pub fn from_base64(word: &str) -> Result<VerifyingKey, KeyError> {
         let why =
             |error: base64ct::Error| KeyError::Malformed { what: "a public key in base64", why: error.to_string() };

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
-/// The engine behind the traits, which have no place for one: it works on the calling thread.
+/// The engine behind the traits, whose methods take no engine. It works on the calling thread.
 fn on_this_thread() -> Result<&'static Engine, Error> {
     static ENGINE: OnceLock<Result<Engine, Error>> = OnceLock::new();
     ENGINE.get_or_init(|| Engine::builder().threads(1).build()).as_ref().map_err(Clone::clone)
@@ -35,22 +35,22 @@ pub struct SigningKey {
     key: RawSigningKey,
     /// Checksum of the key as it was made or read.
     digest: Zeroizing<u64>,
-    /// Whether PK.root is that of the seeds, once the host was asked.
+    /// Whether PK.root belongs to the seeds, once the host has computed it.
     is_sound: OnceLock<bool>,
     cached: Option<Arc<Nodes>>,
 }
 
-/// A checksum of the key's bytes, by which memory that went bad shows. It stops no attacker who chooses which bits flip.
+/// A checksum of the key's bytes, which reveals memory that went bad. It does not stop an attacker who chooses which bits flip.
 fn digest(key: &RawSigningKey) -> u64 {
     let mut digest = DefaultHasher::new();
     [key.sk_seed(), key.sk_prf(), key.pk_seed(), key.pk_root()].iter().for_each(|part| digest.write(part));
     digest.finish()
 }
 
-/// The top layers of the hypertree. They are no secret: signatures show them.
+/// The nodes of the hypertree's top layers. They are public: signatures show them.
 struct Nodes {
     layers: usize,
-    /// No other nodes of this process have it.
+    /// A number that no other nodes of this process have.
     id: u64,
     bytes: Vec<u8>,
 }
@@ -98,7 +98,7 @@ impl SigningKey {
     pub fn verifying_key(&self) -> VerifyingKey {
         VerifyingKey(self.key.verifying_key())
     }
-    /// The same key as a key of HashSLH-DSA (RFC 9909). It has another object identifier, and signs only in pre-hash mode with
+    /// Returns this key as a key of HashSLH-DSA (RFC 9909), which has another object identifier and signs only in pre-hash mode with
     /// [`Params::prehash_of_keys`].
     #[must_use]
     pub fn into_hash_slh_dsa(self) -> SigningKey {
@@ -130,12 +130,12 @@ impl SigningKey {
     pub(crate) fn without_nodes(&self) -> SigningKey {
         SigningKey { cached: None, ..self.clone() }
     }
-    /// Whether the key is still what was made or read.
+    /// Whether the key's bytes have not changed since the key was made or read.
     pub(crate) fn is_unchanged(&self) -> bool {
-        // Public: the jobs of a damaged key fail.
+        // The result is public: the jobs of a damaged key fail.
         declassified(digest(&self.key) == *self.digest)
     }
-    /// Whether PK.root is that of the seeds: `root` computes the latter, once a key.
+    /// Whether PK.root belongs to the seeds. `root` computes the root of the seeds, once for each key.
     pub(crate) fn is_sound(&self, root: impl FnOnce() -> Result<Vec<u8>, Error>) -> Result<bool, Error> {
         if let Some(known) = self.is_sound.get() {
             return Ok(*known);
@@ -149,7 +149,7 @@ impl SigningKey {
     }
 }
 
-/// What holds secrets is the key inside, which wipes itself.
+/// The fields that hold secrets wipe themselves on drop.
 impl ZeroizeOnDrop for SigningKey {}
 
 impl From<RawSigningKey> for SigningKey {
@@ -249,7 +249,7 @@ impl VerifyingKey {
     pub fn params(&self) -> &'static Params {
         self.0.params()
     }
-    /// The same key as a key of HashSLH-DSA: see [`SigningKey::into_hash_slh_dsa`].
+    /// Returns this key as a key of HashSLH-DSA: see [`SigningKey::into_hash_slh_dsa`].
     #[must_use]
     pub fn into_hash_slh_dsa(self) -> VerifyingKey {
         VerifyingKey(self.0.into_hash_slh_dsa())
@@ -262,8 +262,8 @@ impl VerifyingKey {
     pub fn mode<'a>(&self, context: &'a [u8]) -> Mode<'a> {
         self.0.mode(context)
     }
-    /// Verifies on the calling thread, with this context, in the mode that the key implies: `true` if the signature is valid. A
-    /// signature of the wrong length is an error.
+    /// Verifies on the calling thread, with this context, in the mode that the key implies: `true` if the signature is valid, `false` also for a
+    /// signature of the wrong length.
     pub fn verify_with_context(&self, message: &[u8], context: &[u8], signature: &[u8]) -> Result<bool, Error> {
         on_this_thread()?.verify(self, self.mode(context), message, signature)
     }
@@ -291,7 +291,7 @@ impl fmt::Debug for VerifyingKey {
 /// engine's [`Error`].
 impl Verifier<Signature> for VerifyingKey {
     fn verify(&self, message: &[u8], signature: &Signature) -> Result<(), signature::Error> {
-        // A signature of another length belongs to another set, and not to this key.
+        // A signature of the wrong length belongs to another set, and not to this key.
         if signature.as_bytes().len() != self.params().sig_bytes() {
             return Err(signature::Error::new());
         }
@@ -341,7 +341,7 @@ impl AsRef<[u8]> for Signature {
     }
 }
 
-/// Makes a signature from bytes. Their number must be that of some set.
+/// Makes a signature from bytes. Their number must be that of a signature of some set.
 impl TryFrom<&[u8]> for Signature {
     type Error = signature::Error;
     fn try_from(bytes: &[u8]) -> Result<Signature, signature::Error> {

@@ -1,8 +1,8 @@
 //! Ledgers: how many signatures a key of a limited set has made (draft SP 800-230).
 //!
-//! A key of a limited set keeps its security for 2²⁴ signatures and loses it beyond ([`Params::signature_limit`](crate::Params::signature_limit)). A ledger
-//! counts them before they are made: whoever signs reserves numbers first, and no number is handed out twice, whatever
-//! happens to the process. Numbers that were reserved and not used are lost.
+//! A key of a limited set keeps its security for 2²⁴ signatures and loses it beyond
+//! ([`Params::signature_limit`](crate::Params::signature_limit)). A ledger counts signatures before they are made: whoever signs reserves
+//! numbers first, and no number is handed out twice, whatever happens to the process. Numbers that were reserved and not used are lost.
 //!
 //! ```
 //! use hypergrove::ledger::{Blocks, FileLedger, Ledger, LedgerState};
@@ -38,9 +38,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes of a record. A ledger has two records; the newer of those that are whole counts.
+/// The bytes of a record. A ledger has two records; the newest record that is whole counts.
 const SLOT: usize = 512;
-/// How long a reservation waits for another process's.
+/// How long a process waits for another process's lock on the ledger.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MAGIC: &str = "hypergrove ledger 1";
 
@@ -103,7 +103,7 @@ impl LedgerState {
         self.after(count).map(drop)
     }
 
-    /// The next `count` numbers, and the ledger without them.
+    /// The next `count` numbers, and the state of the ledger after them.
     fn after(&self, count: u64) -> Result<Reservation, LedgerError> {
         if count > self.left() {
             let limit = self.end.saturating_sub(self.start);
@@ -131,7 +131,7 @@ impl LedgerState {
         format!("{MAGIC}\nkey {key}\ngeneration {generation}\nstart {start}\nnext {next}\nend {end}\n")
     }
 
-    /// A record: the text, its sum, and newlines.
+    /// A record: the text, its SHA-256, and newlines up to the record's length.
     fn slot(&self) -> [u8; SLOT] {
         let text = self.text();
         let text = format!("{text}sum {}\n", sum(&text));
@@ -140,7 +140,7 @@ impl LedgerState {
         slot
     }
 
-    /// The record of a slot, if it is whole.
+    /// Reads the record in a slot; `None` if the record is not whole.
     fn of_slot(slot: &[u8]) -> Option<LedgerState> {
         let text = str::from_utf8(slot).ok()?.trim_end_matches('\n');
         let mut lines = text.lines();
@@ -162,7 +162,7 @@ impl LedgerState {
     }
 }
 
-/// The newest record that is whole, and its slot.
+/// The newest record that is whole, and the index of its slot.
 fn newest(bytes: &[u8]) -> Result<(usize, LedgerState), LedgerError> {
     if bytes.len() != 2 * SLOT {
         return Err(LedgerError::Damaged);
@@ -186,18 +186,18 @@ pub enum LedgerError {
     },
     /// Fewer numbers are left than are asked for.
     Spent {
-        /// Numbers that were asked for.
+        /// How many numbers were asked for.
         wanted: u64,
         /// How many numbers are left.
         left: u64,
-        /// Numbers that there were.
+        /// How many numbers the ledger had at its beginning.
         limit: u64,
     },
     /// The ledger belongs to another key.
     OtherKey {
-        /// Whose ledger it is.
+        /// The fingerprint of the ledger's key.
         ledger: Fingerprint,
-        /// The key.
+        /// The fingerprint of the key for which the ledger was opened.
         key: Fingerprint,
     },
     /// No record of the file is whole.
@@ -209,9 +209,9 @@ pub enum LedgerError {
     },
     /// The ledger is older than at its last use: somebody restored a copy.
     Restored {
-        /// Its generation.
+        /// The generation of the ledger.
         generation: u64,
-        /// The generation that it had before.
+        /// The generation at its last use.
         known: u64,
     },
     /// Another process has locked the ledger for too long.
@@ -220,16 +220,16 @@ pub enum LedgerError {
     Lost {
         /// The numbers.
         numbers: Range<u64>,
-        /// What failed.
+        /// The error that followed the reservation.
         error: Box<LedgerError>,
     },
     /// The file cannot be read, locked or written. No number was reserved.
     Io {
-        /// What was attempted.
+        /// The operation that failed, for example `read the ledger`.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -302,7 +302,7 @@ fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct FileLedger {
     path: PathBuf,
     key: Fingerprint,
-    /// Where the highest generation is noted, away from the ledger.
+    /// The file that notes the highest generation, away from the ledger.
     witness: Option<PathBuf>,
     /// The highest generation that this process saw.
     seen: Mutex<u64>,
@@ -315,7 +315,7 @@ impl FileLedger {
         let mut file = File::options().write(true).create_new(true).open(path).map_err(failed)?;
         let written = file.write_all(&state.to_bytes()).and_then(|()| file.sync_all()).and_then(|()| sync_folder(path));
         written.map_err(|source| {
-            // The first error counts; half a ledger would stop the next attempt.
+            // An error of the removal does not count: the first error is returned. Half a ledger would stop the next attempt.
             let _ = fs::remove_file(path);
             failed(source)
         })
@@ -326,9 +326,9 @@ impl FileLedger {
         FileLedger::open_with_witness(path, key, |_| None).map(|(ledger, _)| ledger)
     }
 
-    /// Opens the ledger of this key, and notes its generation in the file that `witness` names, so that an older copy of the ledger is
-    /// detected. That file is created if needed; a damaged one is an error. Put it where no backup restores it together with the ledger.
-    /// Gives the ledger's state too.
+    /// Opens the ledger of this key, and notes its generation in the file that `witness` names, so that an older copy of the ledger is detected.
+    /// That file is created if needed; a damaged one is an error. Put the file where no backup restores it together with the ledger. Returns the
+    /// ledger's state too.
     pub fn open_with_witness(
         path: &Path,
         key: Fingerprint,
@@ -337,15 +337,14 @@ impl FileLedger {
         let mut ledger = FileLedger { path: path.into(), key, witness: None, seen: Mutex::new(0) };
         let mut state = ledger.state()?;
         ledger.witness = witness(&state);
-        // A process that reserves may have changed ledger and note after this one read the ledger.
+        // A process that reserves may have changed the ledger and the note after this process read the ledger.
         if ledger.witnessed()? > state.generation {
             state = ledger.state()?;
         }
         Ok((ledger, state))
     }
 
-    /// Checks and reads the ledger while nobody else does, and reserves so many numbers if that is asked for. The reservation that is
-    /// returned is on the disk.
+    /// Locks, checks and reads the ledger, and reserves `count` numbers if there is a count. The reservation that is returned is on the disk.
     fn locked(&self, count: Option<u64>) -> Result<Reservation, LedgerError> {
         let mut seen = unpoisoned(&self.seen);
         let failed = |action| move |source| LedgerError::Io { action, path: self.path.clone(), source };
@@ -353,7 +352,7 @@ impl FileLedger {
             let opened = open_regular(File::options().read(true).write(count.is_some()), &self.path);
             let file = opened.map_err(failed("open the ledger"))?;
             self.lock(&file)?;
-            // Another file may have taken its place while this one was waited for.
+            // Another file may have taken this file's place during the wait for the lock.
             if is_at(&file, &self.path) {
                 break file;
             }
@@ -373,10 +372,11 @@ impl FileLedger {
             return Ok(Reservation { numbers: state.next..state.next, state });
         };
         let reservation = state.after(count)?;
-        // The note is there before a number is reserved: if there is no room for the note, no number is lost.
+        // The note is written before a number is reserved: if there is no room for the note, no number is lost.
         let note = self.witness.as_deref().map(|witness| Note::open(witness, state.generation));
         let note = note.transpose()?;
-        // The newest record stays as it is until the next change. One that is written in part does not count.
+        // The change overwrites the older record. The newest record stays until the next change, because a record that is written in part does
+        // not count.
         let at = SeekFrom::Start(((1 - slot) * SLOT) as u64);
         let written = file.seek(at).and_then(|_| file.write_all(&reservation.state.slot()));
         written.map_err(failed("write the ledger"))?;
@@ -411,25 +411,25 @@ impl FileLedger {
     }
 }
 
-/// Notes a generation in this file, whole or not at all: see [`FileLedger::open_with_witness`]. Whoever replaces a ledger by a newer one does
-/// this before, so that the old one is an older copy from then on.
+/// Notes a generation in this file, whole or not at all: see [`FileLedger::open_with_witness`]. To replace a ledger by a newer one, note the
+/// newer generation first: from then on the old ledger is an older copy.
 pub fn note(witness: &Path, generation: u64) -> Result<(), LedgerError> {
     Note::open(witness, generation)?.set(generation)
 }
 
-/// The text of a note. All have one length, so that a note is overwritten in place: that needs no room, and no crash leaves it empty.
+/// The text of a note. All notes have one length, so that a note is overwritten in place: that needs no room, and no crash leaves the note empty.
 fn note_text(generation: u64) -> String {
     format!("{generation:020}\n")
 }
 
-/// A note that is there, open to be written.
+/// A note that exists, open to be written.
 struct Note<'a> {
     path: &'a Path,
     file: File,
 }
 
 impl Note<'_> {
-    /// Opens a note. One that is not there, or has another length, is made with this generation.
+    /// Opens a note. A note that does not exist, or that has another length, is made with this generation.
     fn open(path: &Path, generation: u64) -> Result<Note<'_>, LedgerError> {
         let text = note_text(generation);
         if !fs::metadata(path).is_ok_and(|there| there.len() == text.len() as u64) {
@@ -452,16 +452,16 @@ fn make_note(path: &Path, text: &str) -> Result<(), LedgerError> {
     let new = PathBuf::from(new);
     let failed = |source| failed_note(&new, source);
     fs::create_dir_all(folder(path)).map_err(failed)?;
-    // What a killed process left.
+    // A process that was killed may have left this file.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
     let mut file = File::options().write(true).create_new(true).open(&new).map_err(failed)?;
-    // A name that came to the disk before its bytes would be that of an empty note.
+    // The bytes go to the disk before the name: otherwise a crash could leave the name of an empty note.
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data()).and_then(|()| fs::rename(&new, path));
     written.map_err(|source| {
-        // The first error counts.
+        // An error of the removal does not count: the first error is returned.
         let _ = fs::remove_file(&new);
         failed(source)
     })
@@ -471,7 +471,7 @@ fn failed_note(path: &Path, source: io::Error) -> LedgerError {
     LedgerError::Io { action: "write the ledger's note", path: path.into(), source }
 }
 
-/// Opens a regular file. A pipe would be waited for.
+/// Opens a regular file. Any other file is an error: opening a pipe would block.
 fn open_regular(options: &OpenOptions, path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
@@ -488,7 +488,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder(path))?.sync_all() } else { Ok(()) }
 }
 
-/// Whether the name leads to this file.
+/// Whether the path still leads to this open file.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -496,15 +496,16 @@ fn is_at(file: &File, path: &Path) -> bool {
     matches!((file.metadata(), fs::metadata(path)), (Ok(open), Ok(named)) if id(&open) == id(&named))
 }
 
-/// A file that is open is not replaced there.
+/// On other systems than Unix, an open file is not replaced.
 #[cfg(not(unix))]
 fn is_at(_: &File, _: &Path) -> bool {
     true
 }
 
-/// The generation that this file notes, see [`FileLedger::open_with_witness`]; 0 if there is no such file. What is no number is an error.
+/// Reads the generation that this file notes, see [`FileLedger::open_with_witness`]; 0 if there is no such file. A text that is no number is an
+/// error.
 pub fn witnessed(witness: &Path) -> Result<u64, LedgerError> {
-    /// More than any number has.
+    /// More bytes than any number has.
     const LONGEST: u64 = 32;
     let mut text = Vec::new();
     let read = open_regular(File::options().read(true), witness);
@@ -514,7 +515,7 @@ pub fn witnessed(witness: &Path) -> Result<u64, LedgerError> {
         Ok(_) => {}
     }
     let digits = text.trim_ascii_end();
-    // `parse` takes a sign too.
+    // `parse` alone would accept a sign.
     let number = digits.iter().all(u8::is_ascii_digit).then(|| str::from_utf8(digits).ok()?.parse().ok());
     number.flatten().ok_or_else(|| LedgerError::DamagedNote { path: witness.into() })
 }

@@ -66,7 +66,7 @@ pub enum ManifestError {
     Line {
         /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with the line.
+        /// Why the line is wrong.
         what: String,
     },
     /// The manifest or the tree has no files.
@@ -75,14 +75,14 @@ pub enum ManifestError {
     Path {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why the file is wrong.
         what: &'static str,
     },
     /// A file or directory cannot be read.
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The engine failed.
@@ -140,9 +140,9 @@ impl Manifest {
         failed.map_or(Ok(Manifest(entries)), Err)
     }
 
-    /// Reads lines of sha256sum: 64 hexadecimal digits, two spaces or a space and `*`, and a name. After a backslash the name is
-    /// escaped ([`unescape`]). Refuses the whole manifest for a line of another form, for a name that leaves the tree (an
-    /// absolute one, or one with `..`), and for a name that is there twice.
+    /// Reads lines of sha256sum: 64 hexadecimal digits, two spaces or a space and `*`, and a name. After a backslash the name is escaped
+    /// ([`unescape`]). Refuses the whole manifest for a line of another form, for a name that leaves the tree because it is absolute or has
+    /// `..`, and for a name that occurs twice.
     pub fn parse(text: &[u8]) -> Result<Manifest, ManifestError> {
         let (mut entries, mut seen) = (Vec::new(), HashSet::new());
         for (number, line) in text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n').enumerate() {
@@ -169,7 +169,7 @@ impl Manifest {
             let (mark, name) = escape(&name(path));
             text.extend_from_slice(mark);
             text.extend_from_slice(to_hex(sum).as_bytes());
-            // Alone, it is standard input to sha256sum.
+            // sha256sum takes a lone `-` as standard input.
             text.extend_from_slice(if name == b"-" { b"  ./" } else { b"  " });
             text.extend(name);
             text.push(b'\n');
@@ -241,7 +241,7 @@ pub fn files(tree: &Path, takes: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>,
     Ok(found)
 }
 
-/// Gives `each` whatever is in the tree but for directories.
+/// Calls `each` for everything in the tree but directories.
 fn walk(
     tree: &Path,
     each: &mut dyn FnMut(&Path, fs::FileType) -> Result<(), ManifestError>,
@@ -268,20 +268,20 @@ fn canonical(tree: &Path) -> Result<PathBuf, ManifestError> {
     }
 }
 
-/// A regular file of the tree, whose path has no links.
+/// Opens a regular file of the tree by its path without links, which must not lead out of the tree.
 fn open(root: &Path, path: &Path) -> io::Result<File> {
     let real = fs::canonicalize(root.join(path))?;
     if !real.starts_with(root) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a link leads out of the tree"));
     }
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     if !fs::metadata(&real)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
     }
     File::open(real)
 }
 
-/// A relative path without `.` and `..`, as a line has it.
+/// A relative path without `.` and `..`, in the form that a line has.
 fn name(path: &Path) -> Vec<u8> {
     let parts: Vec<&[u8]> = path.iter().map(|part| part.as_encoded_bytes()).collect();
     parts.join(&b'/')
@@ -293,7 +293,7 @@ fn entry(line: &[u8]) -> Result<ManifestEntry, String> {
     let (digits, rest) = rest.split_at_checked(DIGITS).ok_or(FORM)?;
     let name = rest.strip_prefix(b"  ").or(rest.strip_prefix(b" *")).ok_or(FORM)?;
     let sum = from_hex(digits).and_then(|sum| sum.try_into().ok()).ok_or(FORM)?;
-    // sha256sum escapes it.
+    // sha256sum escapes a CR in a name.
     if name.contains(&b'\r') {
         return Err("the line ends with CR LF, or has a CR in it; sha256sum writes LF alone".into());
     }
@@ -336,7 +336,7 @@ fn quoted(path: &Path) -> String {
     quoted
 }
 
-/// A name as sha256sum's lines have it, and what goes before the line: a backslash if something was escaped.
+/// Escapes a name as sha256sum does. Returns the prefix of the line, a backslash if something was escaped, and the name.
 pub fn escape(name: &[u8]) -> (&'static [u8], Vec<u8>) {
     let (mut mark, mut escaped) = (&b""[..], Vec::with_capacity(name.len()));
     for &byte in name {
@@ -355,7 +355,7 @@ pub fn escape(name: &[u8]) -> (&'static [u8], Vec<u8>) {
     (mark, escaped)
 }
 
-/// The name that [`escape`] escaped; `None` for a backslash that escapes nothing.
+/// Reverses [`escape`]; `None` for a backslash that escapes nothing.
 pub fn unescape(name: &[u8]) -> Option<Vec<u8>> {
     let (mut out, mut bytes) = (Vec::new(), name.iter());
     while let Some(&byte) = bytes.next() {

@@ -1,10 +1,10 @@
-//! Pre-hashing by this CPU's vectors.
+//! Pre-hashing with the vector instructions of this CPU.
 
 use hypergrove_fips205::digest::BlockHash;
 use hypergrove_fips205::{PreHash, PreHasher};
 
-/// Hashes a message that comes in pieces, for [`Mode::Digest`](crate::Mode::Digest). It gives what [`PreHash::hasher`] gives,
-/// and is faster on x86-64 with AVX2: except with SHA-224 and SHA-256, for which CPUs have instructions.
+/// Hashes a message that comes in parts, for [`Mode::Digest`](crate::Mode::Digest). The digest is that of [`PreHash::hasher`]. On x86-64 with
+/// AVX2 this hasher is faster, except for SHA-224 and SHA-256, for which CPUs have instructions.
 pub fn pre_hasher(hash: PreHash) -> PreHasher {
     match block_hash() {
         Some(by) => hash.hasher_by(by),
@@ -12,7 +12,8 @@ pub fn pre_hasher(hash: PreHash) -> PreHasher {
     }
 }
 
-/// AVX-512 or AVX2. Other CPUs have instructions for SHA-512 and Keccak that the crates behind `PreHash::hasher` use, or no vectors.
+/// The fastest of AVX-512 and AVX2 that this CPU has. Other CPUs have instructions for SHA-512 and Keccak that the crates behind
+/// `PreHash::hasher` use, or no vectors.
 #[cfg(target_arch = "x86_64")]
 fn block_hash() -> Option<&'static dyn BlockHash> {
     use hypergrove_cpu::{Isa, block_hash};

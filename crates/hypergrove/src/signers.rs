@@ -1,4 +1,4 @@
-//! Who may sign: a list of names with their public keys, after OpenSSH's `allowed_signers`.
+//! Lists of who may sign: names with their public keys, after OpenSSH's `allowed_signers`.
 //!
 //! ```
 //! use hypergrove::signers::AllowedSigners;
@@ -38,11 +38,11 @@ pub struct AllowedSigner {
     key: VerifyingKey,
     valid_after: Option<Limit>,
     valid_before: Option<Limit>,
-    /// None: all.
+    /// The allowed contexts. Without namespaces, all contexts are allowed.
     namespaces: Vec<String>,
 }
 
-/// A time, with the words of the list.
+/// A time, and its text in the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Limit {
     at: SystemTime,
@@ -90,7 +90,7 @@ impl std::error::Error for NotAllowed {}
 pub struct SignersError {
     /// The number of the line, from 1; 0 if the error has no line.
     pub line: usize,
-    /// What is wrong, and what to do.
+    /// Why the list or the time is wrong, and what to do.
     pub what: String,
 }
 
@@ -126,7 +126,7 @@ fn instant(text: &str) -> Result<SystemTime, &'static str> {
     if offset.abs() >= DAY {
         return Err(", since its offset is a day or more");
     }
-    // jiff's own instants end before the last day does. So this is its calendar and the system's clock.
+    // jiff's own instants end before the last day does, so this uses jiff's calendar and the system's clock.
     let civil = pieces.date().to_datetime(pieces.time().unwrap_or(Time::midnight()));
     let since = civil.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0)) - SignedDuration::from_secs(offset);
     let instant = match since.is_negative() {
@@ -145,7 +145,7 @@ impl AllowedSigners {
     /// A line without a name is wrong, even if its first word could be a name: no name begins as a condition does. A name has no white
     /// space of any script. It may have characters that nobody sees: escape them where you show the name.
     ///
-    /// If the list holds private keys, the error shows nothing of it.
+    /// If the list holds private keys, the error shows nothing of the list.
     pub fn parse(text: &[u8]) -> Result<AllowedSigners, SignersError> {
         if let Some(Position { line, column }) = private_key(text) {
             return Err(SignersError { line, what: is_private(column) });
@@ -187,7 +187,7 @@ impl AllowedSigner {
     pub fn may_sign(&self, mode: Mode<'_>, at: SystemTime) -> bool {
         self.check(mode, at).is_ok()
     }
-    /// Says why the key may not sign in this mode at this time.
+    /// Checks whether the key may sign in this mode at this time. The error says why not.
     pub fn check(&self, mode: Mode<'_>, at: SystemTime) -> Result<(), NotAllowed> {
         let context = match mode {
             Mode::Pure { context } | Mode::PreHash { context, .. } | Mode::Digest { context, .. } => Some(context),
@@ -205,7 +205,7 @@ impl AllowedSigner {
     }
 }
 
-/// What an error says of a private key, which it does not show.
+/// The error for a private key in a list. The error does not show the key.
 fn is_private(column: usize) -> String {
     format!(
         "column {column} looks like a private key; the list takes public keys, as `hypergrove pubkey --line` prints them"
@@ -221,13 +221,13 @@ fn is_condition(word: &str) -> bool {
     })
 }
 
-/// A name. What is no name could be a condition that would be lost, so the whole list is wrong.
+/// Checks a name. A wrong name could be a condition that would be lost, so it makes the whole list wrong.
 fn check_name(name: &str) -> Result<(), String> {
     let shown = quoted(name);
     if is_condition(name) {
         return Err(format!("'{shown}' is a condition, and no name is before it; write the signer's name first"));
     }
-    // In OpenSSH's lists this keeps a signer out.
+    // In OpenSSH's lists, `!` keeps a signer out.
     if name.starts_with('!') {
         return Err(format!("'{shown}' begins with '!', and names are no patterns; write the signer's name"));
     }
@@ -386,16 +386,16 @@ mod tests {
             let what = refused(name);
             assert!(what.contains("is a condition, and no name is before it"), "{name}: {what}");
         }
-        // With spaces around the sign the first word is a condition as well; further words are none.
+        // With spaces around `=`, the first word is a condition as well; the other words are not.
         assert!(refused("valid-before = 2020-01-01").contains("'valid-before' is a condition"));
         assert!(refused("!mallory").contains("names are no patterns"));
-        // These look like a name and a condition, and would be one long name.
+        // These texts look like a name and a condition, and would be one long name.
         for space in ['\u{a0}', '\u{2003}', '\u{3000}', '\u{2028}', '\u{feff}'] {
             let what = refused(&format!("alice{space}valid-before=2020-01-01"));
             assert!(what.contains("white space that is no space (U+"), "{what}");
         }
         assert!(refused("alice Valid-Before=2020-01-01").contains("is none of valid-after="));
-        // Names that have a sign, or a word of a condition, are names.
+        // Names may hold `=`, or a word of a condition.
         for name in ["bounce+user=example.com@example.org", "namespace@example.org", "validator", "=", "a,b", "Zoë"] {
             let text = format!("{name} {word}\n");
             let signers = AllowedSigners::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));

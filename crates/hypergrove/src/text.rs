@@ -1,7 +1,7 @@
 //! Texts that people write or that another program wrote by mistake: lists, tables, files with a byte order mark.
 //!
-//! A program that reads a list shows parts of it in messages. So it asks [`private_key`] first whether it was given private keys
-//! instead.
+//! A program that reads a list shows parts of the list in messages. So the program calls [`private_key`] first, to learn whether it was given
+//! private keys instead.
 //!
 //! ```
 //! use hypergrove::text::private_key;
@@ -22,7 +22,7 @@ use std::fmt;
 
 /// UTF-8's byte order mark, with which some editors begin a file.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Letters of base64, or digits, in which the beginning of PKCS#8 shows: at least 8 bytes.
+/// The letters of base64, or the hexadecimal digits, that reveal the beginning of PKCS#8: at least 8 bytes.
 const LETTERS: usize = 16;
 
 /// A place in a text.
@@ -45,20 +45,19 @@ pub fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
 
-/// A beginning of what was read, as an error quotes it.
+/// The beginning of a text, escaped, as an error quotes it.
 pub(crate) fn quoted(text: &str) -> String {
     const QUOTED: usize = 64;
     let shown: String = text.chars().take(QUOTED).flat_map(char::escape_debug).collect();
     if text.chars().nth(QUOTED).is_some() { shown + "…" } else { shown }
 }
 
-/// Where a text has its first private key: a word that begins as PKCS#8 does, or that has the length of a raw private key of zkDilithium,
-/// in base64 or hexadecimal, or a PEM label. If the text
-/// is no text but a private key itself, in DER or raw, that is line 1, column 1.
+/// Finds the first private key in a text. That is a PEM label, or a word in base64 or hexadecimal that begins as PKCS#8 does or has the length
+/// of a raw private key of zkDilithium. If the bytes are no text but a private key itself, in DER or raw, the position is line 1, column 1.
 ///
 /// The algorithm of the key does not matter, nor does the key's end. A path such as `./MFIC…` is no private key.
 pub fn private_key(text: &[u8]) -> Option<Position> {
-    // What is UTF-8 is a text, and random bytes hardly ever are.
+    // Bytes that are UTF-8 are a text, and random bytes hardly ever are UTF-8.
     let has_length = || has_length_of_key(text.len()) || text.len() == SK_BYTES;
     let is_raw = || has_length() && str::from_utf8(text).is_err();
     if begins_as_pkcs8(text) || is_raw() {
@@ -88,11 +87,11 @@ fn column(line: &[u8]) -> Option<usize> {
 
 /// Whether a word begins as PKCS#8 does in base64 or hexadecimal.
 fn is_pkcs8(word: &[u8]) -> bool {
-    // What SEQUENCE begins with, in either.
+    // A SEQUENCE begins with `M` in base64, and with `3` in hexadecimal.
     if word.len() < LETTERS || !matches!(word[0], b'M' | b'3') {
         return false;
     }
-    // They reach into no secret: a header, a version, and the identifier of an algorithm.
+    // These letters reach into no secret: they hold a header, a version, and the identifier of an algorithm.
     let letters: [u8; LETTERS] = std::array::from_fn(|i| match word[i] {
         b'+' => b'-',
         b'/' => b'_',
@@ -108,7 +107,7 @@ fn has_letters_of_zkdilithium(letters: usize) -> bool {
     letters == SK_BYTES / 3 * 4 || letters == 2 * SK_BYTES
 }
 
-/// SEQUENCE { INTEGER 0 or 1, SEQUENCE …
+/// Whether bytes begin as PKCS#8 does: SEQUENCE { INTEGER 0 or 1, SEQUENCE …
 fn begins_as_pkcs8(bytes: &[u8]) -> bool {
     let header = match bytes {
         [0x30, ..=0x7f, ..] => 2,
@@ -118,20 +117,20 @@ fn begins_as_pkcs8(bytes: &[u8]) -> bool {
     matches!(bytes.get(header..), Some([2, 1, 0 | 1, 0x30, ..]))
 }
 
-/// Whether so many bytes are a raw private key of some set.
+/// Whether a raw private key of some set has this number of bytes.
 fn has_length_of_key(bytes: usize) -> bool {
     PARAMETER_SETS.iter().any(|p| p.sk_bytes() == bytes)
 }
 
-/// Whether a word has the form of a raw private key: as many bytes in hexadecimal, or in base64 with its padding, as a private key of
-/// some set. The SHA-512 of a file has this form too, and so has a raw public key of a longer set: ask this only where neither can be.
+/// Whether a word has the form of a raw private key: in hexadecimal, or in base64 with its padding, it has as many bytes as a private key of
+/// some set. The SHA-512 of a file has this form too, and so has a raw public key of a longer set: call this only where neither can occur.
 pub fn is_raw_private_key(word: &[u8]) -> bool {
     let is_hex = word.len().is_multiple_of(2) && word.iter().all(u8::is_ascii_hexdigit);
     if is_hex && has_length_of_key(word.len() / 2) {
         return true;
     }
     let letters = word.strip_suffix(b"==").or(word.strip_suffix(b"=")).unwrap_or(word);
-    // Three bytes are four letters. Random letters are of all kinds, those of paths rarely.
+    // Four letters hold three bytes. Random letters are of all kinds; the letters of paths rarely are.
     let bytes = (word.len() / 4 * 3).checked_sub(word.len() - letters.len());
     let has = |is: fn(&u8) -> bool| letters.iter().any(is);
     word.len().is_multiple_of(4)
@@ -174,13 +173,13 @@ mod tests {
                     let text = format!("{before}{word}");
                     assert_eq!(at(text.as_bytes()), Some((1, before.len() + 1)), "{text}");
                 }
-                // A path leads to a file of that name.
+                // These words are paths, which lead to files of such names.
                 assert_eq!(at(format!("./{word}\ndir/{word}").as_bytes()), None);
             }
             assert_eq!(at(&der), Some((1, 1)));
             let raw = key.to_bytes();
             assert_eq!(at(&raw), Some((1, 1)));
-            // The last byte may be that of a new line.
+            // The last byte of a raw key may look like a line end.
             assert_eq!(at(&[&raw[..raw.len() - 1], b"\n"].concat()), Some((1, 1)));
             let raw = [hex(&key.to_bytes()), Base64::encode_string(&key.to_bytes())];
             raw.iter().for_each(|raw| assert!(is_raw_private_key(raw.as_bytes()), "{raw}"));
@@ -214,7 +213,7 @@ mod tests {
             assert_eq!(private_key(text.as_bytes()), None, "{text}");
             assert!(!is_raw_private_key(text.as_bytes()), "{text}");
         }
-        // A sum of SHA-512 has the form of a raw key and is no PKCS#8.
+        // A SHA-512 sum has the form of a raw key, but is no PKCS#8.
         let sum = "ab".repeat(64);
         assert!(is_raw_private_key(sum.as_bytes()) && private_key(sum.as_bytes()).is_none());
         assert!(!is_raw_private_key("ab".repeat(32).as_bytes()));

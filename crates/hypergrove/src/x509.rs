@@ -1,7 +1,7 @@
 //! Signatures of SLH-DSA on certificates, certificate requests (RFC 9909) and CMS (RFC 9814).
 //!
-//! This checks one signature by one key. It builds no chain, and looks at no date, no name, no extension and no list of
-//! revoked certificates: a program that has to trust a certificate needs a validator of chains.
+//! This module checks one signature by one key. It builds no chain, and looks at no date, no name, no extension and no list of revoked
+//! certificates: a program that has to trust a certificate needs a validator of chains.
 //!
 //! ```no_run
 //! use hypergrove::Engine;
@@ -37,7 +37,7 @@ const SIGNED_DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.1135
 const DATA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.7.1");
 const CONTENT_TYPE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.3");
 const MESSAGE_DIGEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.4");
-/// Characters of a name that are shown.
+/// The most characters of a name that are shown.
 const SHOWN: usize = 256;
 
 /// The error of a certificate, a request or CMS that gets no verdict.
@@ -48,16 +48,16 @@ pub enum X509Error {
     Malformed {
         /// The expected form.
         what: &'static str,
-        /// What is wrong.
+        /// Why the bytes do not have that form.
         why: String,
     },
     /// The public key is not a key of SLH-DSA, or is damaged.
     Key(KeyError),
     /// The algorithm of the signature is not that of the key.
     Algorithm {
-        /// The algorithm's object identifier, or its set.
+        /// The algorithm of the signature: its set, or its object identifier.
         signed: String,
-        /// The key's.
+        /// The algorithm of the key.
         key: String,
     },
     /// The message of CMS must be either inside or given, but is neither or both.
@@ -100,7 +100,7 @@ fn malformed(what: &'static str) -> impl Fn(der::Error) -> X509Error {
     move |error| X509Error::Malformed { what, why: error.to_string() }
 }
 
-/// A beginning of a name.
+/// The beginning of a name.
 fn shown(name: &dyn Display) -> String {
     let text = name.to_string();
     let mut shown: String = text.chars().take(SHOWN).collect();
@@ -110,7 +110,7 @@ fn shown(name: &dyn Display) -> String {
     shown
 }
 
-/// What an algorithm is called: the set's name, or the object identifier.
+/// The name of an algorithm: the set's name, or the object identifier.
 fn name_of(oid: ObjectIdentifier) -> String {
     let hashed = || hypergrove_fips205::PARAMETER_SETS.iter().find(|p| p.hash_oid() == Some(oid));
     match (Params::by_oid(oid), hashed()) {
@@ -120,14 +120,14 @@ fn name_of(oid: ObjectIdentifier) -> String {
     }
 }
 
-/// The object identifier of a key, which signatures by it have too.
+/// The object identifier of a key, which signatures by the key have too.
 fn oid_of(key: &VerifyingKey) -> Result<ObjectIdentifier, X509Error> {
     let p = key.params();
     let oid = if key.prehash().is_some() { p.hash_oid() } else { p.oid() };
     Ok(oid.ok_or(KeyError::NoOid { set: p.name })?)
 }
 
-/// Refuses what is no signature by this key's algorithm, whoever made it: RFC 9909 and RFC 9814 want no parameters.
+/// Refuses a signature that this key's algorithm cannot make: RFC 9909 and RFC 9814 want no parameters, and the length is fixed.
 fn check_form(what: &'static str, has_parameters: bool, signature: &[u8], key: &VerifyingKey) -> Result<(), X509Error> {
     let (got, want) = (signature.len(), key.params().sig_bytes());
     let why = match () {
@@ -141,7 +141,7 @@ fn check_form(what: &'static str, has_parameters: bool, signature: &[u8], key: &
 /// Where the parts of a certificate or a request are in its bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parts {
-    /// What is signed.
+    /// The bytes that are signed.
     pub signed: Range<usize>,
     /// The algorithm of the signature.
     pub algorithm: Range<usize>,
@@ -150,7 +150,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// SEQUENCE { what is signed, algorithm, BIT STRING }.
+    /// Finds the parts of SEQUENCE { signed bytes, algorithm, BIT STRING }.
     fn of(bytes: &[u8]) -> der::Result<Parts> {
         let mut outer = SliceReader::new(bytes)?;
         let parts = outer.sequence(|reader| {
@@ -172,7 +172,7 @@ impl Parts {
         Ok(parts)
     }
 
-    /// Whether a key has signed, with an empty context in the mode that the key implies.
+    /// Whether a key has signed the bytes, with an empty context in the mode that the key implies.
     fn verify(&self, engine: &Engine, bytes: &[u8], key: &VerifyingKey, what: &'static str) -> Result<bool, X509Error> {
         let algorithm = AlgorithmIdentifierRef::from_der(&bytes[self.algorithm.clone()]).map_err(malformed(what))?;
         let oid = oid_of(key)?;
@@ -198,7 +198,7 @@ fn version(bytes: &[u8], is_tagged: bool) -> Option<Vec<u8>> {
     (number.tag() == Tag::Integer).then(|| number.value().to_vec())
 }
 
-/// A version number, unless it is a long one.
+/// A version number as text; of a long number, only its length.
 fn shown_number(number: &[u8]) -> String {
     match number {
         [number] => number.to_string(),
@@ -235,7 +235,7 @@ impl Certificate {
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
-    /// Where its parts are in the bytes.
+    /// Where the parts are in the bytes.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
@@ -338,7 +338,7 @@ pub struct SignedData {
 /// The verdict on CMS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CmsVerdict {
-    /// One of the signatures is the key's, of this message.
+    /// One of the signatures is valid for this key and this message.
     Valid,
     /// The signature is not the key's.
     Signature,
@@ -351,7 +351,7 @@ pub enum CmsVerdict {
 pub struct Signer {
     /// The algorithm of the signature.
     pub algorithm: String,
-    /// The object identifier of its digest.
+    /// The digest: the name of its hash function, or an object identifier that this library does not know.
     pub digest: String,
     /// Whether the signer signed attributes with the digest of the message, instead of the message itself.
     pub has_attributes: bool,
@@ -381,7 +381,7 @@ impl SignedData {
     pub fn content(&self) -> Option<&[u8]> {
         self.content.as_deref()
     }
-    /// Its signers.
+    /// The signers.
     pub fn signers(&self) -> impl Iterator<Item = Signer> {
         self.parsed.signer_infos.0.iter().map(|signer| Signer {
             algorithm: name_of(signer.signature_algorithm.oid),
@@ -401,7 +401,7 @@ impl SignedData {
         })
     }
 
-    /// The attributes that a signer signed; None where it signed the message itself.
+    /// The attributes that a signer signed; `None` if the signer signed the message itself.
     fn attributes(&self, signer: &SignerInfo) -> Result<Option<Attributes>, X509Error> {
         let wrong = |why: &str| X509Error::Malformed { what: Self::WHAT, why: why.into() };
         let Some(attributes) = &signer.signed_attrs else { return Ok(None) };
@@ -417,18 +417,18 @@ impl SignedData {
             return Err(wrong("its signed attributes are of content of another type"));
         }
         let digest: OctetString = only(MESSAGE_DIGEST)?.decode_as().map_err(malformed(Self::WHAT))?;
-        // What is signed is their DER, sorted and with the tag of a SET, however they are written.
+        // The signature covers the DER of the attributes, sorted and with the tag of a SET, however they are written.
         let sorted = SetOfVec::try_from(attributes.iter().cloned().collect::<Vec<_>>());
         let der = sorted.and_then(|sorted| sorted.to_der()).map_err(malformed(Self::WHAT))?;
         Ok(Some(Attributes { digest: digest.as_bytes().to_vec(), der }))
     }
 
-    /// What a signer signed, and whether it is of this content.
+    /// Whether a signer signed this content, and the bytes that the signer signed.
     fn message(&self, signer: &SignerInfo, content: &[u8]) -> Result<(bool, Vec<u8>), X509Error> {
         let wrong = |why: String| X509Error::Malformed { what: Self::WHAT, why };
         let Some(Attributes { digest, der }) = self.attributes(signer)? else {
-            // Without attributes nothing signs the type of the content (RFC 5652, 5.3). And attributes that a signer signed are no
-            // message, even if somebody shows them as one.
+            // Without attributes, nothing signs the type of the content (RFC 5652, 5.3). And attributes that a signer signed are no message,
+            // even if somebody shows them as a message.
             if self.parsed.encap_content_info.econtent_type != DATA || is_attributes(content) {
                 return Err(wrong("it has no signed attributes, which this content needs".into()));
             }
@@ -442,13 +442,13 @@ impl SignedData {
     }
 }
 
-/// Whether bytes are what a signer with attributes signs: a SET, with the type of a message's digest in it.
+/// Whether bytes look like attributes that a signer signs: a SET, with the type of a message's digest in it.
 fn is_attributes(content: &[u8]) -> bool {
     let digest = MESSAGE_DIGEST.as_bytes();
     content.first() == Some(&0x31) && content.windows(digest.len()).any(|window| window == digest)
 }
 
-/// What is signed in place of a message.
+/// The attributes that are signed in place of a message.
 struct Attributes {
     /// The message's digest.
     digest: Vec<u8>,
@@ -456,7 +456,7 @@ struct Attributes {
     der: Vec<u8>,
 }
 
-/// The message in CMS. The parser's `econtent` no longer knows whether it came in pieces (BER), so that two messages would be
+/// Reads the message in CMS. The parser's `econtent` no longer knows whether the message came in segments (BER), so that two messages would be
 /// the same bytes.
 fn inside(bytes: &[u8]) -> der::Result<Option<Vec<u8>>> {
     /// SignedData up to its message.
@@ -528,7 +528,7 @@ impl Engine {
             let signature = signer.signature.as_bytes();
             let has_parameters = signer.signature_algorithm.parameters.is_some();
             let form = check_form(SignedData::WHAT, has_parameters, signature, key);
-            // Of several signers one suffices: what is wrong with another one is an error only if none is valid.
+            // One valid signer suffices: an error of another signer counts only if no signer is valid.
             let (right, message) = match form.and_then(|()| signed.message(signer, content)) {
                 Ok(message) => message,
                 Err(why) => {

@@ -46,8 +46,8 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, OnceLock};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
-/// What computes single operations: on the calling thread, by the instruction set that is fastest here. Most of them have no
-/// error for a CPU that fails its self-test: they panic.
+/// The lanes that compute single operations, on the calling thread and with the instruction set that is fastest here. Most of these operations
+/// have no error for a CPU that fails its self-test: they panic.
 fn on_this_thread() -> &'static Lanes {
     static LANES: OnceLock<Lanes> = OnceLock::new();
     LANES.get_or_init(|| {
@@ -57,7 +57,7 @@ fn on_this_thread() -> &'static Lanes {
     })
 }
 
-/// Asks the CPU's lanes what is known.
+/// Compares the results of the CPU's lanes with known answers.
 fn self_test(lanes: &Lanes) -> Result<(), Error> {
     hypergrove_engine::self_test::zkdilithium(
         "cpu:0",
@@ -80,13 +80,13 @@ pub struct SigningKey {
     ready: Arc<SigningState>,
 }
 
-/// What the first signature makes of a private key.
+/// The values that the first signature computes from a private key.
 #[derive(Default)]
 struct SigningState {
-    /// A checksum of the key's bytes, or why the key does not sign: with another ρ, masks that the right key uses would meet
-    /// other challenges, which gives s₁ away.
+    /// A checksum of the key's bytes, or why the key does not sign. With a wrong ρ, masks that the right key also uses would meet other
+    /// challenges, which reveals s₁.
     checked: OnceLock<Result<Zeroizing<u64>, KeyError>>,
-    // A pointer until then: of millions of keys few sign.
+    // The values are boxed, because of millions of keys few sign: until then a key holds only a pointer.
     expanded: OnceLock<Box<Expanded>>,
 }
 
@@ -116,7 +116,7 @@ impl SigningKey {
         let seed = SigningKey::random_seed()?;
         Ok(SigningKey::from_seed(&seed))
     }
-    /// A seed from the system's randomness.
+    /// Draws a seed from the operating system's randomness.
     pub fn random_seed() -> Result<Box<Zeroizing<[u8; SEED_BYTES]>>, Error> {
         let mut seed = Box::new(Zeroizing::new([0; SEED_BYTES]));
         random(&mut seed[..])?;
@@ -163,18 +163,18 @@ impl SigningKey {
                 let checksum = Zeroizing::new(Expanded::checksum(&key));
                 Box::new(Expanded { key, checksum })
             });
-            // After the expansion: it was made of what is checked now.
+            // The check comes after the expansion, so that it covers the bytes that were expanded.
             self.check_again()?;
-            // Public: the jobs of a damaged key fail.
+            // The result is public: the jobs of a damaged key fail.
             let unchanged = declassified(Expanded::checksum(&made.key) == *made.checksum);
             unchanged.then_some(&made.key).ok_or_else(|| Error::changed(params::NAME))
         })
     }
-    /// The same, where it was made and checked just now.
+    /// Returns the values of [`SigningKey::expanded`] without a check: the caller has just had them checked.
     fn made(&self) -> &ExpandedSigningKey {
         &self.ready.expanded.get().expect("the key was expanded").key
     }
-    /// The check before a batch: whether the key is damaged, and whether its bytes are those of the first time.
+    /// Checks the key before a batch: whether it is damaged, and whether its bytes have changed since the first check.
     fn check_again(&self) -> Result<(), Error> {
         let checksum = || {
             let mut hasher = DefaultHasher::new();
@@ -182,7 +182,7 @@ impl SigningKey {
             Zeroizing::new(hasher.finish())
         };
         match self.ready.checked.get_or_init(|| self.check().map(|()| checksum())) {
-            // Public: the jobs of a damaged key fail.
+            // The result is public: the jobs of a damaged key fail.
             Ok(first) if declassified(*first == checksum()) => Ok(()),
             Ok(_) => Err(Error::changed(params::NAME)),
             Err(why) => Err(Error::KeyDamaged { what: why.to_string() }),
@@ -214,7 +214,7 @@ impl PartialEq for SigningKey {
 
 impl Eq for SigningKey {}
 
-/// What holds secrets are the keys inside, which wipe themselves.
+/// The fields that hold secrets wipe themselves on drop.
 impl ZeroizeOnDrop for SigningKey {}
 
 impl fmt::Debug for SigningKey {
@@ -268,16 +268,17 @@ impl VerifyingKey {
     pub fn to_pem(&self) -> String {
         self.key.to_pem()
     }
-    /// The values that verifying needs. A circuit takes the same ones.
+    /// The values that verifying needs. A circuit takes the same values.
     pub fn expanded(&self) -> &ExpandedVerifyingKey {
         self.expanded.get_or_init(|| self.key.expand())
     }
-    /// Verifies a signature: `true` if the key signed the message. A signature of another length is not valid. As in all
-    /// implementations, field elements need not be reduced, so others can change the bytes of a valid signature.
+    /// Verifies a signature: `true` if the key signed the message. A signature of the wrong length is not valid. As in all implementations,
+    /// field elements need not be reduced, so others can change the bytes of a valid signature without making it invalid.
     pub fn is_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
         only(on_this_thread().verify(&[Verify { key: self.expanded(), message, signature }]))
     }
-    /// As [`VerifyingKey::is_valid`], but `false` for a key or a signature in any encoding other than the one that this library writes.
+    /// Verifies as [`VerifyingKey::is_valid`] does, but returns `false` for a key or a signature in any encoding other than the one that this
+    /// library writes.
     pub fn is_strictly_valid(&self, message: Message<'_>, signature: &[u8]) -> bool {
         self.is_canonical_with(signature) && self.is_valid(message, signature)
     }
@@ -357,7 +358,7 @@ impl<'a> From<Message<'a>> for JobMessage<'a> {
     }
 }
 
-/// What bytes can be.
+/// Implements the conversion from types that hold bytes.
 macro_rules! bytes {
     ($([$($generic:tt)*] $bytes:ty;)*) => {$(
         impl<'a, $($generic)*> From<$bytes> for JobMessage<'a> {
@@ -376,7 +377,7 @@ bytes! {
     [] Cow<'a, [u8]>;
 }
 
-/// zkDilithium's parameter set: it has one.
+/// The parameter set of zkDilithium, which has only one.
 ///
 /// ```
 /// use hypergrove::Engine;
@@ -388,7 +389,7 @@ bytes! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ZkDilithium;
 
-/// A message to be signed. If several jobs borrow or share one key, it is checked once; each copy is checked by itself.
+/// A message to be signed. If several jobs borrow or share one key, the key is checked once; each copy of a key is checked by itself.
 ///
 /// ```
 /// use hypergrove::Engine;

@@ -19,21 +19,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Devices that compute what the reference does, three jobs at a time, until they fail or lie: each bit is a device's.
+/// Devices that compute what the reference does, three jobs at a time, until they fail or lie. Bit i of `fails` and of `lies` is for device i.
 #[derive(Clone, Default)]
 struct Mock {
     fails: Arc<AtomicU32>,
     lies: Arc<AtomicU32>,
     runs: Arc<Mutex<Vec<(u32, usize)>>>,
-    /// Programs that verify: now, and at most so far.
+    /// The number of programs that verify now, and the largest such number so far.
     together: Arc<(Mutex<(usize, usize)>, Condvar)>,
-    /// Whether each waits for another.
+    /// Whether each program that verifies waits for another one.
     waits: Arc<AtomicBool>,
-    /// Whether a device has room for one program alone; programs that were made or refused, and those that live.
+    /// Whether a device has room for only one program. `made` counts the programs that were made or refused, `live` those that exist.
     is_small: Arc<AtomicBool>,
     made: Arc<AtomicU32>,
     live: Arc<AtomicU32>,
-    /// Whether keys take their time, so that programs overlap.
+    /// Whether making keys is slow, so that programs overlap.
     is_slow: Arc<AtomicBool>,
 }
 
@@ -77,7 +77,7 @@ impl ZkDilithium for MockProgram {
     fn bytes(&self) -> u64 {
         0
     }
-    /// The reference has one place.
+    /// A device of the reference has only one place for a job.
     fn elsewhere(&mut self, _: bool) {}
     hypergrove_engine::forward!(self => self; no_time_limit);
 
@@ -156,7 +156,7 @@ fn are_keys_of(keys: &[SigningKey], seeds: &[[u8; 32]]) {
     assert!(seeds.iter().zip(keys).all(|(seed, key)| *key.as_ref() == reference::keygen(seed)));
 }
 
-/// Keys that an engine makes in one piece of memory.
+/// Makes keys in one column, which is zero if an error occurs.
 fn keys_of_rows(engine: &Engine, seeds: &[[u8; 32]]) -> Result<Vec<SigningKey>, Error> {
     let mut keys = vec![0; seeds.len() * SK_BYTES];
     let made = engine.keygen_rows_from_seeds(Set, seeds.as_flattened(), &mut keys, None);
@@ -164,7 +164,7 @@ fn keys_of_rows(engine: &Engine, seeds: &[[u8; 32]]) -> Result<Vec<SigningKey>, 
     made.map(|()| keys.chunks(SK_BYTES).map(|key| SigningKey::from_bytes(key).unwrap()).collect())
 }
 
-/// Which device takes what is chance: in some call each has its turn.
+/// Repeats a call until something has happened, at most 100 times: chance decides which device takes which jobs.
 fn in_the_end(happened: impl FnMut() -> bool) {
     assert!(std::iter::repeat_with(happened).take(100).any(|happened| happened));
 }
@@ -196,21 +196,21 @@ fn devices_share_jobs_and_results_come_in_order() {
     assert!(engine.faults().is_empty());
 }
 
-/// A GPU and the CPU: what each made is in its place, and both made some.
+/// A GPU and the CPU both make some of the keys, and each key is in its place.
 #[test]
 fn the_cpu_takes_part() {
     let mock = Mock::default();
     let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
     let devices = vec![mocks(&mock)[1].clone(), (cpu, 0)];
     let engine = Engine::builder().devices(devices).threads(1).build().unwrap();
-    // A chunk of the CPU has up to four times the jobs that fill it.
+    // A chunk of the CPU has up to four times the jobs that fill the CPU.
     assert_eq!(engine.jobs_to_fill(Set, crate::Op::Verify, 0).unwrap(), 2 * (6 + 4 * 512));
     in_the_end(|| {
         lock(&mock.runs).clear();
         are_keys_of(&engine.from_seeds(Set, &seeds(200)).unwrap(), &seeds(200));
         (1..200).contains(&lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum::<usize>())
     });
-    // Where it was faster without, the CPU takes no part.
+    // The CPU takes no part if the engine was faster without it.
     for _ in 0..2 {
         engine.0.scheduler.know_pace(Kind::zkdilithium(Op::Keygen), 20, true, 1e11);
         engine.0.scheduler.know_pace(Kind::zkdilithium(Op::Keygen), 20, false, 1e12);
@@ -218,13 +218,13 @@ fn the_cpu_takes_part() {
     lock(&mock.runs).clear();
     are_keys_of(&engine.from_seeds(Set, &seeds(20)).unwrap(), &seeds(20));
     assert_eq!(lock(&mock.runs).iter().map(|(_, jobs)| jobs).sum::<usize>(), 20);
-    // What fails leaves all to the other.
+    // A device that fails leaves all jobs to the other device.
     mock.fails.store(0b10, Relaxed);
     in_the_end(|| {
         are_keys_of(&engine.from_seeds(Set, &seeds(200)).unwrap(), &seeds(200));
         !engine.faults().is_empty()
     });
-    // Both of its programs in flight may have failed.
+    // Both programs that the device had in flight may have failed.
     let faults = engine.faults();
     assert!(faults.len() <= 2 && faults.iter().all(|fault| fault.device.id() == "mock:1"), "{faults:?}");
     lock(&mock.runs).clear();
@@ -232,7 +232,7 @@ fn the_cpu_takes_part() {
     assert!(lock(&mock.runs).is_empty(), "it was disabled");
 }
 
-/// Two programs of one device: neither asks the other anything that it could only answer when it is done.
+/// Two programs of one device run concurrently: neither needs an answer that the other can give only when it is done.
 #[test]
 fn programs_of_a_device_are_in_flight_together() {
     let mock = Mock::default();
@@ -256,7 +256,7 @@ fn a_device_without_room_for_a_second_program_goes_on_with_one() {
         mock.made.load(Relaxed) > 1
     });
     assert!(engine.faults().is_empty());
-    // What took the room may go.
+    // There may be room for a second program again.
     mock.is_small.store(false, Relaxed);
     let made = mock.made.load(Relaxed);
     in_the_end(|| {
@@ -314,7 +314,7 @@ fn wrong_signatures_are_withheld_and_made_again() {
     let faults = engine.faults();
     let is_lie = |fault: &Fault| matches!(fault.error, Error::Inconsistent { .. }) && fault.device.index == 0;
     assert!(faults.len() <= 2 && faults.iter().all(is_lie), "{faults:?}");
-    // Those of an iterator too.
+    // Wrong signatures of a call that takes an iterator are withheld too.
     in_the_end(|| {
         let engine = Engine::builder().devices(mocks(&mock)).threads(2).verify_signatures(true).build().unwrap();
         let mut signatures = Vec::new();

@@ -1,4 +1,4 @@
-//! What measurements ask of the devices of an engine.
+//! Properties of an engine's devices, for measurements.
 
 use super::ZkDilithium;
 use crate::scheme::Scheme;
@@ -7,7 +7,7 @@ use hypergrove_engine::programs::Group;
 use hypergrove_engine::scheduler::Worker;
 use hypergrove_engine::{Axis, THREADS, ZkDilithium as Program, ZkDilithiumProgram};
 
-/// What a device's program answers.
+/// Calls `ask` with the zkDilithium program of a device, and returns the answer.
 fn ask<T: Send>(engine: &Engine, worker: &Worker, ask: impl Fn(&dyn Program) -> T + Send + Sync) -> Result<T, Error> {
     let group = Group { kind: ZkDilithium.kind(Op::Sign, 0), threads: engine.threads() };
     worker.programs.ask(group, |ZkDilithiumProgram(program)| ask(&**program))
@@ -23,8 +23,8 @@ pub fn space(engine: &Engine) -> Result<Vec<Axis>, Error> {
     Ok(spaces.into_iter().find(|space| !space.is_empty()).unwrap_or_default())
 }
 
-/// Poseidon permutations a second that the arithmetic of an engine's devices allows; of the CPU's threads at so many cycles a second. `None`
-/// where that is not known.
+/// The Poseidon permutations a second that the arithmetic of an engine's devices allows, summed over all devices. `clock` is the cycles a second
+/// of the CPU's threads. `None` if the rate of a device is not known.
 pub fn poseidon_rate(engine: &Engine, clock: Option<f64>) -> Result<Option<f64>, Error> {
     let of = |worker: &Worker| ask(engine, worker, |program| program.poseidon_rate(clock));
     engine.0.scheduler.live().map(of).sum()

@@ -29,7 +29,7 @@ impl<'a> RowMessages<'a> {
         }
     }
 
-    /// Bytes of memory that the messages are in.
+    /// The bytes of memory that the messages occupy.
     pub(super) fn size(&self) -> usize {
         match self {
             RowMessages::Bytes(column) => column.size(),
