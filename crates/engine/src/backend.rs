@@ -1,4 +1,4 @@
-//! What a backend is: it prepares plans for a device, and the prepared programs run batches.
+//! The traits that a backend implements, and their types. A backend prepares plans for a device; the prepared programs run batches.
 
 use crate::{Error, Hasher, SelfTest, ZkDilithium};
 use hypergrove_fips205::plan::{Plan, Rates, Slot};
@@ -13,21 +13,21 @@ use std::time::Duration;
 pub struct Device {
     /// The name of its backend, for example `cuda`.
     pub backend: &'static str,
-    /// Its number among the devices of its backend, from 0.
+    /// The device's number among the devices of its backend, from 0.
     pub index: u32,
     /// The name that its maker gave it.
     pub name: String,
-    /// What computes on it: the instruction set of a CPU, or the driver of a GPU.
+    /// The instruction set of a CPU, or the driver of a GPU.
     pub detail: String,
-    /// The number of cores; of a GPU, of SMs or compute units.
+    /// The number of cores of a CPU, or of SMs or compute units of a GPU.
     pub cores: u32,
-    /// Bytes of its own memory; 0 if it uses the host's memory.
+    /// Bytes of the device's own memory; 0 if it uses the host's memory.
     pub memory: u64,
-    /// The largest number of programs in flight that keep it busier; 1 if one program uses all of it.
+    /// The most programs in flight that keep the device busier than fewer would; 1 if one program uses all of it.
     pub queue: u32,
-    /// A number that no other device has, if it has one. The same device may be reached by two backends.
+    /// A number that no other device has, if the device has such a number. It shows whether two backends reach the same device.
     pub uuid: Option<[u8; 16]>,
-    /// Whether the engine may choose it. A CPU under a GPU's driver must be named.
+    /// Whether the engine may choose the device by itself. A caller must name a CPU that a GPU's driver offers as a device.
     pub automatic: bool,
 }
 
@@ -37,8 +37,8 @@ impl Device {
         format!("{}:{}", self.backend, self.index)
     }
 
-    /// Compressions a second that are taken for granted until a run was measured, with so many threads of the host. Low on purpose, so that
-    /// the first results come soon.
+    /// Compressions a second that the engine assumes until it has measured a run; `threads` are the host's threads. The number is low on purpose, so
+    /// that the first results come soon.
     pub fn guessed_rate(&self, threads: usize) -> f64 {
         match self.memory {
             0 => RATE_OF_A_THREAD * threads as f64,
@@ -47,50 +47,50 @@ impl Device {
     }
 }
 
-/// See [`Device::guessed_rate`]: of a host's thread, and of a compute unit.
+/// Compressions a second of a host's thread, and of a compute unit; see [`Device::guessed_rate`].
 const RATE_OF_A_THREAD: f64 = 1e7;
 const RATE_OF_A_UNIT: f64 = 5e7;
 
-/// Name of the axis that the engine itself sets, if a backend's space has it: host threads that a program may use. With
-/// 1 a program runs on the calling thread and touches no thread pool; with more, `run` is called inside a pool. Programs
-/// of the host itself share that pool; on any other device each run in flight has a pool of its own, which may be smaller.
+/// The name of the axis that the engine itself sets, if a backend's space has it: the host threads that a program may use. With 1 a program runs on
+/// the calling thread and touches no thread pool; with more, `run` is called inside a pool. Programs of the host itself share that pool. On any other
+/// device each run in flight has a pool of its own, which may be smaller.
 pub const THREADS: &str = "threads";
 
-/// Name of the axis by which a program is asked to time each of its stages alone, if its backend can: 1 for yes. No space
-/// has it: nothing runs concurrently then, and a run takes longer than it has to.
+/// The name of the axis that makes a program time each of its stages alone, if its backend can: 1 for yes. No space has this axis, because with it
+/// nothing runs concurrently, and a run takes longer than necessary.
 pub const STAGES: &str = "stages";
 
 /// How long a wait for a device may take, at least, before the device counts as hung: see [`Program::time_limit`].
 pub const DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A device is hung when a wait for it takes so many times what its jobs were predicted to take: the prediction may be a guess, and others
-/// may use the device too.
+/// A device is hung when a wait for it takes more than this many times the predicted time of its jobs. The prediction may be a guess, and other
+/// programs may use the device too.
 const HUNG: f64 = 100.0;
 
-/// How long a wait for a device may take whose jobs are predicted to take so many seconds, and at least `least`. `None` for no limit, as with
+/// How long a wait for a device may take if its jobs are predicted to take `seconds`, and never less than `least`. `None` means no limit, as does
 /// `Duration::MAX`. For [`Program::time_limit`].
 pub fn time_limit(seconds: f64, least: Duration) -> Option<Duration> {
     let limit = Duration::try_from_secs_f64(HUNG * seconds).unwrap_or(Duration::MAX);
     Some(limit.max(least)).filter(|limit| *limit < Duration::MAX)
 }
 
-/// One choice of a policy, and its possible values. The tuner does not know what they mean.
+/// One choice of a policy, and its possible values. The tuner does not know the meaning of the values.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Axis {
-    /// The axis.
+    /// The name of the axis.
     pub name: &'static str,
-    /// Its values, in order.
+    /// The values that the axis may have, in order.
     pub values: Cow<'static, [u32]>,
-    /// Whether a tuner may choose: not where a value gives up a check, or is there to be compared with.
+    /// Whether a tuner may choose the value. It may not if a value gives up a check, or exists only for comparison.
     pub tuned: bool,
 }
 
 impl Axis {
-    /// One that a tuner may choose.
+    /// An axis whose value a tuner may choose.
     pub fn new(name: &'static str, values: &'static [u32]) -> Axis {
         Axis { name, values: Cow::Borrowed(values), tuned: true }
     }
-    /// [`THREADS`], up to one a core of the host.
+    /// The axis [`THREADS`], with values from 1 to the number of the host's cores.
     pub fn threads() -> Axis {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
         Axis { name: THREADS, values: Cow::Owned((1..=cores).collect()), tuned: true }
@@ -107,7 +107,7 @@ impl Policy {
         self.0.iter().find(|(axis, _)| *axis == name).map(|(_, value)| *value)
     }
 
-    /// The same with this value for one axis.
+    /// This policy, with `value` for the axis `name`.
     #[must_use]
     pub fn with(&self, name: &'static str, value: u32) -> Policy {
         let others = self.0.iter().copied().filter(|(axis, _)| *axis != name);
@@ -124,22 +124,22 @@ pub struct Key<'a> {
     pub sk_seed: &'a [u8],
     /// Nodes of the top layers, as [`Op::Cache`](hypergrove_fips205::Op) puts them out; empty if the plan caches none.
     pub cached_nodes: &'a [u8],
-    /// Names `cached_nodes`, so that a backend may keep its own copy between batches: keys with equal ids have equal
-    /// nodes, whatever else differs. 0 where there are none, or none that will be seen again.
+    /// The id of `cached_nodes`, by which a backend may keep its own copy between batches: keys with equal ids have equal nodes, whatever else
+    /// differs. 0 if there are no nodes, or if no later batch will use them.
     pub cached_id: u64,
 }
 
-/// Positions that the threads of the current pool check together: fewer take no longer than it takes to wake them.
+/// From this many positions on, the threads of the current pool check them together: checking fewer takes no longer than waking the threads.
 const MANY_POSITIONS: usize = 2048;
 
-/// Jobs submitted together. Every list but `keys` has one entry a job, or none where the op does not need it.
+/// Jobs submitted together. Every list but `keys` has one entry a job, or is empty if the op does not need it.
 #[derive(Clone, Copy)]
 pub struct Batch<'a> {
     /// The keys of the batch.
     pub keys: &'a [Key<'a>],
-    /// Which key each job uses: one entry a job.
+    /// The index in `keys` of each job's key.
     pub key_of: &'a [u32],
-    /// What each message's digest selects (sign, verify).
+    /// The position that each message's digest selects (sign, verify).
     pub positions: &'a [Position],
     /// The signatures to verify, each `sig_bytes` long.
     pub signatures: &'a [&'a [u8]],
@@ -154,13 +154,13 @@ impl Batch<'_> {
     pub fn is_empty(&self) -> bool {
         self.key_of.is_empty()
     }
-    /// Checks every length against the plan, that of the output in bytes too, so that backends may index freely.
+    /// Checks every length against the plan, the output's `out` bytes too, and every position, so that backends may index freely.
     pub fn check(&self, plan: &Plan, out: usize) -> Result<(), Error> {
         self.check_all_but_positions(plan, out)?;
         self.check_positions(plan)
     }
 
-    /// The same for a program that computes positions by itself.
+    /// Checks as [`check`](Batch::check) does, but not the positions, for a program that computes positions by itself.
     pub fn check_all_but_positions(&self, plan: &Plan, out: usize) -> Result<(), Error> {
         use hypergrove_fips205::Op;
         let (p, jobs): (&Params, usize) = (plan.params, self.len());
@@ -213,20 +213,20 @@ fn length(what: &'static str, want: usize, got: usize) -> Result<(), Error> {
     if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) }
 }
 
-/// Where the time of a run went.
+/// The times of the parts of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Timing {
-    /// Copying to the device.
+    /// The time of copying to the device.
     pub upload: Duration,
-    /// Computing on the device. Of a few jobs it may be the time from their submission until the host noticed that they were done.
+    /// The time of computing on the device. For a few jobs it may last from their submission until the host noticed that they were done.
     pub execute: Duration,
-    /// Copying from the device.
+    /// The time of copying from the device.
     pub download: Duration,
-    /// Each stage alone, in the order in which they ran; empty unless the policy asked for it by [`STAGES`].
+    /// The time of each stage alone, in the order in which the stages ran; empty unless the policy asked for the times by [`STAGES`].
     pub stages: Vec<StageTime>,
 }
 
-/// The times add up; stages are those of one run.
+/// Adds up the times, but leaves `stages` as they are, because they belong to one run.
 impl AddAssign<&Timing> for Timing {
     fn add_assign(&mut self, more: &Timing) {
         self.upload += more.upload;
@@ -235,42 +235,42 @@ impl AddAssign<&Timing> for Timing {
     }
 }
 
-/// How long a part of a run took by itself.
+/// How long a stage of a run took by itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StageTime {
-    /// What the backend calls it: a GPU's kernel, a CPU's stage.
+    /// The name of the GPU's kernel or of the CPU's stage.
     pub name: &'static str,
     /// Blocks of threads; 1 on a CPU.
     pub blocks: u32,
     /// Threads of a block.
     pub threads: u32,
-    /// From its begin to its end.
+    /// The time from the stage's begin to its end.
     pub time: Duration,
 }
 
-/// Devices of one kind: facts about them, and what they can compute. What they compute is asked for by capability; a backend
-/// that lacks one answers `None`. No method has a default: a backend around another one must forward each.
+/// The devices of one kind: facts about them, and their capabilities, by which callers ask for programs. A backend that lacks a capability answers
+/// `None`. No method has a default, so that a backend that wraps another one must forward each.
 pub trait Backend: Send + Sync {
-    /// `cpu`, `cuda`, `vulkan`, `reference`.
+    /// The backend's name: `cpu`, `cuda`, `vulkan`, `reference`.
     fn name(&self) -> &'static str;
     /// The devices that are there now.
     fn devices(&self) -> Result<Vec<Device>, Error>;
     /// Which known answers an engine asks for before it uses a device.
     fn self_test(&self) -> SelfTest;
-    /// Why there are no devices: no driver, no hardware. `None` where there are some, or no reason is known.
+    /// Why there are no devices: no driver, no hardware. `None` if there are devices, or if no reason is known.
     fn absent(&self) -> Option<String>;
-    /// What its user should know of what it has done so far and left out, such as compiled code that others can have written:
-    /// a line each.
+    /// Notices for the user about what the backend has done and left out so far, one line each. An example is compiled code that the backend does not
+    /// read, because others can have written it.
     fn notices(&self) -> Vec<String>;
-    /// Compressions a second of the whole device, at most: a limit for what plans can reach on it, measured now or known
-    /// of its kind. `None` where they are not known.
+    /// Compressions a second of the whole device, at most. They limit what plans can reach on the device, and are measured now or known of its kind.
+    /// `None` if they are not known.
     fn rates(&self, device: &Device) -> Option<Rates>;
-    /// Cycles a second of the device, at most; `None` where that is not known.
+    /// Cycles a second of the device, at most; `None` if the number is not known.
     fn clock(&self, device: &Device) -> Option<f64>;
-    /// What measured times depend on in addition to the space: the kernels' sources and the defaults of a policy. Tables of other
-    /// fingerprints are stale.
+    /// Names all that measured times depend on in addition to the space: the kernels' sources and the defaults of a policy. A table with another
+    /// fingerprint is stale.
     fn fingerprint(&self, device: &Device) -> String;
-    /// Bytes of the device's own memory that are free now; `None` where it has none, or does not say.
+    /// Bytes of the device's own memory that are free now; `None` if it has none, or does not report them.
     fn free(&self, device: &Device) -> Option<u64>;
 
     /// Plans of SLH-DSA.
@@ -283,25 +283,25 @@ pub trait Backend: Send + Sync {
     fn host_memory(&self) -> Option<&dyn HostMemory>;
 }
 
-/// Gives memory of the host that every device of a backend reaches by itself: pinned, and mapped by each of them. What lies
-/// in it no thread has to copy. It keeps what it needs of the driver for as long as it lives.
+/// Allocates memory of the host that every device of a backend reaches by itself, because it is pinned and mapped by each of them. No thread has to
+/// copy the contents. The memory keeps the driver's objects that it needs for as long as it lives.
 pub trait HostMemory: Send + Sync {
-    /// Zeroed memory. `Err(Unsupported)` where the backend's devices reach none but their programs' own.
+    /// Allocates zeroed memory. `Err(Unsupported)` if the backend's devices reach no memory of the host but their programs' own.
     fn allocate(&self, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error>;
 }
 
-/// What a [`HostMemory`] gives. It is not wiped when it goes: whoever drops it has done that.
+/// Memory from a [`HostMemory`]. Dropping it does not wipe it: whoever drops it must have wiped it.
 pub trait ReachableMemory: Send + Sync {
-    /// All of it, to read.
+    /// All of the memory, to read.
     fn bytes(&self) -> &[u8];
-    /// All of it, to change.
+    /// All of the memory, to change.
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
 /// Programs of zkDilithium that a device with a queue has in flight, at most.
 const MOST_IN_FLIGHT: usize = 4;
 
-/// A capability, or the error that a device lacks it; and how many programs its devices have in flight.
+/// Gives a capability or the error that a device lacks it, and the number of programs that a device has in flight.
 impl<'b> dyn Backend + 'b {
     /// [`Backend::slh_dsa`] for a device; `Err(Unsupported)` where the backend lacks it.
     pub fn slh_dsa_on(&self, device: &Device) -> Result<&dyn SlhDsaPrograms, Error> {
@@ -316,7 +316,7 @@ impl<'b> dyn Backend + 'b {
         supported(self.zkdilithium(), device, "zkDilithium")
     }
 
-    /// Programs of any scheme in flight that keep a device busy, at most: [`Device::queue`], or more where a scheme has more.
+    /// The most programs in flight that any scheme needs to keep a device busy: [`Device::queue`], or more where a scheme needs more.
     pub(crate) fn most_in_flight(&self, device: &Device) -> usize {
         let of_zkdilithium = if self.zkdilithium().is_some() && device.queue > 1 { MOST_IN_FLIGHT } else { 1 };
         (device.queue.max(1) as usize).max(of_zkdilithium)
@@ -329,57 +329,55 @@ fn supported<T>(capability: Option<T>, device: &Device, what: &str) -> Result<T,
 
 /// Prepares plans of SLH-DSA for the devices of a backend.
 pub trait SlhDsaPrograms: Send + Sync {
-    /// What can be tuned for this plan. `Err(Unsupported)` declines the plan.
+    /// The axes that can be tuned for this plan. `Err(Unsupported)` declines the plan.
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error>;
-    /// Jobs of one program that fill the device: more of them make it no faster. Of a device with memory of its own,
-    /// programs are made for that many jobs if there are as many; elsewhere they may be smaller, so that results come
-    /// out sooner. See [`jobs_on_threads`] for devices that compute on the host's threads.
+    /// Jobs of one program that fill the device: more jobs make it no faster. For a device with memory of its own, programs are made for that many
+    /// jobs if there are as many. For other devices programs may be smaller, so that results come out sooner. See [`jobs_on_threads`] for devices
+    /// that compute on the host's threads.
     fn jobs(&self, device: &Device, plan: &Plan, policy: &Policy) -> usize;
-    /// Compiles what [`prepare`](SlhDsaPrograms::prepare) would for the same, and nothing more: several policies' code may be
-    /// made concurrently before each of them is prepared. `prepare` reports what cannot be compiled.
+    /// Compiles the code that [`prepare`](SlhDsaPrograms::prepare) would compile for the same arguments, and does nothing more. So the code of
+    /// several policies may be compiled concurrently before each of them is prepared. `prepare` reports code that cannot be compiled.
     fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy);
-    /// Programs of this plan in flight that keep the device busy, of [`Device::queue`].
+    /// Programs of this plan in flight that keep the device busy, at most [`Device::queue`].
     fn queue(&self, device: &Device, plan: &Plan) -> u32;
-    /// Bytes of the host's memory that a program prepared for batches of up to `batch` jobs holds, scratch of all its
-    /// threads included; the batch itself and its output are the caller's. What it holds of the device's own memory does
-    /// not count. Cheap: planning asks often.
+    /// Bytes of the host's memory that a program prepared for batches of up to `batch` jobs holds, scratch of all its threads included. The batch
+    /// itself and its output are the caller's, and the device's own memory does not count. The call is cheap, because planning makes it often.
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64;
-    /// Readies a program for batches of up to `batch` jobs; all that can be allocated is allocated here. Where the
-    /// device's own memory does not suffice, `Err(OutOfMemory)` has the caller try fewer jobs.
+    /// Prepares a program for batches of up to `batch` jobs, and allocates all that can be allocated. If the device's own memory does not suffice,
+    /// `Err(OutOfMemory)` makes the caller try fewer jobs.
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error>;
 }
 
-/// [`SlhDsaPrograms::jobs`] of a device that computes on as many of the host's threads as the policy has: enough to fill the
-/// widest lanes of every thread several times over, and enough that handing results out costs little, also when a job takes
-/// mere microseconds.
+/// Gives [`SlhDsaPrograms::jobs`] of a device that computes on as many of the host's threads as the policy has. The jobs fill the widest lanes of
+/// every thread several times over. They are so many that handing results out costs little, even if a job takes only microseconds.
 pub fn jobs_on_threads(policy: &Policy) -> usize {
     1024.max(64 * policy.get(THREADS).unwrap_or(1) as usize)
 }
 
-/// Readies the devices of a backend for SHA-256 of messages. No plan: it has no stages, and keys, slots and checks mean
-/// nothing to it.
+/// Prepares the devices of a backend for SHA-256 of messages. There is no plan, because hashing has no stages, keys, slots or checks.
 pub trait Sha256Programs: Send + Sync {
-    /// Readies a device. `Err(Unsupported)` declines the device.
+    /// Prepares a hasher on a device. `Err(Unsupported)` declines the device.
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error>;
 }
 
-/// Readies the devices of a backend for zkDilithium, whose keys and stages are others than those of plans.
+/// Prepares the devices of a backend for zkDilithium, whose keys and stages differ from those of plans.
 pub trait ZkDilithiumPrograms: Send + Sync {
-    /// Readies a device. `Err(Unsupported)` declines the device.
+    /// Prepares zkDilithium on a device. `Err(Unsupported)` declines the device.
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error>;
 }
 
-/// Says whether what a device computed is right: an error is why not.
+/// Checks bytes that a device computed. An error says what is wrong with them.
 pub type Accept<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;
 
-/// What the messages of a batch select. A program asks for it, or for what it is made from (FIPS 205, Algorithm 19, lines 1 to 10,
-/// and Algorithm 20, lines 4 to 11).
+/// The positions that the messages of a batch select. A program asks for them, or for the values from which it computes them (FIPS 205, Algorithm 19,
+/// lines 1 to 10, and Algorithm 20, lines 4 to 11).
 pub trait Digests: Sync {
-    /// Computes the positions of the jobs on the host, in their order; when signing, R too.
+    /// Computes the positions of the jobs on the host, in the order of the jobs; when signing, R too.
     fn positions(&mut self) -> Vec<Position>;
-    /// Computes the same once more, after [`positions`](Digests::positions). An error if a job's R differs; whether positions do is for the program to see.
+    /// Computes the positions once more, after [`positions`](Digests::positions). A job's R that differs is an error; the program itself compares the
+    /// positions.
     fn positions_again(&mut self) -> Result<Vec<Position>, Error>;
-    /// Bytes that are hashed for a job, a message that is pre-hashed included: no fewer than M′ has.
+    /// Bytes that are hashed for a job, including a message that is pre-hashed; no fewer than M′ has.
     fn hashed_bytes(&self, job: usize) -> usize;
     /// A job's M′.
     fn m_prime(&self, job: usize) -> MPrime<'_>;
@@ -395,16 +393,17 @@ pub trait Digests: Sync {
 pub trait Program: Send {
     /// The plan.
     fn plan(&self) -> &Plan;
-    /// Runs a batch; `out` takes [`Plan::out_bytes`] a job. When signing, each signature's R is left as it is.
+    /// Runs a batch; `out` takes [`Plan::out_bytes`] a job. When signing, the program leaves each signature's R as it is.
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error>;
-    /// Signs a batch, and holds its signatures back on the device until `accept` agreed: it gets the root of the highest tree that
-    /// was grown for each job, n bytes each. The batch has no positions: they are those of `digests`. `rows` takes the signatures, jobs in
-    /// order, in as many parts as there are. If `digests` was asked for positions, each signature's R is undefined. After an error nothing of the batch is on the
-    /// device any more, but some of it may be in `rows`. `None` where results are not held back, or not those of so many jobs:
-    /// nothing has happened then.
+    /// Signs a batch, and holds its signatures back on the device until `accept` agreed. `accept` gets the root of the highest tree that was grown
+    /// for each job, n bytes each. The batch has no positions, because `digests` has them. `rows` takes the signatures in the order of the jobs,
+    /// split over its buffers. If the program asked `digests` for positions, each signature's R is undefined. After an error nothing of the batch is
+    /// left on the device, but some of it may be in `rows`. `None` if results are not held back, or not those of so many jobs: nothing has happened
+    /// then.
     ///
-    /// With `twice`, the program computes everything twice, from the keys and messages on, the second time [elsewhere](Program::elsewhere).
-    /// It compares both times' signatures and roots before anything reaches `rows`; [`Error::differs`] names what differs. After such a run [`read`](Program::read) means nothing.
+    /// With `twice`, the program computes everything twice, from the keys and messages on, the second time [elsewhere](Program::elsewhere). It
+    /// compares both times' signatures and roots before anything reaches `rows`; [`Error::differs`] names the result that differs. After such a run
+    /// [`read`](Program::read) means nothing. `None` also if the device has no memory for both times' signatures.
     /// `None` also where the device has no memory for both times' signatures.
     fn run_held(
         &mut self,
@@ -414,28 +413,26 @@ pub trait Program: Send {
         accept: Accept<'_>,
         twice: bool,
     ) -> Option<Result<Timing, Error>>;
-    /// Verifies a batch whose signatures the device fetches by itself, or whose messages it hashes. The batch has no positions: they are
-    /// those of `digests`, which computes them while the device fetches if it is asked to. `None` where the device does neither: nothing has
-    /// happened then.
+    /// Verifies a batch whose signatures the device fetches by itself, or whose messages it hashes. The batch has no positions, because `digests`
+    /// computes them if asked, while the device fetches. `None` if the device does neither: nothing has happened then.
     fn run_fetched(
         &mut self,
         batch: &Batch<'_>,
         digests: &mut dyn Digests,
         out: &mut [u8],
     ) -> Option<Result<Timing, Error>>;
-    /// Bytes of the longest message that the device hashes by itself, wherever signatures that are verified lie, in [`run_held`](Program::run_held) and
-    /// [`run_fetched`](Program::run_fetched); 0 where the host hashes all.
+    /// Bytes of the longest message that the device hashes by itself in [`run_held`](Program::run_held) and [`run_fetched`](Program::run_fetched),
+    /// wherever the signatures to verify lie; 0 if the host hashes all messages.
     fn most_hashed(&self) -> usize;
-    /// Whether the next runs put every job in another place of the device than usual, a single job too: another lane of a
-    /// vector, another thread. A batch that is run both ways gives different bytes if one place is faulty.
-    /// [`read`](Program::read) means nothing after such a run. `run` fails with `OutOfMemory` if there is no room for
-    /// another place. Where there is one place alone, this does nothing.
+    /// Sets whether the next runs put every job in another place of the device than usual, a single job too: another lane of a vector, another
+    /// thread. A batch that is run both ways gives different bytes if one place is faulty. [`read`](Program::read) means nothing after such a run.
+    /// `run` fails with `OutOfMemory` if there is no room for another place. If there is only one place, this does nothing.
     fn elsewhere(&mut self, elsewhere: bool);
-    /// How long a wait for the device may take from now on; without a limit, as long as the device does. When the time is over, the
-    /// program gives the device up: this run and all later ones on the device fail. Until the first call the limit is
-    /// [`DEVICE_TIMEOUT`]. Whatever computes on the host's threads has no limit.
+    /// Sets how long a wait for the device may take from now on; `None` sets no limit. When the time is over, the program gives the device up: this
+    /// run and all later ones on the device fail. Until the first call the limit is [`DEVICE_TIMEOUT`]. A program that computes on the host's threads
+    /// has no limit.
     fn time_limit(&mut self, limit: Option<Duration>);
-    /// An intermediate value of the last run, for checks alone: all of job 0's bytes, then job 1's; roots layer by layer
-    /// from the lowest. `None` if it is not kept.
+    /// An intermediate value of the last run, for checks alone: all of job 0's bytes, then job 1's; roots layer by layer from the lowest. `None` if
+    /// the program does not keep the value.
     fn read(&self, slot: Slot) -> Option<Vec<u8>>;
 }

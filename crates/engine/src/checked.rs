@@ -1,4 +1,4 @@
-//! Two backends, one answer: every result and every value on the way to it is compared.
+//! A backend that compares two backends: every result, and every value on the way to it that both keep.
 
 use crate::{
     Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms, Timing,
@@ -11,15 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroize;
 
-/// A backend that runs every batch twice, on `subject` and on `reference`, and withholds what differs.
+/// A backend that runs every batch twice, on `subject` and on `reference`, and withholds results that differ.
 pub struct Checked {
-    /// Whose devices, policies and results these are.
+    /// The backend whose devices, policies and results these are.
     pub subject: Arc<dyn Backend>,
-    /// What they are compared with: its first device, its default policy.
+    /// The backend that computes the results to compare with, on its first device by its default policy.
     pub reference: Arc<dyn Backend>,
 }
 
-/// What can be compared, in the order of computation: the first difference is the nearest to the fault.
+/// The values that can be compared, in the order of computation: the first difference is the nearest to the fault.
 const SLOTS: [Slot; 3] = [Slot::ForsRoots, Slot::ForsPk, Slot::XmssRoots];
 
 impl Checked {
@@ -48,7 +48,7 @@ impl Backend for Checked {
     }
 }
 
-/// Of a subject that has the capability: [`Backend::slh_dsa`] gives it for no other.
+/// Used only if the subject has the capability: otherwise [`Backend::slh_dsa`] gives `None`.
 impl SlhDsaPrograms for Checked {
     forward!(self => self.subject.slh_dsa().expect("the subject has SLH-DSA"); space, jobs, compile, queue);
 
@@ -210,7 +210,7 @@ impl ZkDilithium for CheckedZk {
     }
 }
 
-/// The first place where two lists differ, in length too.
+/// The first index at which two lists differ; if one list begins the other, the shorter one's length.
 fn differs<T: PartialEq>(a: &[T], b: &[T]) -> Option<usize> {
     let (least, most) = (a.len().min(b.len()), a.len().max(b.len()));
     a.iter().zip(b).position(|(a, b)| a != b).or((least < most).then_some(least))
@@ -224,7 +224,7 @@ struct CheckedProgram {
 }
 
 impl CheckedProgram {
-    /// The first job whose share of two equally laid out values differs.
+    /// Compares two values of one layout. The error names the first job whose bytes differ.
     fn compare(&self, what: &str, jobs: usize, subject: &[u8], reference: &[u8]) -> Result<(), Error> {
         let inconsistent = |what| Err(Error::Inconsistent { device: self.device.clone(), what });
         if subject.len() != reference.len() {
@@ -249,7 +249,7 @@ impl Program for CheckedProgram {
         let mut expected = out.to_vec();
         let outcome = self.subject.run(batch, out).and_then(|timing| {
             self.reference.run(batch, &mut expected)?;
-            // Of jobs in other places slots mean nothing.
+            // Slots mean nothing after a run that put jobs in other places.
             for slot in SLOTS.into_iter().filter(|_| !self.elsewhere) {
                 if let (Some(a), Some(b)) = (self.subject.read(slot), self.reference.read(slot)) {
                     self.compare(&format!("{slot:?}"), batch.len(), &a, &b)?;

@@ -1,10 +1,10 @@
-//! Which policy a batch runs by, where that comes from, and what becomes of it when the time turns out otherwise.
+//! The choice of a batch's policy, its source, and its adjustment when the measured time is far off the prediction.
 
 use crate::backend::THREADS;
 use crate::{Axis, Backend, Device, Policy};
 use hypergrove_fips205::plan::Plan;
 
-/// Where a policy comes from.
+/// The source of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PolicySource {
@@ -23,57 +23,57 @@ pub enum PolicySource {
 pub struct Choice {
     /// The policy.
     pub policy: Policy,
-    /// Where it comes from.
+    /// The source of the policy.
     pub source: PolicySource,
     /// Predicted seconds of one job, and their standard deviation.
     pub seconds: Option<(f64, f64)>,
-    /// Which row, or what was measured; empty where there is nothing to say.
+    /// The table's row, or the measured times; empty if there is nothing to say.
     pub why: String,
 }
 
-/// What is known of policies before anything runs.
+/// Chooses policies and predicts times before anything runs.
 pub trait Knowledge: Send + Sync {
     /// The policy for batches of `jobs` jobs. `None` if nothing is known of such plans on this device.
     fn choose(&self, backend: &dyn Backend, device: &Device, plan: &Plan, jobs: usize) -> Option<Choice>;
-    /// Seconds of a batch of `jobs` jobs, from the measured (jobs, seconds) of others, the smallest first. `None` where they
-    /// tell nothing.
+    /// Seconds of a batch of `jobs` jobs, interpolated from the measured (jobs, seconds) of other batches, the smallest first. `None` if these do not
+    /// suffice.
     fn interpolate(&self, times: &[(usize, f64)], jobs: usize) -> Option<f64>;
 }
 
-/// A measured time is far off if it is so many times the predicted one.
+/// A measured time is far off if it is more than this many times the predicted one.
 const FAR: f64 = 1.5;
-/// Runs by which a policy is judged: the fastest counts, whatever else runs can only slow one down.
+/// Runs after which a policy is judged by the fastest of them, because other work can only slow a run down.
 const RUNS: u32 = 3;
-/// Neighbours of a policy that are tried, at most: each has its program prepared while work waits.
+/// The most neighbours of a policy that are tried: the program of each is prepared while work waits.
 const MOST_TRIALS: usize = 3;
-/// A neighbour has to be faster by this share.
+/// A neighbour has to be faster than the policy by this share of the time.
 const GAIN: f64 = 0.03;
 
-/// The policy in use for one number of jobs, and what is being tried in its place.
+/// The policy in use for one number of jobs, and the neighbours that are tried in its place.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Chosen {
     pub(crate) choice: Choice,
     /// Bytes of a program with this policy, once they are known.
     pub(crate) bytes: Option<u64>,
-    /// Neighbours that were not tried.
+    /// Neighbours that were not tried yet.
     untried: Vec<Policy>,
-    /// Runs that were not judged, since other programs shared the device.
+    /// Runs that were not judged, because other programs shared the device.
     beside: u32,
     state: State,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 enum State {
-    /// The policy is measured: runs so far, and the fastest's seconds a job.
+    /// The policy is measured: the runs so far, and the seconds a job of the fastest run.
     Watched(u32, f64),
-    /// A neighbour is: the same, and the policy that it must be faster than.
+    /// A neighbour is measured: the runs so far, the seconds a job of the fastest run, and the choice and seconds a job that it must beat.
     Trial(u32, f64, Choice, f64),
-    /// Nothing is tried any more.
+    /// No policy is tried any more.
     Settled,
 }
 
 impl Chosen {
-    /// `choice` as it is, until its time is found to be far off. A neighbour may need no more than `fits` allows.
+    /// Keeps `choice` until its time is found to be far off. A neighbour is tried only if `fits` accepts it.
     pub(crate) fn new(choice: Choice, space: &[Axis], fits: impl Fn(&Policy) -> bool) -> Chosen {
         let predicted = matches!(choice.source, PolicySource::Table | PolicySource::Model) && choice.seconds.is_some();
         let mut untried: Vec<Policy> = if predicted { neighbours(&choice.policy, space) } else { Vec::new() };
@@ -84,7 +84,7 @@ impl Chosen {
         Chosen { choice, bytes: None, untried, beside: 0, state }
     }
 
-    /// The choice, and what keeps it from being judged.
+    /// The choice, whose `why` also counts the runs that were not judged.
     pub(crate) fn told(&self) -> Choice {
         let mut choice = self.choice.clone();
         if self.beside > 0 && self.state != State::Settled {
@@ -94,8 +94,8 @@ impl Chosen {
         choice
     }
 
-    /// Takes note of a run. Whether the choice is another one now. What a run took `beside` other programs is no
-    /// fault of its policy: they have a share of the device.
+    /// Records a run, and gives whether the choice changed. A run concurrent with other programs is not judged: they have a share of the device, so a
+    /// long time is no fault of the policy.
     pub(crate) fn record(&mut self, seconds: f64, beside: bool) -> bool {
         if beside {
             self.beside = self.beside.saturating_add(1);
@@ -159,8 +159,7 @@ impl Chosen {
     }
 }
 
-/// The policies that are one step away on one axis: of the axes that the policy names, else of all. Never on the number
-/// of threads, which is the engine's.
+/// The policies that are one step away on one of the tuned axes that the policy names. The number of threads stays, because the engine sets it.
 fn neighbours(policy: &Policy, space: &[Axis]) -> Vec<Policy> {
     let tuned = || space.iter().filter(|axis| axis.tuned && axis.name != THREADS);
     let step = |axis: &Axis, value: u32| {
@@ -200,7 +199,7 @@ mod tests {
         Chosen::new(Choice { policy, source, seconds: Some((1e-3, 1e-5)), why: "a row".into() }, SPACE, |_| true)
     }
 
-    /// Runs until nothing changes any more; the law gives seconds for a block.
+    /// Records runs until the choice is settled; `law` gives the seconds a job for a block.
     fn settle(chosen: &mut Chosen, law: impl Fn(u32) -> f64) {
         for _ in 0..20 {
             let block = chosen.choice.policy.get("block").unwrap_or(0);
@@ -214,7 +213,7 @@ mod tests {
         let mut good = chosen(PolicySource::Table, &[("block", 64)]);
         settle(&mut good, |_| 1.4e-3);
         assert_eq!((good.choice.source, good.choice.policy.get("block")), (PolicySource::Table, Some(64)));
-        // One slow run is no reason.
+        // Slow runs change nothing if one run is as fast as predicted.
         let mut busy = chosen(PolicySource::Table, &[("block", 64)]);
         for seconds in [9e-3, 1e-3, 9e-3, 9e-3] {
             assert!(!busy.record(seconds, false));

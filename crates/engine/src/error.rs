@@ -33,7 +33,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Whether a job of a batch has this error by itself, and the others go on.
+    /// Whether the error is that of one job of a batch, so that the other jobs go on.
     pub(crate) fn is_of_job(self) -> bool {
         matches!(self, ErrorKind::BadInput | ErrorKind::OutOfMemory | ErrorKind::KeyDamaged)
     }
@@ -47,21 +47,21 @@ pub enum Error {
     Unsupported {
         /// The device's name.
         device: String,
-        /// What it declined and why.
+        /// The work that the device declined, and why.
         what: String,
     },
     /// The memory budget, or the device's memory, is too small.
     OutOfMemory {
         /// The device's name.
         device: String,
-        /// Bytes that it takes: of one job, where jobs can be done one after the other.
+        /// Bytes that the work needs; if jobs can be done one after the other, those of one job.
         needs: u64,
-        /// Bytes that there are; 0 if the operating system refuses them.
+        /// Bytes that are available; 0 if the operating system refuses them.
         has: u64,
     },
     /// An argument has the wrong length.
     Length {
-        /// What.
+        /// The argument.
         what: &'static str,
         /// Bytes it must have.
         want: usize,
@@ -70,71 +70,71 @@ pub enum Error {
     },
     /// An argument has a value that is not possible.
     Value {
-        /// What, with its value and the way out.
+        /// The argument with its value, and the remedy.
         what: String,
     },
     /// Bytes are not a key or a signature of the set.
     Key(KeyError),
     /// The parts of a private key do not fit together. Signing with it would be useless or dangerous.
     KeyDamaged {
-        /// Which key, how it shows, and the way out.
+        /// The key, the sign of the damage, and the remedy.
         what: String,
     },
     /// The device failed.
     Device {
         /// The device's name.
         device: String,
-        /// What it said.
+        /// The failure, as the device or its driver describes it.
         what: String,
     },
     /// A result failed its consistency check and was withheld.
     Inconsistent {
         /// The device's name.
         device: String,
-        /// Which check.
+        /// The check that failed.
         what: String,
     },
     /// The operating system gave no randomness.
     Randomness,
     /// The operating system refused something else.
     Io {
-        /// What was asked for, what the system answered, and the way out.
+        /// The request, the system's answer, and the remedy.
         what: String,
     },
     /// The queue of tickets has no room for the job now.
     QueueFull {
         /// Jobs that the queue holds at most.
         jobs: usize,
-        /// Bytes that they may own.
+        /// Bytes that these jobs may own at most.
         bytes: u64,
     },
     /// The deadline passed before the job was done.
     DeadlineExceeded,
     /// The job was cancelled before it began.
     Cancelled {
-        /// Why.
+        /// Why the job was cancelled.
         what: String,
     },
 }
 
 impl Error {
-    /// Threads that could not be started, and why.
+    /// The error for threads that could not be started, and why.
     pub fn no_threads(threads: usize, why: impl core::fmt::Display) -> Error {
         Error::Io { what: format!("{threads} threads could not be started: {why}; use fewer") }
     }
 
-    /// Memory of the host that the operating system refuses.
+    /// The error for memory of the host that the operating system refuses.
     pub fn no_memory(needs: u64) -> Error {
         Error::OutOfMemory { device: "the host".into(), needs, has: 0 }
     }
 
-    /// What belongs to the process that this one was forked from.
+    /// The error for an engine whose threads belong to the process that this one was forked from.
     pub(crate) fn of_parent() -> Error {
         let what = "this engine's threads belong to the process that this one was forked from; make a new engine";
         Error::Io { what: what.into() }
     }
 
-    /// A private key of this scheme or set that is not in memory what it was.
+    /// The error for a private key of this scheme or set that changed in memory.
     pub fn changed(set: &str) -> Error {
         let out = "read it again, and have the machine's memory tested";
         Error::KeyDamaged {
@@ -142,12 +142,12 @@ impl Error {
         }
     }
 
-    /// A result of a job that differs when it is computed again.
+    /// The error for a job's result that differs when it is computed again.
     pub fn differs(device: String, result: &str, job: usize) -> Error {
         Error::Inconsistent { device, what: format!("{result} of job {job} differs when it is computed again") }
     }
 
-    /// What kind of failure this is.
+    /// The kind of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Key(KeyError::PublicKeyMismatch { .. }) | Error::KeyDamaged { .. } => ErrorKind::KeyDamaged,

@@ -1,16 +1,16 @@
-//! Times that were not measured: from the device's rates, or from times of other batches.
+//! Estimates of times that were not measured: from the device's rates, or from times of other batches.
 
 use crate::{Backend, Choice, Device, Knowledge, Policy, PolicySource};
 use hypergrove_fips205::plan::Plan;
 
-/// The largest share of the seconds that two timings of the same thing differ by on a quiet machine: no sample is
-/// taken to be surer than this, so that one lucky timing does not bend a curve.
+/// The largest share of the seconds by which two timings of the same thing differ on a quiet machine. No sample counts as surer than this, so that
+/// one lucky timing does not bend a curve.
 pub const LEAST_SIGMA: f64 = 0.003;
 
 /// A measured time of some amount of work.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Point {
-    /// The amount.
+    /// The amount of work.
     pub x: f64,
     /// Seconds, the median of several runs.
     pub seconds: f64,
@@ -23,26 +23,26 @@ pub struct Point {
 pub struct Estimate {
     /// Seconds.
     pub seconds: f64,
-    /// Standard deviation: of the parameters, and of the samples around the law.
+    /// The standard deviation, from that of the parameters and that of the samples around the law.
     pub sigma: f64,
 }
 
 /// A law τ·x + α through points.
 struct Law {
-    /// Sum of the squares of the points' distances, in their standard deviations.
+    /// The sum of the squares of the points' distances from the law, each in units of the point's standard deviation.
     chi2: f64,
     /// τ and α.
     parameters: [f64; 2],
-    /// Of τ, of both, of α.
+    /// The variance of τ, the covariance of τ and α, and the variance of α.
     covariance: [f64; 3],
-    /// How many of the two are free; the other is 0.
+    /// How many of the two parameters are free; the others are 0.
     free: usize,
 }
 
-/// T = α + τ·x through points at some x each, neither α nor τ below 0: the time at `x`. `None` without points.
+/// Fits T = α + τ·x to points, with neither α nor τ below 0, and gives the time at `x`. `None` without points.
 ///
-/// Weighted least squares. Of the laws with τ alone, with α alone and with both, as far as these are not below 0, the one with
-/// the least sum is taken; a parameter more that brings nothing is left out.
+/// The fit is by weighted least squares. Of the laws with τ alone, with α alone and with both, it takes the one with the least sum that has no
+/// parameter below 0. Another parameter that brings nothing is left out.
 pub fn line(points: &[Point], x: f64) -> Option<Estimate> {
     let sigma = |point: &Point| point.sigma.max(LEAST_SIGMA * point.seconds);
     let column = |of: fn(&Point) -> f64| points.iter().map(|point| of(point) / sigma(point)).collect::<Vec<f64>>();
@@ -64,7 +64,7 @@ pub fn line(points: &[Point], x: f64) -> Option<Estimate> {
         }
     };
     let usable = |norm: f64| norm > 0.0 && norm.is_finite();
-    // Columns of length 1: amounts of work and ones differ by many orders of magnitude.
+    // Columns are scaled to length 1, because amounts of work and ones differ by many orders of magnitude.
     let [long, high] = [dot(&amounts, &amounts).sqrt(), dot(&ones, &ones).sqrt()];
     if usable(long) {
         offer([dot(&amounts, &y) / long / long, 0.0], [(long * long).recip(), 0.0, 0.0], 1);
@@ -103,13 +103,13 @@ pub fn line(points: &[Point], x: f64) -> Option<Estimate> {
     Some(Estimate { seconds, sigma: (variance + (scatter * seconds).powi(2)).sqrt() })
 }
 
-/// What is known of a device whose policies nobody measured.
+/// The knowledge about a device whose policies nobody measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Unmeasured;
 
 impl Knowledge for Unmeasured {
     fn choose(&self, backend: &dyn Backend, device: &Device, plan: &Plan, _: usize) -> Option<Choice> {
-        // Nothing is faster.
+        // No program is faster than the device's rates.
         let (work, rates) = (plan.work(), backend.rates(device)?);
         let seconds = work.seconds(&rates);
         let why = "at the device's rates, which nothing exceeds".into();

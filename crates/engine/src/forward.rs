@@ -1,9 +1,9 @@
-//! Methods of the traits that ask another one for the answer: for backends around a backend, and for test doubles.
+//! Macros for methods that forward to another value: for backends that wrap a backend, and for test doubles.
 
 pub use hypergrove_fips205::plan::{Plan, Rates};
 
-/// Implements the named methods by calling those of another device, backend, program or hasher: `forward!(self => self.subject;
-/// name, devices);`. Whoever forwards names each method, since none has a default.
+/// Implements the named methods by calling those of another device, backend, program or hasher: `forward!(self => self.subject; name, devices);`.
+/// Each method must be named, since none has a default.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! forward {
@@ -97,11 +97,11 @@ macro_rules! forward {
     (@ time_limit $self:ident $to:expr) => {
         fn time_limit(&mut $self, limit: Option<std::time::Duration>) { $to.time_limit(limit) }
     };
-    // A program on the host's threads, which never hang.
+    // For a program on the host's threads, which never hang.
     (@ no_time_limit $self:ident $to:expr) => {
         fn time_limit(&mut $self, _: Option<std::time::Duration>) {}
     };
-    // A backend of the host: its drivers cannot be absent, and nobody knows its rates without measuring for a while.
+    // For a backend of the host: its drivers cannot be absent, and nobody knows its rates without measuring for a while.
     (@ is_host $self:ident $to:expr) => {
         fn absent(&$self) -> Option<String> { None }
         fn notices(&$self) -> Vec<String> { Vec::new() }
@@ -109,7 +109,7 @@ macro_rules! forward {
         fn clock(&$self, _: &$crate::Device) -> Option<f64> { None }
         fn free(&$self, _: &$crate::Device) -> Option<u64> { None }
     };
-    // A hasher whose memory is the host's: nothing is resident elsewhere, and there is no link.
+    // For a hasher whose memory is the host's: nothing is resident elsewhere, and there is no link.
     (@ hashes_on_host $self:ident $to:expr) => {
         fn resident(
             &mut $self,
@@ -124,7 +124,7 @@ macro_rules! forward {
         $crate::forward!(@ no_time_limit $self $to);
     };
 
-    // A program that looks at outputs, or changes them, has them where it can.
+    // For a program that reads or changes outputs: with `run` alone, they lie in memory that it reaches.
     (@ only_run $self:ident $to:expr) => {
         fn most_hashed(&$self) -> usize {
             0
@@ -168,7 +168,7 @@ macro_rules! forward {
     };
 }
 
-/// Says which of [`Backend`](crate::Backend)'s capabilities a backend has; it lacks the others: `capabilities!(has slh_dsa, sha256;);`.
+/// Gives a backend the named capabilities of [`Backend`](crate::Backend); it lacks the others: `capabilities!(has slh_dsa, sha256;);`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! capabilities {

@@ -1,4 +1,4 @@
-//! SHA-256 of many messages (FIPS 180-4): what a backend may do besides plans.
+//! SHA-256 of many messages (FIPS 180-4), which a backend may compute in addition to plans.
 
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::{Facts, Habits, Kind, NO_SET, Prepared, ProgramFactory, Scheme, Site};
@@ -6,7 +6,7 @@ use crate::{Axis, Error, Policy, THREADS, Timing};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Messages that lie one after the other.
+/// Messages that lie one after the other in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages<'a> {
     bytes: &'a [u8],
@@ -19,7 +19,7 @@ enum Spans<'a> {
         each: usize,
         count: usize,
     },
-    /// The first message begins at `base`.
+    /// Where each message ends in a larger buffer, in which the first message begins at `base`.
     Ends {
         ends: &'a [usize],
         base: usize,
@@ -27,7 +27,7 @@ enum Spans<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// Messages of `each` bytes, at least one.
+    /// Messages that have `each` bytes; `each` is at least 1.
     pub fn equal(bytes: &'a [u8], each: usize) -> Result<Messages<'a>, Error> {
         if each == 0 || !bytes.len().is_multiple_of(each) {
             let what = format!("{} bytes are no whole messages of {each} bytes each", bytes.len());
@@ -36,7 +36,7 @@ impl<'a> Messages<'a> {
         Ok(Messages { bytes, spans: Spans::Equal { each, count: bytes.len() / each } })
     }
 
-    /// Message i ends before byte `ends[i]` and begins where the one before ends; the last ends with the bytes.
+    /// Message i ends before byte `ends[i]` and begins where the previous message ends; the last message ends with the bytes.
     pub fn new(bytes: &'a [u8], ends: &'a [usize]) -> Result<Messages<'a>, Error> {
         if !ends.is_sorted() || ends.last().copied().unwrap_or(0) != bytes.len() {
             let what = format!("the ends of {} messages do not ascend to {}, the end of all", ends.len(), bytes.len());
@@ -45,7 +45,7 @@ impl<'a> Messages<'a> {
         Ok(Messages { bytes, spans: Spans::Ends { ends, base: 0 } })
     }
 
-    /// How many.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         match self.spans {
             Spans::Equal { count, .. } => count,
@@ -53,7 +53,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -63,7 +63,7 @@ impl<'a> Messages<'a> {
         self.bytes
     }
 
-    /// The length of all, if it is known to be one.
+    /// The length of every message, if it is known that all have the same.
     pub fn each(&self) -> Option<usize> {
         match self.spans {
             Spans::Equal { each, .. } => Some(each),
@@ -71,7 +71,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Where message i begins among the bytes; for i = [`len`](Messages::len), where the last one ends.
+    /// Where message i begins among the bytes; for i = [`len`](Messages::len), where the last message ends.
     pub fn start(&self, i: usize) -> usize {
         match self.spans {
             Spans::Equal { each, .. } => i * each,
@@ -85,7 +85,7 @@ impl<'a> Messages<'a> {
         &self.bytes[self.start(i)..self.start(i + 1)]
     }
 
-    /// Some of them.
+    /// The messages whose indices are in `range`.
     pub fn range(&self, range: Range<usize>) -> Messages<'a> {
         let (start, end) = (self.start(range.start), self.start(range.end));
         let spans = match self.spans {
@@ -95,7 +95,7 @@ impl<'a> Messages<'a> {
         Messages { bytes: &self.bytes[start..end], spans }
     }
 
-    /// Checks that there is a digest for each.
+    /// Checks that there is a digest for each message.
     pub fn check(&self, digests: &[[u8; 32]]) -> Result<(), Error> {
         match 32 * self.len() {
             want if want == 32 * digests.len() => Ok(()),
@@ -106,14 +106,14 @@ impl<'a> Messages<'a> {
 
 /// Computes SHA-256 on one device.
 pub trait Hasher: Send {
-    /// What can be tuned: for [`Sha256Programs::prepare`](crate::Sha256Programs::prepare).
+    /// The axes that can be tuned for [`Sha256Programs::prepare`](crate::Sha256Programs::prepare).
     fn space(&self) -> Vec<Axis>;
-    /// Bytes that a message may have; `usize::MAX` where there is no limit.
+    /// Bytes that a message may have; `usize::MAX` if there is no limit.
     fn longest(&self) -> usize;
-    /// The hash of each message.
+    /// Writes the hash of each message to `digests`.
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error>;
-    /// The device's time for the messages, `copies` times over, when all are in its own memory: once for each of `runs`.
-    /// The digests are those of the last copy. `None` if the device has no memory of its own.
+    /// Measures the device's time for `copies` copies of the messages in its own memory, once for each of `runs`. The digests are those of the last
+    /// copy. `None` if the device has no memory of its own.
     fn resident(
         &mut self,
         messages: Messages<'_>,
@@ -121,14 +121,14 @@ pub trait Hasher: Send {
         runs: usize,
         digests: &mut [[u8; 32]],
     ) -> Result<Option<Vec<Duration>>, Error>;
-    /// Bytes a second from the host's memory to the device's while nothing else is done: no messages from there are hashed
+    /// Measures the bytes a second from the host's memory to the device's while nothing else is done: no messages from the host's memory are hashed
     /// faster. `None` if the device has no memory of its own.
     fn link(&mut self) -> Result<Option<f64>, Error>;
-    /// How long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
+    /// Sets how long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
     fn time_limit(&mut self, limit: Option<Duration>);
 }
 
-/// What a block is taken to cost before one was hashed, in compressions: so much that it is measured soon.
+/// The assumed compressions of a block until one was hashed: so many that the real cost is measured soon.
 const COMPRESSIONS: f64 = 1000.0;
 
 /// SHA-256 of messages.
@@ -148,7 +148,7 @@ impl Prepared for HashProgram {
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.0.time_limit(limit);
     }
-    /// Digests are computed once.
+    /// Does nothing, because digests are computed once.
     fn elsewhere(&mut self, _: bool) {}
 }
 

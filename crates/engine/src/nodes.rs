@@ -1,4 +1,4 @@
-//! The nodes of a key's top layers: where [`Op::Cache`](hypergrove_fips205::Op) puts each.
+//! The nodes of a key's top layers, and the place where [`Op::Cache`](hypergrove_fips205::Op) puts each.
 
 use crate::Error;
 use hypergrove_fips205::Params;
@@ -13,7 +13,7 @@ pub struct CachedNodes<'a> {
 }
 
 impl<'a> CachedNodes<'a> {
-    /// The nodes of the top `layers` layers; the length is checked.
+    /// The nodes of the top `layers` layers. A wrong length is an error.
     pub fn new(params: &'static Params, layers: usize, bytes: &'a [u8]) -> Result<CachedNodes<'a>, Error> {
         let want = cache_bytes(params, layers).filter(|_| layers <= params.d);
         match want {
@@ -30,7 +30,7 @@ impl<'a> CachedNodes<'a> {
         ((above + tree as usize) * ((2 << p.hp) - 1) + lower + index) * p.n
     }
 
-    /// The layers that are here: first and one past the last.
+    /// The layers whose nodes are here: the first, and one past the last.
     pub fn layers(&self) -> std::ops::Range<usize> {
         self.params.d - self.layers..self.params.d
     }

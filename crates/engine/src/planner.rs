@@ -5,24 +5,24 @@ use std::collections::VecDeque;
 use std::iter::Enumerate;
 use std::time::Duration;
 
-/// What a sub-batch may not exceed.
+/// The limits of a sub-batch.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// Bytes: the program, and for every job its output and what it owns.
+    /// Bytes of the program, and of every job's output and own memory.
     pub memory: u64,
     /// Jobs.
     pub jobs: usize,
-    /// Predicted time; but `least` jobs are always taken together.
+    /// Predicted time; but `least` jobs are taken together even if they take longer.
     pub time: Duration,
-    /// Jobs that it takes to keep the device busy.
+    /// Jobs that suffice to keep the device busy.
     pub least: usize,
 }
 
-/// What the planner knows of jobs on the device that the sub-batch is for.
+/// Weighs jobs for the planner, on the device that the sub-batch is for.
 pub trait Weigh<J> {
-    /// Jobs of one group run in one program.
+    /// The group of a job. Jobs of one group run in one program.
     type Group: PartialEq;
-    /// Jobs that this one counts for: it may be a block of many.
+    /// The number of jobs that `job` counts for: it may be a block of many.
     fn count(&self, job: &J) -> usize;
     /// The group of a job; `None` if it needs no program, because its input is bad.
     fn group(&self, job: &J) -> Option<Self::Group>;
@@ -38,12 +38,12 @@ pub trait Weigh<J> {
     fn seconds(&self, group: &Self::Group) -> f64;
 }
 
-/// A number of jobs that a program is prepared for: one of few, so that programs can be used again.
+/// The number of jobs for which a program is prepared: the next power of two, so that few different programs are used again.
 pub fn bucket(jobs: usize) -> usize {
     jobs.next_power_of_two()
 }
 
-/// What comes out of [`SubBatches`], each job with its index.
+/// An output of [`SubBatches`], each job with its index.
 #[derive(Debug, PartialEq)]
 pub enum SubBatch<J> {
     /// Jobs to be worked on together, their indices without gaps, and the bytes that they and their outputs take.
@@ -52,11 +52,11 @@ pub enum SubBatch<J> {
     TooLarge(usize, J, u64),
 }
 
-/// A stream of jobs that is cut into sub-batches. It takes one job more from its source than it gives out, at most. The
-/// source may have no job now and another one later.
+/// A stream of jobs that is cut into sub-batches. It takes at most one job more from its source than it gives out. The source may have no job now and
+/// another one later.
 pub struct SubBatches<I: Iterator> {
     jobs: Enumerate<I>,
-    /// Taken from the source, but not given out, or given back: in order.
+    /// Jobs that were taken from the source and not given out, or were given back, in order.
     waiting: VecDeque<(usize, I::Item)>,
 }
 
@@ -71,7 +71,7 @@ struct GroupJobs<G> {
 }
 
 impl<I: Iterator> SubBatches<I> {
-    /// Cuts `jobs`.
+    /// A stream that takes its jobs from `jobs`.
     pub fn new(jobs: I) -> SubBatches<I> {
         SubBatches { jobs: jobs.enumerate(), waiting: VecDeque::new() }
     }
@@ -81,7 +81,7 @@ impl<I: Iterator> SubBatches<I> {
         self.waiting.front()
     }
 
-    /// The next job.
+    /// The next job, which stays in the stream.
     pub fn peek(&mut self) -> Option<&(usize, I::Item)> {
         if self.waiting.is_empty() {
             self.waiting.extend(self.jobs.next());
@@ -89,7 +89,7 @@ impl<I: Iterator> SubBatches<I> {
         self.waiting.front()
     }
 
-    /// Takes the next job out of the row.
+    /// Takes the next job out of the stream.
     pub fn pop(&mut self) -> Option<(usize, I::Item)> {
         self.waiting.pop_front().or_else(|| self.jobs.next())
     }
@@ -99,12 +99,12 @@ impl<I: Iterator> SubBatches<I> {
         self.waiting.iter()
     }
 
-    /// What the source has left, if it says how much that is at most.
+    /// The most jobs that the source has left, if the source says so.
     pub fn left_in_source(&self) -> Option<usize> {
         self.jobs.size_hint().1
     }
 
-    /// The jobs that are left, if the source says how many there are at most.
+    /// The most jobs that are left in the stream, if the source says how many it has left at most.
     pub fn left(&self) -> Option<usize> {
         self.left_in_source().map(|left| left.saturating_add(self.waiting.len()))
     }
@@ -118,8 +118,8 @@ impl<I: Iterator> SubBatches<I> {
         self.waiting.extend(later);
     }
 
-    /// Adds a job to the parts. Gives the bytes that all of them then need, since programs run one after the other, and
-    /// whether the job's program takes no more; `None` if the device does not execute the job, or the program takes fewer.
+    /// Adds a job to the parts. Gives the bytes of the largest program, since programs run one after the other, and whether the job's program takes
+    /// no more jobs. `None` if the device does not execute the job, or if its program has no room for it.
     fn add<W: Weigh<I::Item>>(weigh: &W, parts: &mut Vec<GroupJobs<W::Group>>, job: &I::Item) -> Option<(u64, bool)> {
         let mut full = false;
         if let Some(group) = weigh.group(job) {
@@ -266,7 +266,7 @@ mod tests {
     fn programs_and_devices_bound_a_sub_batch() {
         assert_eq!(sizes(&[(7, 0); 5], WIDE), [2, 2, 1]);
         assert_eq!(sizes(&[(7, 0), (1, 0), (1, 0), (7, 0), (1, 0)], WIDE), [4, 1]);
-        // The next job's device is chosen for it; others wait for theirs.
+        // The job that the device declines stays first, for another device.
         let mut subs = SubBatches::new([(1, 0), (1, 0), (8, 0)].into_iter());
         assert!(matches!(subs.cut(&Fake, WIDE), Some(SubBatch::Run(jobs, 0)) if jobs.len() == 2));
         assert_eq!((subs.cut(&Fake, WIDE), subs.waiting()), (None, Some(&(2, (8, 0)))));
@@ -285,7 +285,7 @@ mod tests {
         subs.give_back(third);
         subs.give_back(first);
         assert_eq!((subs.left(), subs.waiting()), (Some(7), Some(&(0, (1, 0)))));
-        // No sub-batch reaches over those that are still out.
+        // No sub-batch skips over jobs that are still out.
         let indices = |jobs: Vec<(usize, (u8, u64))>| jobs.iter().map(|job| job.0).collect::<Vec<_>>();
         assert_eq!(indices(cut(&mut subs)), [0, 1, 2]);
         subs.give_back(second[1..].to_vec());

@@ -1,4 +1,4 @@
-//! What is known of kinds of work on one device, and their prepared programs between two runs: a second call prepares nothing.
+//! The facts about kinds of work on one device, and their prepared programs, which are kept between two runs so that a second call prepares nothing.
 
 use crate::backend::THREADS;
 use crate::choice::Chosen;
@@ -11,51 +11,51 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What uses a program, given with its policy: the time that it took, or `None` if it left the program unchanged.
+/// Uses a program, given with its policy. Gives the time that it took, or `None` if it left the program unchanged.
 pub type Work<'w> = &'w mut dyn FnMut(&mut dyn Prepared, &Policy) -> Result<Option<Timing>, Error>;
 
-/// Idle programs that are kept; the memory budget usually holds fewer.
+/// The most idle programs that are kept; the memory budget usually holds fewer.
 const MOST_IDLE: usize = 16;
 
-/// Runs with less than a full program's jobs, for want of memory, after which more are tried: whoever held the memory may
-/// have given it back, and one refusal costs little compared with so many.
+/// Runs with less than a full program's jobs, for want of memory, after which a program of more jobs is tried. Whoever held the memory may have given
+/// it back, and one refusal costs little compared with so many runs.
 const RUNS_OF_LESS: usize = 32;
 
-/// Jobs that can run in one program.
+/// A group of jobs: those of one kind and one number of threads can run in one program.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Group {
-    /// What they are.
+    /// The kind of the jobs.
     pub kind: Kind,
     /// Host threads.
     pub threads: usize,
 }
 
-/// What is known of a group on this device.
+/// The facts about a group on this device.
 pub struct GroupFacts {
     /// The group.
     pub group: Group,
-    /// What the scheduler goes by for its kind.
+    /// The habits of the group's kind, by which the scheduler decides.
     pub habits: Habits,
     /// Programs in flight that keep the device busy.
     pub queue: usize,
-    /// The policy of its programs where nothing is known: the number of threads, if that is a choice.
+    /// The policy of the group's programs where nothing is known: the number of threads, if that is a choice.
     default: Policy,
     space: Vec<Axis>,
-    /// The policies of its programs, by the logarithm of the bucket.
+    /// The policies of the group's programs, by the logarithm of the bucket.
     chosen: Mutex<[Option<Chosen>; usize::BITS as usize]>,
     /// Jobs that fill the device.
     full: usize,
-    /// The same, or the fewer that its memory was found to allow.
+    /// Jobs that one program takes: `full`, or fewer if the device's memory was found to allow no more.
     most: AtomicUsize,
-    /// Runs of that many since then.
+    /// Runs of at least `most` jobs since `most` was set.
     runs: AtomicUsize,
-    /// Seconds a job, by guess.
+    /// Guessed seconds a job.
     guess: f64,
-    /// What the scheme keeps.
+    /// Facts that only the group's scheme reads.
     own: Box<dyn Any + Send + Sync>,
-    /// Seconds a job of a full program, by what is known before anything ran.
+    /// Seconds a job of a full program, as predicted before anything ran.
     predicted: Option<f64>,
-    /// Seconds a job, by the logarithm of the bucket; 0 where none ran yet.
+    /// Measured seconds a job, by the logarithm of the bucket; 0 if no such batch ran yet.
     measured: Mutex<[f64; usize::BITS as usize]>,
 }
 
@@ -72,17 +72,17 @@ impl PartialEq for GroupFacts {
 }
 
 impl GroupFacts {
-    /// A number of jobs that a program for `jobs` is prepared for.
+    /// The number of jobs for which a program for `jobs` jobs is prepared.
     fn bucket(&self, jobs: usize) -> usize {
         if self.habits.is_sized { bucket(jobs) } else { 1 }
     }
 
-    /// What the scheme keeps of the group.
+    /// The scheme's own facts about the group, whose type is `T`.
     pub(crate) fn own<T: 'static>(&self) -> &T {
         self.own.downcast_ref().expect("the facts are this scheme's")
     }
 
-    /// Takes note of a run. After some that went well with what memory allowed, twice as much is tried again.
+    /// Records a run. After some runs with as many jobs as memory allowed, programs may take twice as many again.
     pub fn record(&self, jobs: usize, took: Duration) {
         let most = self.most();
         if most < self.full && jobs >= most && self.runs.fetch_add(1, Relaxed) + 1 >= RUNS_OF_LESS {
@@ -111,7 +111,7 @@ impl GroupFacts {
         timed.map(|(log, seconds)| (1 << log, seconds * (1usize << log) as f64)).collect()
     }
 
-    /// Seconds a job, as measured in batches of about this size, else in the largest that ran.
+    /// Seconds a job, as measured in batches of about this size, else in the largest batches that ran.
     pub fn measured(&self, jobs: usize) -> Option<f64> {
         let measured = lock(&self.measured);
         let at = bucket(jobs).ilog2() as usize;
@@ -123,7 +123,7 @@ impl GroupFacts {
         self.measured(1 << (usize::BITS - 1)).or(self.predicted).unwrap_or(self.guess)
     }
 
-    /// A policy with one thread at least, and no more than the engine has.
+    /// The policy with at least one thread, and with no more than the engine has.
     fn within_threads(&self, policy: Policy) -> Policy {
         let Some(all) = self.default.get(THREADS) else { return policy };
         let threads = policy.get(THREADS).map_or(all, |threads| threads.clamp(1, all));
@@ -135,14 +135,14 @@ impl GroupFacts {
         self.most.load(Relaxed)
     }
 
-    /// Takes note that the device's memory allows no more than so many jobs.
+    /// Records that the device's memory allows no more than so many jobs.
     pub fn limit(&self, jobs: usize) {
         self.most.fetch_min(jobs.max(1), Relaxed);
         self.runs.store(0, Relaxed);
     }
 }
 
-/// A program and what it was prepared for.
+/// A program that nobody uses, and the arguments that it was prepared with.
 struct IdleProgram {
     group: Group,
     policy: Policy,
@@ -151,13 +151,13 @@ struct IdleProgram {
     bytes: u64,
 }
 
-/// The programs of a device, between runs and in them.
+/// The programs of a device, idle or running.
 #[derive(Default)]
 struct ProgramPool {
-    /// The one that ran last is last.
+    /// Idle programs, the one that ran last at the end.
     idle: Vec<IdleProgram>,
     running: Vec<Running>,
-    /// Programs that someone uses.
+    /// Programs that are in use, or that are being prepared.
     active: usize,
     /// Programs that began to run so far.
     begun: u64,
@@ -169,7 +169,7 @@ struct Running {
     group: Group,
     bucket: usize,
     bytes: u64,
-    /// Whether one of another group or size ran at the same time. Several of one group and size do by design, and hide
+    /// Whether a program of another group or size ran at the same time. Several programs of one group and size run concurrently by design, and hide
     /// each other's transfers.
     beside: bool,
 }
@@ -178,7 +178,7 @@ struct Running {
 struct InUse<'a> {
     programs: &'a Programs,
     number: u64,
-    /// Whether it is there, or still being prepared.
+    /// Whether the pool counts the program as active: it is there, or is being prepared.
     is_active: bool,
 }
 
@@ -208,14 +208,14 @@ pub struct Programs {
     knowledge: Arc<dyn Knowledge>,
     known: Mutex<Vec<Arc<GroupFacts>>>,
     pool: Mutex<ProgramPool>,
-    /// A program is used no more.
+    /// Notified when a program is no longer in use.
     changed: Condvar,
     /// When the last run ended.
     ended: Mutex<Option<Instant>>,
 }
 
 impl Programs {
-    /// Nothing is prepared yet.
+    /// The programs of a device. None is prepared yet.
     pub fn new(
         backend: Arc<dyn Backend>,
         device: Device,
@@ -227,7 +227,7 @@ impl Programs {
         Programs { backend, device, policy, budget, knowledge, known, pool, changed, ended }
     }
 
-    /// Programs of any kind in flight that keep the device busy, at most.
+    /// The most programs in flight, of any kind, that keep the device busy.
     pub(crate) fn slots(&self) -> usize {
         self.backend.most_in_flight(&self.device)
     }
@@ -237,7 +237,7 @@ impl Programs {
         Site { backend: &**backend, device, knowledge: &**knowledge, policy }
     }
 
-    /// What is known of the device before anything runs.
+    /// The knowledge about the device before anything runs.
     pub fn knowledge(&self) -> &dyn Knowledge {
         &*self.knowledge
     }
@@ -252,12 +252,12 @@ impl Programs {
         &self.backend
     }
 
-    /// What is known of a group, from its first mention on. `Unsupported` if the backend declines it.
+    /// The facts about a group. The first call for a group collects them. `Unsupported` if the backend declines the group.
     pub fn facts(&self, group: Group) -> Result<Arc<GroupFacts>, Error> {
         if let Some(facts) = lock(&self.known).iter().find(|facts| facts.group == group) {
             return Ok(facts.clone());
         }
-        // Not under the lock: a program may have to be prepared. Whoever else asks meanwhile learns the same.
+        // Not under the lock, because a program may have to be prepared. Other threads that ask meanwhile get the same facts.
         let Facts { jobs, queue, default, space, compressions, predicted, own, program } =
             group.kind.scheme.factory.facts(&self.site(), group)?;
         let facts = Arc::new(GroupFacts {
@@ -288,8 +288,8 @@ impl Programs {
         Ok(facts)
     }
 
-    /// What a program of a group answers that takes any number of jobs: an idle one, or one that is prepared. The time that this takes says
-    /// nothing of the device.
+    /// Asks a program of a group whose programs take any number of jobs: an idle program, or one that is prepared for this. The time is not recorded,
+    /// because it says nothing about the device.
     pub fn ask<P: Prepared, T>(&self, group: Group, ask: impl FnOnce(&P) -> T) -> Result<T, Error> {
         let facts = self.facts(group)?;
         let bucket = facts.bucket(1);
@@ -302,12 +302,12 @@ impl Programs {
         Ok(answer)
     }
 
-    /// All groups that were planned so far.
+    /// The facts about all groups that were planned so far.
     pub fn known(&self) -> Vec<Arc<GroupFacts>> {
         lock(&self.known).clone()
     }
 
-    /// The policy of a program for up to `jobs` jobs: looked up at the first mention of their bucket.
+    /// The policy of a program for up to `jobs` jobs. The first call for a bucket of jobs looks the policy up.
     pub fn choice(&self, facts: &GroupFacts, jobs: usize) -> Choice {
         self.with_chosen(facts, jobs, |chosen| chosen.told())
     }
@@ -335,7 +335,7 @@ impl Programs {
         self.with_chosen(facts, jobs, |chosen| self.bytes_of(facts, jobs, chosen))
     }
 
-    /// The same by the policy that was chosen. The bytes are computed once for each policy, since that takes as long as a launch.
+    /// Bytes of a program by the chosen policy. They are computed once for each policy, since that takes as long as a launch.
     fn bytes_of(&self, facts: &GroupFacts, jobs: usize, chosen: &mut Chosen) -> u64 {
         let policy = &chosen.choice.policy;
         *chosen.bytes.get_or_insert_with(|| self.bytes_by(facts, facts.bucket(jobs), policy))
@@ -345,8 +345,8 @@ impl Programs {
         facts.group.kind.scheme.factory.bytes(&self.site(), facts, bucket, policy)
     }
 
-    /// Runs `work` with exclusive use of a program for `jobs` jobs: an idle program, or a new one of at most `room` bytes. `work` computes the
-    /// jobs `times` times. The program's policy is passed along. Idle programs make way until all of the device together take at most `all`
+    /// Runs `work` with exclusive use of a program for `jobs` jobs: an idle program, or a new one of at most `room` bytes. `work` computes the jobs
+    /// `times` times. The program's policy is passed along. Idle programs are dropped until all programs of the device together take at most `all`
     /// bytes. A program that failed is not used again. Gives the time that `work` reports; `None` if it left the program unchanged.
     pub fn with(
         &self,
@@ -380,7 +380,7 @@ impl Programs {
             return Ok(None);
         }
         self.with_chosen(facts, jobs, |chosen| {
-            // Much fewer jobs than the program is for take longer each: they tell nothing of the prediction.
+            // If the program is for many more jobs, each job takes longer, which says nothing about the prediction.
             if chosen.choice.policy == policy && 4 * jobs >= 3 * bucket {
                 chosen.record(took.as_secs_f64() / jobs.max(1) as f64, beside);
             }
@@ -389,9 +389,8 @@ impl Programs {
         Ok(done)
     }
 
-    /// A program that nobody uses, or a new one. Where the device's memory does not suffice, idle programs make way first.
-    /// If that does not suffice for a sized program, it is an error, and the caller asks for a smaller one. For others this waits until the programs
-    /// that run are done.
+    /// An idle program, or a new one. If the device's memory does not suffice, idle programs are dropped first. If that does not suffice for a sized
+    /// program, this is an error, and the caller asks for a smaller one. For other programs this waits until running programs are done.
     fn ready(
         &self,
         facts: &GroupFacts,
@@ -412,12 +411,12 @@ impl Programs {
                 let mut pool = lock(&self.pool);
                 let at = pool.idle.iter().rposition(fits);
                 let found = at.map(|at| pool.idle.remove(at));
-                // A program that is being prepared counts too: whoever finds no room waits for it.
+                // A program that is being prepared counts too: another thread that finds no room waits for it.
                 pool.active += 1;
                 run.is_active = true;
                 (found, pool.shrink(all))
             };
-            // Wiping takes a while: not under the lock.
+            // Not under the lock, because wiping takes a while.
             drop(dropped);
             if let Some(found) = found {
                 return Ok(found.program);
@@ -441,7 +440,7 @@ impl Programs {
                 Error::OutOfMemory { .. } if !facts.habits.is_sized && pool.active > 0 => {
                     drop(self.changed.wait(pool));
                 }
-                // One became idle since.
+                // A program became idle since, and makes way in the next round.
                 Error::OutOfMemory { .. } if !facts.habits.is_sized && !pool.idle.is_empty() => {}
                 why => {
                     self.changed.notify_all();
@@ -455,7 +454,7 @@ impl Programs {
         facts.group.kind.scheme.factory.prepare(&self.site(), facts, bucket, policy)
     }
 
-    /// The device's time for a run that ends now: of runs that overlap, the later one's begins where the other ended.
+    /// The device's time for a run that ends now. If runs overlap, the later run's time begins where the other run ended.
     fn took(&self, start: Instant) -> Duration {
         let mut ended = lock(&self.ended);
         let now = Instant::now();
@@ -465,7 +464,7 @@ impl Programs {
 }
 
 impl ProgramPool {
-    /// A program begins to run; gives its number.
+    /// Records that a program begins to run; gives its number.
     fn begin(&mut self, group: Group, bucket: usize, bytes: u64) -> u64 {
         let mut beside = false;
         for other in self.running.iter_mut().filter(|other| (other.group, other.bucket) != (group, bucket)) {
@@ -476,7 +475,7 @@ impl ProgramPool {
         self.begun
     }
 
-    /// The programs that ran longest ago are taken out until all hold at most `bytes`.
+    /// Takes out the idle programs that ran longest ago, until at most [`MOST_IDLE`] are left and all programs hold at most `bytes`.
     fn shrink(&mut self, bytes: u64) -> Vec<IdleProgram> {
         let (mut held, mut kept) = (self.running.iter().map(|running| running.bytes).sum::<u64>(), 0);
         for program in self.idle.iter().rev().take(MOST_IDLE) {
@@ -491,12 +490,12 @@ impl ProgramPool {
     }
 }
 
-/// A panic in another thread leaves these lists whole.
+/// Locks even after a panic in another thread, which leaves these lists whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program as its scheme has it.
+/// The program as its scheme's own type.
 pub fn typed<P: Prepared>(program: &mut dyn Prepared) -> &mut P {
     let program: &mut dyn Any = program;
     program.downcast_mut().expect("the program is its group's")

@@ -1,4 +1,4 @@
-//! The oracle as a backend: slow, and what the others are compared with.
+//! The oracle as a backend. It is slow, and the other backends are compared with it.
 
 use crate::backend::jobs_on_threads;
 use crate::nodes::CachedNodes;
@@ -33,12 +33,12 @@ impl Backend for Reference {
             automatic: true,
         }])
     }
-    /// What others' known answers are made by.
+    /// No answers, because the reference itself computes the known answers of other backends.
     fn self_test(&self) -> SelfTest {
         SelfTest::Off
     }
     crate::forward!(self => self; is_host);
-    /// It has no space.
+    /// Empty, because the reference has no space.
     fn fingerprint(&self, _: &Device) -> String {
         String::new()
     }
@@ -72,7 +72,7 @@ impl Sha256Programs for Reference {
     }
 }
 
-/// By an independent crate.
+/// Hashes with `sha2`, an independent crate.
 struct ReferenceHasher;
 
 impl Hasher for ReferenceHasher {
@@ -95,7 +95,7 @@ impl Hasher for ReferenceHasher {
 
 struct ReferenceProgram {
     plan: Plan,
-    /// Of each job of the last run that signed or verified.
+    /// The intermediate values of each job of the last run that signed or verified.
     kept: Vec<Implied>,
 }
 
@@ -149,7 +149,7 @@ impl Program for ReferenceProgram {
 
     crate::forward!(self => self; only_run, no_time_limit);
 
-    /// All jobs have one place.
+    /// Does nothing, because all jobs have one place.
     fn elsewhere(&mut self, _: bool) {}
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {

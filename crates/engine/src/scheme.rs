@@ -1,4 +1,4 @@
-//! What the scheduler knows of a scheme: data about its kinds of work, and one trait that makes programs for them. The scheduler, and
+//! A scheme as the scheduler knows it: data about its kinds of work, and one trait that makes programs for them. The scheduler, and
 //! [`programs`](crate::programs), name no scheme.
 
 use crate::programs::{Group, GroupFacts};
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 /// A signature scheme, or another source of work for devices. Each is a static.
 pub struct Scheme {
-    /// Its name, for people.
+    /// The scheme's name, for people.
     pub name: &'static str,
-    /// What makes its programs.
+    /// The factory that makes the scheme's programs.
     pub factory: &'static dyn ProgramFactory,
 }
 
@@ -22,7 +22,7 @@ impl fmt::Debug for Scheme {
     }
 }
 
-/// A kind of work: what a program is prepared for.
+/// A kind of work, for which a program is prepared.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// The scheme.
@@ -31,7 +31,7 @@ pub struct Kind {
     pub set: &'static (dyn Any + Send + Sync),
     /// The number of the operation.
     pub op: u8,
-    /// What else programs differ by: of SLH-DSA, the number of layers whose nodes are known or asked for.
+    /// Any other difference between programs: for SLH-DSA, the number of layers whose nodes are known or asked for.
     pub variant: usize,
 }
 
@@ -42,7 +42,7 @@ impl PartialEq for Kind {
 }
 
 impl Kind {
-    /// What the scheduler goes by.
+    /// The habits of this kind, by which the scheduler decides.
     pub fn habits(&self) -> Habits {
         self.scheme.factory.habits(*self)
     }
@@ -58,10 +58,10 @@ impl Kind {
     }
 }
 
-/// The parameter set of schemes that have one alone.
+/// The parameter set of schemes that have only one.
 pub(crate) static NO_SET: () = ();
 
-/// What the scheduler goes by for a kind of work, whatever the device.
+/// Properties of a kind of work by which the scheduler decides, whatever the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Habits {
     /// A job is a chain of dependent steps: alone it is no faster with more threads.
@@ -70,7 +70,7 @@ pub struct Habits {
     pub shares_lanes: bool,
     /// How large the first chunks of a long call are.
     pub first_chunks: FirstChunks,
-    /// The device does nearly all of a job: a call of one chunk does the host's share on its own thread also for more jobs.
+    /// The device does nearly all of a job. So a call of one chunk does the host's share on its own thread even for more jobs.
     pub is_light_on_host: bool,
     /// All jobs of a call are of one kind.
     pub comes_alone: bool,
@@ -78,38 +78,38 @@ pub struct Habits {
     pub is_sized: bool,
     /// A program serves all operations of its set.
     pub serves_all_ops: bool,
-    /// The kind of work that verifies results of this one, where an engine does that.
+    /// The kind of work that verifies results of this kind, if an engine verifies them.
     pub verified_by: Option<Kind>,
 }
 
-/// How large the first chunks of a long call are, of jobs that keep a device busy.
+/// How large the first chunks of a long call are, if its jobs keep a device busy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FirstChunks {
     /// As large as later ones.
     #[default]
     Full,
-    /// On a device with memory of its own small, and each twice as large as the one before: the device computes once it has a small chunk's
-    /// inputs, and fetches larger chunks meanwhile.
+    /// Small on a device with memory of its own, and each twice as large as the one before. The device computes once it has a small chunk's inputs,
+    /// and fetches larger chunks meanwhile.
     Doubling,
-    /// Each of those in flight larger than the one before by the same amount: chunks that began together with as much to do would also fetch
-    /// together, and the device would wait.
+    /// Each chunk in flight is larger than the one before by the same amount. Chunks of one size that began together would also fetch together, and
+    /// the device would wait.
     Staggered,
 }
 
-/// A device, and what is known of it before anything runs there.
+/// A device, and the knowledge about it before anything runs there.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
-    /// Its backend.
+    /// The device's backend.
     pub backend: &'a dyn Backend,
     /// The device.
     pub device: &'a Device,
-    /// What measurements say.
+    /// The knowledge from measurements.
     pub knowledge: &'a dyn Knowledge,
     /// The policy of schemes for which nothing is measured.
     pub policy: &'a Policy,
 }
 
-/// What a factory says of a kind of work on a device.
+/// A factory's facts about a kind of work on a device.
 pub struct Facts {
     /// Jobs that fill the device.
     pub jobs: usize,
@@ -117,23 +117,23 @@ pub struct Facts {
     pub queue: usize,
     /// The policy where nothing is known.
     pub default: Policy,
-    /// What a policy can choose.
+    /// The axes that a policy can choose.
     pub space: Vec<Axis>,
-    /// Compressions that a job takes, or about as many: its time is guessed by them.
+    /// Compressions that a job takes, exactly or about: its time is guessed from them.
     pub compressions: f64,
     /// Seconds a job of a full program, if they are known.
     pub predicted: Option<f64>,
-    /// What the scheme itself keeps.
+    /// Facts that only the scheme itself reads.
     pub own: Box<dyn Any + Send + Sync>,
-    /// A program, if one had to be prepared to know all this: the first jobs use it.
+    /// A program, if one had to be prepared to collect the facts: the first jobs use it.
     pub program: Option<Box<dyn Prepared>>,
 }
 
 /// Makes the programs of a scheme.
 pub trait ProgramFactory: Send + Sync {
-    /// What the scheduler goes by for this kind of work.
+    /// The habits of this kind of work, by which the scheduler decides.
     fn habits(&self, kind: Kind) -> Habits;
-    /// What is known of a group's work on a device. `Unsupported` if the device declines it.
+    /// The facts about a group's work on a device. `Unsupported` if the device declines it.
     fn facts(&self, site: &Site<'_>, group: Group) -> Result<Facts, Error>;
     /// The policy for programs of so many jobs, if anything is known.
     fn choose(&self, _site: &Site<'_>, _facts: &GroupFacts, _jobs: usize) -> Option<Choice> {
@@ -153,8 +153,8 @@ pub trait ProgramFactory: Send + Sync {
 
 /// A prepared program of some scheme, which knows its type.
 pub trait Prepared: Any + Send {
-    /// How long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
+    /// Sets how long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
     fn time_limit(&mut self, limit: Option<Duration>);
-    /// Whether the next runs put every job in another place: see [`Program::elsewhere`](crate::Program::elsewhere).
+    /// Sets whether the next runs put every job in another place: see [`Program::elsewhere`](crate::Program::elsewhere).
     fn elsewhere(&mut self, elsewhere: bool);
 }

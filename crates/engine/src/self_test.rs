@@ -1,7 +1,7 @@
-//! Known answers: what a device must compute rightly before it is used.
+//! Known answers that a device must compute rightly before it is used.
 //!
-//! The first time that a device is to execute an op, it gets one job whose answer is known. A wrong answer is an error, then
-//! and ever after: nothing that the device computes is handed out.
+//! The first time that a device is to execute an op, it gets one job whose answer is known. A wrong answer is an error, then and ever after: no
+//! result of that op is handed out.
 
 use crate::scheduler::outside_pools;
 use crate::{
@@ -21,11 +21,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Which known answers a backend's devices must give before an engine uses them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SelfTest {
-    /// One for each parameter set: code is compiled for the set, so that one set's answer says little of another's.
+    /// One answer for each parameter set: code is compiled for the set, so that one set's answer says little of another's.
     EverySet,
-    /// One for each hash family and n, by a set so small that it takes a millisecond: all sets share the code.
+    /// One answer for each hash family and n, by a set so small that the test takes a millisecond: all sets share the code.
     SharedCode,
-    /// None: a test double, or what was tested already.
+    /// No answers: for a test double, or for a backend that was tested already.
     Off,
 }
 
@@ -44,7 +44,7 @@ static SHAKE_32: Params = small("SHAKE with n = 32", Family::Shake, 32);
 /// A set, and the first half of SHA-256 of what each op puts out for the known job: key generation, signing, verification.
 type KnownAnswer = (&'static Params, [u128; 3]);
 
-/// As the reference computes them, for each n of a family.
+/// The known answers of the small sets of a family, one for each n, as the reference computes them.
 fn small_sets(family: Family) -> &'static [KnownAnswer; 3] {
     match family {
         Family::Sha2 => &SMALL_SHA2,
@@ -65,7 +65,7 @@ static SMALL_SHAKE: [KnownAnswer; 3] = [
     (&SHAKE_32, [0x377d342d108489602be998c5422f0fc3, 0xd4146b8852a3229cd150b91ac4a036c4, 0x292fb44ad05c6997ae5ad6acb7d2cfcd]),
 ];
 
-/// As the reference computes them. The first set of a family and n answers for sets that are not here.
+/// The known answers of whole sets, as the reference computes them. The first set of a family and n answers for sets that are not here.
 #[rustfmt::skip]
 static WHOLE_SETS: [KnownAnswer; 12] = [
     (&SLH_DSA_SHA2_128F,  [0x87295215eacb354f89175ebce19ee721, 0x33305e1b61bb81af890ac8c6073825c7, 0x38e82ee4aa88c0bd9a0266b3cc2b30a9]),
@@ -90,7 +90,7 @@ fn known(mode: SelfTest, p: &Params) -> &'static KnownAnswer {
     same.or_else(|| all.iter().find(alike)).expect("every set has a family and an n of these")
 }
 
-/// Caching grows the same trees as key generation.
+/// The op whose known answer tests `op`: caching grows the same trees as key generation.
 fn tested(op: Op) -> Op {
     if op == Op::Cache { Op::Keygen } else { op }
 }
@@ -108,13 +108,13 @@ fn bytes(len: usize, first: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(167).wrapping_add(first)).collect()
 }
 
-/// What a program makes of the known job: the first half of its SHA-256.
+/// Runs the known job on a program, and gives the first half of the output's SHA-256.
 fn answer(program: &mut dyn Program) -> Result<u128, Error> {
     let Plan { params: p, op, .. } = program.plan().clone();
     let (pk_seed, sk_seed) = (bytes(p.n, 1), if op == Op::Verify { Vec::new() } else { bytes(p.n, 2) });
     let key = Key { pk_seed: &pk_seed, sk_seed: &sk_seed, cached_nodes: &[], cached_id: 0 };
     let at = Position::split(p, &bytes(p.m, 3));
-    // It leads to some root, which only right hashes find.
+    // The signature leads to some root, which only right hashes find.
     let signature = bytes(p.sig_bytes(), 4);
     let batch = Batch {
         keys: &[key],
@@ -131,7 +131,7 @@ fn answer(program: &mut dyn Program) -> Result<u128, Error> {
 /// test, and with more a GPU that gets smaller batches would not be tested.
 const HASHED: usize = 17;
 
-/// Messages that a program hashes by itself, and what the host makes of them.
+/// Messages that a program hashes by itself, and the values that the host computes from them.
 struct KnownMessages {
     p: &'static Params,
     /// PK.seed, PK.root, and when signing SK.prf and opt_rand.
@@ -144,7 +144,7 @@ struct KnownMessages {
 }
 
 impl KnownMessages {
-    /// Of signatures, if there are some to be verified.
+    /// The messages of these signatures, or of jobs to sign if there are none.
     fn new(p: &'static Params, signatures: &[u8], longest: usize) -> KnownMessages {
         let secret = |first| if signatures.is_empty() { bytes(p.n, first) } else { Vec::new() };
         let key = [bytes(p.n, 1), bytes(p.n, 5), secret(6), secret(7)];
@@ -160,7 +160,7 @@ impl KnownMessages {
         prf_msg(self.p, self.sk_prf(job), self.opt_rand(job), &self.m_prime(job), &mut r);
         r
     }
-    /// Messages of many lengths, the longest too.
+    /// The message of a job. The jobs' messages have many lengths, the longest too.
     fn message(&self, job: usize) -> &[u8] {
         &self.text[..self.text.len() * job / (HASHED - 1)]
     }
@@ -173,7 +173,7 @@ impl Digests for KnownMessages {
         self.rs.iter().enumerate().map(of).collect()
     }
     fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
-        // R is known.
+        // R is known already, so it cannot differ.
         Ok(self.positions())
     }
     fn hashed_bytes(&self, job: usize) -> usize {
@@ -193,7 +193,7 @@ impl Digests for KnownMessages {
     }
 }
 
-/// Whether a program that hashes messages makes the same of them as if the host had hashed them. `None` if it did not hash them.
+/// Whether a program that hashes messages gives the same output as if the host had hashed them. `None` if it did not hash them.
 fn hashes_messages(program: &mut dyn Program) -> Result<Option<bool>, Error> {
     let (Plan { params: p, op, .. }, longest) = (program.plan().clone(), program.most_hashed());
     let (pk_seed, sk_seed) = (bytes(p.n, 1), if op == Op::Verify { Vec::new() } else { bytes(p.n, 2) });
@@ -229,13 +229,13 @@ fn wrong(device: &str, what: &str) -> Error {
     Error::Inconsistent { device: device.into(), what: format!("its self-test, {what}, gave a wrong answer") }
 }
 
-/// One of FIPS 180-4's examples, of two blocks with its padding, and its SHA-256.
+/// An example of FIPS 180-4, which has two blocks with its padding, and the first half of its SHA-256.
 const MESSAGE: &[u8; 56] = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
 const MESSAGE_SHA256: u128 = 0x248d6a61d20638b8e5c026930c3e6039;
-/// As many as fill any lanes.
+/// As many messages as fill any lanes.
 const MESSAGES: usize = 40;
 
-/// Has a device hash the known message.
+/// Has a device hash copies of the known message. A wrong digest is an error.
 fn hashes(device: &str, hasher: &mut dyn Hasher) -> Result<(), Error> {
     let mut digests = [[0; 32]; MESSAGES];
     hasher.run(Messages::equal(&MESSAGE.repeat(MESSAGES), MESSAGE.len())?, &mut digests)?;
@@ -256,7 +256,7 @@ const ZK_MESSAGE: [u8; 7] = [0x97, 0x6c, 0x6b, 0xa2, 0xe8, 0x5d, 0x33];
 const ZK_KEY: u128 = 0xd1cc3da1dc8f6eb3687a9a2a295cb2cd;
 const ZK_SIGNATURE: u128 = 0x5369faa5eb3881b2338621ce1076d32e;
 
-/// zkDilithium's known answers, by whatever makes a key from a seed, signs, and verifies.
+/// Tests zkDilithium's known answers with functions that make a key from a seed, sign, and verify.
 pub fn zkdilithium(
     device: &str,
     keygen: impl FnOnce(&[u8; SEED_BYTES]) -> Result<SigningKey, Error>,
@@ -274,7 +274,7 @@ pub fn zkdilithium(
     right(verdicts == [true, false], "verification for zkDilithium")
 }
 
-/// The same of a device.
+/// Tests zkDilithium's known answers on a device.
 fn zkdilithium_of(device: &str, zk: &mut dyn ZkDilithium) -> Result<(), Error> {
     let zk = std::cell::RefCell::new(zk);
     let silent = || wrong(device, "zkDilithium");
@@ -290,7 +290,7 @@ fn zkdilithium_of(device: &str, zk: &mut dyn ZkDilithium) -> Result<(), Error> {
     )
 }
 
-/// What was tested, and by which choices: other choices may be other code.
+/// The work that was tested, and the policy: another policy may run other code.
 #[derive(Clone, PartialEq)]
 struct Subject {
     what: TestedKind,
@@ -298,7 +298,7 @@ struct Subject {
 }
 
 impl Subject {
-    /// The number of threads changes no code.
+    /// Leaves out the number of threads, which changes no code.
     fn new(what: TestedKind, policy: &Policy) -> Subject {
         let others = policy.0.iter().copied().filter(|(axis, _)| *axis != THREADS);
         Subject { what, policy: Policy(others.collect()) }
@@ -307,9 +307,9 @@ impl Subject {
 
 #[derive(Clone, PartialEq)]
 enum TestedKind {
-    /// A set by its name.
+    /// The name of a set, and an op.
     Plan(&'static str, Op),
-    /// Messages that a program of an op hashes for a set.
+    /// Messages that a program of an op hashes for a set, by the set's name.
     Messages(&'static str, Op),
     Sha256,
     ZkDilithium,
@@ -320,8 +320,8 @@ enum TestedKind {
 struct Results(Mutex<Vec<(Subject, Result<(), Error>)>>);
 
 impl Results {
-    /// Tests what was not tested yet; a wrong answer is remembered as well as a right one. Whoever comes meanwhile waits for
-    /// the result. A device that fails without an answer is asked again the next time.
+    /// Tests a subject that was not tested yet; a wrong answer is remembered as well as a right one. Other threads wait for the result meanwhile. A
+    /// device that fails without an answer is asked again the next time.
     fn settle(&self, subject: Subject, ask: impl FnOnce() -> Result<(), Error> + Send) -> Result<(), Error> {
         let mut results = lock(&self.0);
         if let Some((_, result)) = results.iter().find(|(known, _)| *known == subject) {
@@ -351,7 +351,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SelfTested {
-    /// This backend, tested as it says that it must be.
+    /// This backend, with devices that are tested as [`Backend::self_test`] says.
     pub fn of(backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
         match backend.self_test() {
             SelfTest::Off => backend,
@@ -368,7 +368,7 @@ impl SelfTested {
     }
 }
 
-/// Gives a program the known job.
+/// Gives a program the known job. A wrong answer is an error.
 fn ask(device: &str, known: &KnownAnswer, program: &mut dyn Program) -> Result<(), Error> {
     let op = program.plan().op;
     match answer(program)? == known.1[op as usize] {
@@ -385,22 +385,22 @@ struct TestedProgram {
     subject: Subject,
     results: Arc<Results>,
     has_passed: bool,
-    /// For the messages that it hashes, where that is not tested yet.
+    /// Needed to test the messages that the program hashes; `None` if they need no test.
     messages: Option<Untested>,
 }
 
-/// What makes a program of the known answer's plan.
+/// The values from which a program of the known answer's plan is prepared.
 struct Untested {
     backend: Arc<dyn Backend>,
     device: Device,
     policy: Policy,
-    /// Whether it was asked, and did not hash the known messages.
+    /// Whether such a program was asked, and did not hash the known messages.
     hashes_none: bool,
 }
 
 impl TestedProgram {
-    /// Whether what it makes of messages that it hashes may be used. A program of the known answer's plan is asked: this one may need
-    /// keys with cached nodes.
+    /// Whether the program may hash the messages of a batch. A program of the known answer's plan is asked instead: this one may need keys with
+    /// cached nodes.
     fn may_hash(&mut self, batch: &Batch<'_>, digests: &dyn Digests) -> Result<bool, Error> {
         let Some(Untested { backend, device, policy, hashes_none }) = &mut self.messages else { return Ok(true) };
         if *hashes_none || batch.len() < HASHED {
@@ -408,7 +408,7 @@ impl TestedProgram {
         }
         let most = self.program.most_hashed();
         if (0..batch.len()).any(|job| digests.hashed_bytes(job) > most) {
-            // The host hashes them.
+            // The host hashes the messages.
             return Ok(true);
         }
         let op = self.program.plan().op;
@@ -427,12 +427,12 @@ impl TestedProgram {
                 }
             }
         });
-        // Where there is no memory for another program, the next batch asks again.
+        // If there is no memory for another program, the next batch asks again.
         if *hashes_none || matches!(tested, Err(Error::OutOfMemory { .. })) {
             return Ok(false);
         }
         self.messages = tested.map(|()| None)?;
-        // The time of this batch has that of the test in it, which says nothing of the device: `run` does the batch, and is timed.
+        // This batch's time includes that of the test, which says nothing of the device: `run` does the batch, and is timed.
         Ok(false)
     }
 }
@@ -456,7 +456,7 @@ impl Program for TestedProgram {
         accept: Accept<'_>,
         twice: bool,
     ) -> Option<Result<Timing, Error>> {
-        // What is not tested yet is, by `run`.
+        // A program that is not tested yet declines; `run` then tests it.
         if !self.has_passed {
             return None;
         }
@@ -508,11 +508,11 @@ impl Backend for SelfTested {
     }
 }
 
-/// Of a subject that has the capability: [`Backend::slh_dsa`] gives it for no other.
+/// Used only if the subject has the capability: otherwise [`Backend::slh_dsa`] gives `None`.
 impl SlhDsaPrograms for SelfTested {
     forward!(self => self.subject.slh_dsa().expect("the subject has SLH-DSA"); space, jobs, compile, queue, bytes);
 
-    /// A program of the known answer's own plan is asked itself, by one job more: nothing is prepared for it.
+    /// A program of the known answer's own plan is asked itself, by one more job, so that no program is prepared for the test.
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let programs = self.subject.slh_dsa_on(device)?;
         let (known, op, results) = (known(self.mode, plan.params), tested(plan.op), self.results(device));
@@ -540,7 +540,7 @@ impl SlhDsaPrograms for SelfTested {
 }
 
 impl Sha256Programs for SelfTested {
-    /// Few messages of one length: a GPU's own hasher needs no thread of a pool for them.
+    /// Tests with few messages of one length: a GPU's own hasher needs no thread of a pool for them.
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         let hashers = self.subject.sha256_on(device)?;
         let mut hasher = hashers.prepare(device, policy)?;
@@ -562,8 +562,8 @@ impl ZkDilithiumPrograms for SelfTested {
     }
 }
 
-/// Tests one op of one set of FIPS 205 on a device, by the backend's default policy: what [`SelfTested`] does for a backend
-/// with [`SelfTest::EverySet`] when it prepares that set. The other sets are tested by their family's and n's f set.
+/// Tests one op of one set of FIPS 205 on a device, by the backend's default policy. [`SelfTested`] does this for a backend with
+/// [`SelfTest::EverySet`] when it prepares that set. The other sets are tested by their family's and n's f set.
 pub fn known_answer(backend: &dyn Backend, device: &Device, params: &'static Params, op: Op) -> Result<(), Error> {
     let known = known(SelfTest::EverySet, params);
     let programs = backend.slh_dsa_on(device)?;
@@ -582,7 +582,7 @@ mod tests {
 
     const OPS: [Op; 3] = [Op::Keygen, Op::Sign, Op::Verify];
 
-    /// Of the small sets and of the f sets; the CPU's own test asks all twelve.
+    /// Tests the small sets and the f sets; the CPU's own test asks all twelve.
     #[test]
     fn known_answers_are_the_references() {
         let device = &Reference.devices().unwrap()[0];
@@ -614,10 +614,10 @@ mod tests {
         }
     }
 
-    /// What becomes of a program that was prepared.
+    /// Replaces a program that was prepared, or gives an error.
     type Make = dyn Fn(Box<dyn Program>) -> Result<Box<dyn Program>, Error> + Send + Sync;
 
-    /// The reference with what a function makes of its programs, and with hashers that lie.
+    /// The reference, with a function that replaces its programs, and with hashers that lie.
     struct Double(SelfTest, Box<Make>);
 
     fn double(
@@ -658,7 +658,7 @@ mod tests {
         }
     }
 
-    /// All digests are right but one.
+    /// A hasher of whose digests all are right but one.
     struct LyingHasher(Box<dyn Hasher>);
 
     impl Hasher for LyingHasher {
@@ -673,12 +673,12 @@ mod tests {
         forward!(self => self.0; longest, resident, link, time_limit);
     }
 
-    /// Both tasks of the pool's only thread want the device's results, and the first begins the other while it prepares a program, as one
-    /// that waits for a pool may.
+    /// Both tasks of the pool's only thread want the device's results. The first begins the other while it prepares a program, as a thread that waits
+    /// for a pool may.
     #[test]
     fn a_test_begins_no_other_task_of_a_pool() {
         let (sender, done) = channel();
-        // Without a join: where it hangs, so does the thread.
+        // The thread is not joined: if the test hangs, so does the thread.
         std::thread::spawn(move || {
             let backend = double(SelfTest::SharedCode, |program| {
                 rayon::yield_now();
@@ -699,14 +699,14 @@ mod tests {
         assert_eq!(done.recv_timeout(Duration::from_secs(60)), Ok(()));
     }
 
-    /// What nobody would have computed by chance.
+    /// A program that gives the answer of another op or set is found out.
     #[test]
     fn every_answer_differs_from_the_others() {
         let all: Vec<u128> = all_small().chain(&WHOLE_SETS).flat_map(|known| known.1).collect();
         assert!((0..all.len()).all(|i| !all[..i].contains(&all[i])));
     }
 
-    /// A backend whose programs put out wrong bytes for an op, as often as is said.
+    /// A backend whose programs put out wrong bytes for an op, `times` times.
     fn lying(mode: SelfTest, op: Op, times: Arc<AtomicUsize>) -> Arc<dyn Backend> {
         double(mode, move |program| Ok(Box::new(Liar(program, op, times.clone()))))
     }
@@ -731,7 +731,7 @@ mod tests {
         }
     }
 
-    /// A program that hashes messages by itself; a wrong bit in R, or in what a message selects, as often as is said.
+    /// A program that hashes messages by itself. It flips a bit in R, or in a message's position, as often as its counter says.
     struct HashingProgram(Box<dyn Program>, Arc<AtomicUsize>);
 
     impl HashingProgram {
@@ -841,7 +841,7 @@ mod tests {
         }
     }
 
-    /// One wrong bit in one answer: nothing of that op and family is prepared, then or later; all else is.
+    /// After one wrong bit in one answer, nothing of that op and family is prepared, then or later; all else is.
     #[test]
     fn a_wrong_answer_is_the_end() {
         for wrong in OPS {
@@ -867,7 +867,7 @@ mod tests {
         }
     }
 
-    /// Where each set is tested, its own program is: before its first batch, whatever other programs there are.
+    /// If each set is tested, its own program is tested before its first batch, whatever other programs there are.
     #[test]
     fn a_program_that_answers_wrongly_runs_no_batch() {
         for wrong in OPS {
@@ -889,7 +889,7 @@ mod tests {
                     }
                 }
             }
-            // Sets without a known answer of their own, and other plans, ask at once.
+            // Sets without a known answer of their own, and other plans, are tested at once.
             let prepare = |plan: &Plan| programs.prepare(&device, plan, 1, &policy).is_err();
             assert!(prepare(&Plan::new(&TOY_SHA2_16, wrong)));
             assert_eq!(prepare(&Plan::new(p, Op::Sign).with_cached_layers(1)), wrong == Op::Sign);

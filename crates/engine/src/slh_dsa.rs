@@ -13,7 +13,7 @@ static SLH_DSA: Scheme = Scheme { name: "SLH-DSA", factory: &Plans };
 const OPS: [Op; 4] = [Op::Keygen, Op::Sign, Op::Verify, Op::Cache];
 
 impl Kind {
-    /// A plan of SLH-DSA. `cached_layers` are the top layers whose nodes come with the keys, or are to be cached.
+    /// A plan of SLH-DSA. `cached_layers` is the number of top layers whose nodes come with the keys, or are to be cached.
     pub fn slh_dsa(params: &'static Params, op: Op, cached_layers: usize) -> Kind {
         Kind { scheme: &SLH_DSA, set: params, op: op as u8, variant: cached_layers }
     }
@@ -24,7 +24,7 @@ impl Kind {
     }
 }
 
-/// What is known of a plan on any device.
+/// A plan and its work, which are the same on any device.
 struct PlanFacts {
     plan: Plan,
     work: Work,
@@ -36,7 +36,7 @@ impl GroupFacts {
         &self.own::<PlanFacts>().plan
     }
 
-    /// Compressions of one job of a group of SLH-DSA.
+    /// The work of one job of a group of SLH-DSA, in compressions.
     pub fn work(&self) -> &Work {
         &self.own::<PlanFacts>().work
     }

@@ -1,4 +1,4 @@
-//! What secrets leave behind on the stack.
+//! Wiping the stack after work with secrets.
 
 use zeroize::zeroize_stack;
 
@@ -6,12 +6,12 @@ use zeroize::zeroize_stack;
 /// when it is optimised.
 const DEPTH: usize = 64 << 10;
 
-/// Does work with secrets, and then wipes what it used of this thread's stack: there the compiler keeps what it has no
-/// register for, and no destructor reaches that. It takes a microsecond.
+/// Does work with secrets, and then wipes the part of this thread's stack that it used. The compiler keeps values there for which it has no register,
+/// and no destructor reaches them. Wiping takes a microsecond.
 ///
-/// What `work` returns is moved through the stack that stays: secrets in it must be in boxes.
+/// The result of `work` moves through the part of the stack that is not wiped, so secrets in it must be in boxes.
 pub fn wiped<R>(work: impl FnOnce() -> R) -> R {
-    // A frame of its own, or what it used would not lie below this one.
+    // `work` gets a frame of its own; otherwise the stack that it used would not lie below this frame.
     #[inline(never)]
     fn below<R>(work: impl FnOnce() -> R) -> R {
         work()

@@ -1,4 +1,4 @@
-//! zkDilithium by the batch: what a backend may do besides plans of SLH-DSA.
+//! zkDilithium in batches, which a backend may compute in addition to plans of SLH-DSA.
 
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::{Facts, FirstChunks, Habits, Kind, NO_SET, Prepared, ProgramFactory, Scheme, Site};
@@ -13,71 +13,71 @@ use std::time::Duration;
 /// A signature to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct ZkSign<'a> {
-    /// Whose.
+    /// The key to sign with.
     pub key: &'a SigningKey,
-    /// The same key expanded, where the caller has that and the program [uses it](ZkDilithium::uses_expanded_keys).
+    /// The expanded form of `key`, if the caller has it and the program [uses it](ZkDilithium::uses_expanded_keys).
     pub expanded: Option<&'a ExpandedSigningKey>,
-    /// Of what.
+    /// The message to sign.
     pub message: Message<'a>,
 }
 
 impl<'a> ZkSign<'a> {
-    /// By a key that is not expanded.
+    /// A signature to be made with a key that is not expanded.
     pub fn new(key: &'a SigningKey, message: Message<'a>) -> ZkSign<'a> {
         ZkSign { key, expanded: None, message }
     }
 }
 
-/// A signature to be judged.
+/// A signature to be verified.
 #[derive(Clone, Copy, Debug)]
 pub struct ZkVerify<'a> {
-    /// Whose it should be.
+    /// The key to verify with.
     pub key: &'a VerifyingKey,
-    /// The same key expanded, where the caller has that and the program [uses it](ZkDilithium::uses_expanded_keys).
+    /// The expanded form of `key`, if the caller has it and the program [uses it](ZkDilithium::uses_expanded_keys).
     pub expanded: Option<&'a ExpandedVerifyingKey>,
-    /// Of what.
+    /// The message that was signed.
     pub message: Message<'a>,
     /// The signature, of any length.
     pub signature: &'a [u8],
 }
 
 impl<'a> ZkVerify<'a> {
-    /// By a key that is not expanded.
+    /// A signature to be verified with a key that is not expanded.
     pub fn new(key: &'a VerifyingKey, message: Message<'a>, signature: &'a [u8]) -> ZkVerify<'a> {
         ZkVerify { key, expanded: None, message, signature }
     }
 }
 
-/// A device made ready for zkDilithium. Results are in the order of the jobs; verdicts are appended, and after an error there are none.
-/// Keys that are the same in memory are made ready once.
+/// A device prepared for zkDilithium. Results are in the order of the jobs; verdicts are appended, and after an error there are none. Keys that are
+/// the same in memory are prepared once.
 pub trait ZkDilithium: Send {
-    /// What can be chosen by a policy.
+    /// The axes that a policy can choose.
     fn space(&self) -> Vec<Axis>;
-    /// Poseidon permutations a second that its arithmetic allows, if that is known: at `clock` cycles a second where the
-    /// device does not know its own clock.
+    /// Poseidon permutations a second that the device's arithmetic allows, if known. `clock` has cycles a second, for a device that does not know its
+    /// own clock.
     fn poseidon_rate(&self, clock: Option<f64>) -> Option<f64>;
     /// Whether a caller that has expanded keys, or computes many jobs with the same keys, should pass the keys expanded too. A
     /// program that uses them expands keys itself where they are not passed.
     fn uses_expanded_keys(&self) -> bool;
-    /// Jobs of one call that fill the device: more of them make it no faster.
+    /// Jobs of one call that fill the device: more jobs make it no faster.
     fn jobs(&self, op: Op) -> usize;
     /// Programs in flight that keep the device busy.
     fn queue(&self, op: Op) -> u32;
     /// Bytes of the host's memory that the program works in, on all its threads; after the first `elsewhere(true)`, in both
     /// places. A GPU's pinned memory does not count.
     fn bytes(&self) -> u64;
-    /// Whether the next calls put every job in another place of the device than usual: see
-    /// [`Program::elsewhere`](crate::Program::elsewhere). Elsewhere, a program expands signing keys anew, whatever the caller
-    /// passes: so a batch that is run both ways has its expansions compared as well.
+    /// Sets whether the next calls put every job in another place of the device than usual: see [`Program::elsewhere`](crate::Program::elsewhere).
+    /// Elsewhere, a program expands signing keys anew, whatever the caller passes. So a batch that is run both ways has its expansions compared as
+    /// well.
     fn elsewhere(&mut self, elsewhere: bool);
-    /// How long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
+    /// Sets how long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
     fn time_limit(&mut self, limit: Option<Duration>);
     /// Writes the key of each seed to its place in the caller's memory. There are as many places as seeds. After an error, the caller
     /// wipes them.
     fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error>;
-    /// Writes the signature of each job to its place in the caller's memory, as keys.
+    /// Writes the signature of each job to its place in the caller's memory, as [`keygen`](ZkDilithium::keygen) writes keys.
     fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error>;
-    /// The verdicts.
+    /// Appends the verdict on each signature to `out`.
     fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error>;
 }
 
@@ -100,7 +100,7 @@ pub fn sign_to_vec(program: &mut dyn ZkDilithium, jobs: &[ZkSign<'_>]) -> Result
 /// costs little.
 const CHUNK_OF_HOST: usize = 4;
 
-/// What a job is taken to cost before one ran, in compressions: about what signing costs.
+/// The assumed compressions of a job until one ran: about the cost of signing.
 const COMPRESSIONS: f64 = 1000.0;
 
 /// The scheme.
@@ -115,7 +115,7 @@ impl Kind {
     }
 }
 
-/// What a program says of itself.
+/// Facts that a program reports about itself.
 struct OwnFacts {
     uses_expanded_keys: bool,
     bytes: u64,
@@ -158,12 +158,12 @@ impl ProgramFactory for Factory {
         }
     }
 
-    /// Only a program knows, so one is prepared.
+    /// Prepares a program, because only a program knows its facts.
     fn facts(&self, site: &Site<'_>, group: Group) -> Result<Facts, Error> {
         let op = OPS.into_iter().find(|op| *op as u8 == group.kind.op).expect("an operation of zkDilithium");
         let default = site.policy.with(THREADS, group.threads as u32);
         let program = site.backend.zkdilithium_on(site.device)?.prepare(site.device, &default)?;
-        // Results of the host come out by the time that they take, not by their number.
+        // On the host, the time that results take decides when they come out, not their number.
         let times = if site.device.memory == 0 { CHUNK_OF_HOST } else { 1 };
         let (jobs, queue) = (times * program.jobs(op).max(1), program.queue(op).max(1) as usize);
         let own = Box::new(OwnFacts { uses_expanded_keys: program.uses_expanded_keys(), bytes: program.bytes() });

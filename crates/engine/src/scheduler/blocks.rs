@@ -1,4 +1,4 @@
-//! The jobs of a call: the scheduler knows blocks of them by their numbers, and only this module knows their type.
+//! The jobs of a call. The scheduler knows blocks of them by their numbers, and only this module knows the jobs' type.
 
 use super::call::Sink;
 use super::permits::lock;
@@ -14,7 +14,7 @@ use zeroize::Zeroize;
 /// A block of jobs, as the scheduler sees it.
 #[derive(Clone, Debug)]
 pub struct QueuedBlock {
-    /// Which program does the jobs, or why none can.
+    /// The group whose program does the jobs, or why none can.
     pub group: Result<Group, Error>,
     /// Bytes that the jobs and their outputs take while they are worked on.
     pub held: u64,
@@ -30,10 +30,10 @@ pub(super) fn counted(blocks: &[(usize, QueuedBlock)]) -> usize {
     blocks.iter().map(|(_, block)| block.count).sum()
 }
 
-/// Room that is taken for more than one: as many as most blocks have.
+/// The capacity that a block of several jobs begins with: as many as most blocks have.
 const ROOM: usize = 128;
 
-/// The jobs of a block, or their results. One alone takes no memory of its own.
+/// The jobs of a block, or their results. A single one takes no memory of its own.
 pub(super) struct NonEmpty<J> {
     first: J,
     more: Vec<J>,
@@ -51,7 +51,7 @@ impl<J> NonEmpty<J> {
         self.more.push(next);
     }
 
-    /// Takes in jobs after those that are there.
+    /// Appends jobs.
     pub(super) fn append(&mut self, next: NonEmpty<J>) {
         self.push(next.first);
         self.more.extend(next.more);
@@ -73,41 +73,41 @@ impl<J> NonEmpty<J> {
         std::iter::once(self.first).chain(self.more)
     }
 
-    /// So many of an iterator, one at least.
+    /// The next `count` of an iterator, at least one.
     fn of(all: &mut impl Iterator<Item = J>, count: usize) -> NonEmpty<J> {
         let first = all.next().expect("one at least");
         NonEmpty { first, more: all.take(count - 1).collect() }
     }
 }
 
-/// What the scheduler does with blocks of any jobs.
+/// The operations by which the scheduler handles blocks of any type of job.
 pub(super) trait Client: Sync {
     /// Bytes that the jobs of a block own.
     fn owned(&self, number: usize) -> usize;
-    /// Bytes of the output of a block, by what is known of its group.
+    /// Bytes of the output of a block, computed from the facts about its group.
     fn output(&self, number: usize, facts: &GroupFacts) -> usize;
-    /// Runs blocks together, and keeps their results. After an error there are none.
+    /// Runs blocks together, and keeps their results. After an error there are no results.
     fn run(&self, place: &Place<'_>, blocks: &[(usize, QueuedBlock)], memory: &mut Vec<u8>) -> Result<(), Error>;
-    /// Does away with results of blocks, which are to be run again.
+    /// Discards the results of blocks that are to be run again.
     fn discard(&self, blocks: &[(usize, QueuedBlock)]);
 }
 
-/// The blocks of a call that nobody has the results of yet.
+/// The blocks of a call whose results nobody has yet.
 pub(super) struct Blocks<J: Job>(Mutex<Table<J>>);
 
 struct Table<J: Job> {
-    /// The number of the first.
+    /// The number of the first block in `states`.
     first: usize,
     states: VecDeque<State<J>>,
 }
 
-/// What becomes of a block.
+/// The state of a block.
 enum State<J: Job> {
     Waits(NonEmpty<J>),
     Runs,
-    /// With a result for each job.
+    /// The jobs, and a result for each.
     Done(NonEmpty<J>, Results<J>),
-    /// Its results were taken.
+    /// The results were taken.
     Gone,
 }
 
@@ -127,20 +127,20 @@ impl<J: Job> Table<J> {
 }
 
 impl<J: Job> Blocks<J> {
-    /// One block alone, whose number is 0.
+    /// A single block, whose number is 0.
     pub(super) fn one(jobs: NonEmpty<J>) -> Blocks<J> {
         Blocks(Mutex::new(Table { first: 0, states: VecDeque::from([State::Waits(jobs)]) }))
     }
 
-    /// Takes the next block in. Numbers are those of the order in which blocks come.
+    /// Adds the next block. Blocks are numbered in the order in which they come.
     pub(super) fn add(&self, next: QueuedJob<J>) -> QueuedBlock {
         let QueuedJob { jobs, group, held, count, .. } = next;
         lock(&self.0).states.push_back(State::Waits(jobs));
         QueuedBlock { group, held, count }
     }
 
-    /// Hands out the results of a block, or `refused` where it was not run, each with what its job counts for. If that ends the call, nobody
-    /// gets the others.
+    /// Hands out the results of a block, each with the number of jobs that it counts for. A block that was not run gives the error `refused` instead.
+    /// If the sink ends the call, the other results are discarded.
     pub(super) fn hand_out(
         &self,
         number: usize,
@@ -185,14 +185,14 @@ impl<J: Job> Blocks<J> {
     }
 }
 
-/// Does away with results that nobody gets.
+/// Discards results that nobody gets.
 fn discard_all<J: Job>(results: impl IntoIterator<Item = Result<J::Out, Error>>) {
     for result in results {
         drop(result.map(J::discard));
     }
 }
 
-/// The distinct groups of blocks, and the number of each block's among them. A block that no device does has none.
+/// The distinct groups of blocks, and for each block the index of its group; `None` for a block that no device does.
 fn groups_of(numbered: &[(usize, QueuedBlock)]) -> (Vec<Group>, Vec<Option<usize>>) {
     let mut groups: Vec<Group> = Vec::new();
     let number = |(_, block): &(usize, QueuedBlock)| {
@@ -218,7 +218,7 @@ fn run_groups<J: Job>(
     let refused =
         |(_, block): &(usize, QueuedBlock)| block.group.as_ref().err().map(|why| NonEmpty::one(Err(why.clone())));
     let mut all: Vec<Option<Results<J>>> = numbered.iter().map(refused).collect();
-    // Of several groups each has memory of its own: after an error of one, nothing is left of the others either.
+    // Each of several groups has memory of its own. After an error of one group, the memory of all is wiped.
     let mut others: Vec<Vec<u8>> = vec![Vec::new(); groups.len().saturating_sub(1)];
     let mut failed = None;
     for (nth, group) in groups.into_iter().enumerate() {
@@ -323,7 +323,7 @@ impl<J: Job> Client for Blocks<J> {
 }
 
 impl<J: Job> Drop for Blocks<J> {
-    /// Results that were not taken are nobody's.
+    /// Discards results that were not taken.
     fn drop(&mut self) {
         let table = self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         for state in table.states.drain(..) {

@@ -1,4 +1,4 @@
-//! A call's way through the devices: its jobs are cut into chunks, the chunks take permits on devices, results are put in order.
+//! A call's way through the devices: its jobs are cut into chunks, the chunks take permits on devices, and results are put in order.
 
 use super::blocks::{Client, Numbered, QueuedBlock, counted};
 use super::feed::{Supplies, Supply, patience};
@@ -27,20 +27,20 @@ const FIRST_CHUNK: usize = 8;
 /// signature 1 µs.)
 const FEW_JOBS: usize = 128;
 
-/// The same where the device does nearly all, as for signatures, whose messages it hashes: that thread reads rows and hands statuses over.
-/// (Calls of 1,024 rows: 122,900/s, and 119,900/s in other threads. Verifying 1,024 is slower so.)
+/// The limit in place of [`FEW_JOBS`] where the device does nearly all, as for signatures, whose messages it hashes: the thread that calls only reads
+/// rows and hands statuses over. (Calls of 1,024 rows: 122,900/s, and 119,900/s in other threads. Verifying 1,024 rows is slower that way.)
 const FEW_LIGHT_JOBS: usize = 1024;
 
-/// Results that are handed out before the devices are looked after again.
+/// Results that are handed out before the call looks after its devices again.
 const AT_A_TIME: usize = 256;
 
-/// What takes the results, each with the number of jobs that it stands for; it may end the call.
+/// Takes the results, each with the number of jobs that it stands for, and may end the call.
 pub type Sink<'s, T> = dyn FnMut(usize, Result<T, Error>) -> ControlFlow<()> + 's;
 
-/// The same for blocks by their numbers: the block's result is there, or the block was refused.
+/// Takes blocks that have results or were refused: the block's number, the jobs that it counts for, and the reason of a refusal.
 pub(super) type BlockSink<'s> = dyn FnMut(usize, usize, Option<Error>) -> ControlFlow<()> + 's;
 
-/// What became of a chunk.
+/// The outcome of a chunk.
 enum ChunkOutcome {
     Done(Numbered),
     Failed(Error, Numbered),
@@ -52,37 +52,37 @@ struct Completed {
     device: usize,
     first: usize,
     jobs: usize,
-    /// Memory for the next one.
+    /// Memory for the device's next chunk.
     spare: Vec<u8>,
     done: ChunkOutcome,
 }
 
-/// Blocks whose results wait for those of earlier ones, or are being handed out.
+/// Blocks whose results wait for those of earlier blocks, or are being handed out.
 struct WaitingResults {
     blocks: Numbered,
-    /// The next of them.
+    /// The index of the next block to hand out.
     next: usize,
     /// The device that the results come from: should it turn out to compute wrongly, the blocks are done again.
     from: Option<usize>,
-    /// Why there are none, an error that no device made.
+    /// The error of blocks that were refused, which no device made.
     refused: Option<Error>,
 }
 
-/// A device, and what it is busy with for this call.
+/// A device, and its work for this call.
 struct CallDevice<'a> {
     worker: &'a Worker,
-    /// Chunks, and their jobs.
+    /// Chunks in flight, and their jobs.
     chunks: usize,
     jobs: usize,
-    /// Chunks that it began so far.
+    /// Chunks that the device began so far.
     begun: usize,
-    /// The permit that it waits for.
+    /// The permit that the call waits for.
     request: Option<Request>,
-    /// The place in the queue that it left for a while.
+    /// The place in the queue that the call left for a while.
     place: Option<Request>,
-    /// Slots that it was granted.
+    /// Slots that were granted and that no chunk uses yet.
     granted: Vec<usize>,
-    /// Output buffers: what one of them holds was zeroed by the operating system once, not for every chunk.
+    /// Output buffers for later chunks. The operating system zeroed each of them once, not for every chunk.
     spare: Vec<Vec<u8>>,
 }
 
@@ -106,7 +106,7 @@ impl<'a> CallDevice<'a> {
         }
     }
 
-    /// Returns what it was granted.
+    /// Returns the slots that were granted.
     fn give_up(&mut self) {
         for slot in self.granted.drain(..) {
             drop(self.worker.permits.granted(slot));
@@ -136,13 +136,13 @@ struct Chunk<'a> {
     device: usize,
     permit: Permit<'a>,
     jobs: Numbered,
-    /// Bytes for its program, and for all programs of its device.
+    /// Bytes for the chunk's program, and for all programs of its device.
     room: (u64, u64),
 }
 
 /// Why a call stopped for a moment.
 enum Pause<'a> {
-    /// It is done.
+    /// The call is done.
     Done,
     /// Chunks are to run concurrently, in the devices' own threads.
     Scopes,
@@ -160,24 +160,24 @@ pub(super) struct Call<'a> {
     signal: Arc<Signal>,
     completed: Arc<Mutex<Vec<Completed>>>,
     devices: Vec<CallDevice<'a>>,
-    /// Other devices may take over.
+    /// Whether other devices may take over.
     may_switch: bool,
     jobs: SubBatches<&'a mut BlockSource<'a>>,
-    /// What a block of the source counts for, on average.
+    /// The jobs that a block of the source counts for, on average.
     each: usize,
     feed: Option<&'a dyn Supplies>,
     /// The first job that was never part of a chunk.
     fresh: usize,
     /// A chunk that waits for scopes.
     chunk: Option<Chunk<'a>>,
-    /// The group of all jobs, if they are known to be of one.
+    /// The group of all jobs, if they are known to have one group.
     group: Option<Group>,
-    /// Chunks that there may be between the source and the sink, and bytes that each may take.
+    /// The most chunks that may be between the source and the sink, and the bytes that each may take.
     slots: usize,
     slot: u64,
     /// The chunks between the source and the sink, by their first job: bytes of their jobs and outputs.
     held: BTreeMap<usize, u64>,
-    /// One of them takes the whole budget.
+    /// Whether one of these chunks takes the whole budget.
     whole: bool,
     /// Results that wait for those of earlier jobs, by their first job.
     ready: BTreeMap<usize, WaitingResults>,
@@ -191,11 +191,11 @@ pub(super) struct Call<'a> {
     end: Option<(usize, Result<(), Error>)>,
 }
 
-/// Where blocks come from. It says how many blocks there are at most, or how many jobs.
+/// The source of blocks. It says how many blocks there are at most, or how many jobs.
 pub(super) type BlockSource<'a> = dyn Iterator<Item = QueuedBlock> + 'a;
 
 impl<'a> Call<'a> {
-    /// A call for the client's blocks, each of which counts for `each` jobs on average; `feed` is where they come from, if from one.
+    /// A call for the client's blocks, each of which counts for `each` jobs on average. `feed` is the feed that they come from, if any.
     pub(super) fn new(
         scheduler: &'a Scheduler,
         (devices, may_switch): (Vec<&'a Worker>, bool),
@@ -231,8 +231,8 @@ impl<'a> Call<'a> {
         call
     }
 
-    /// Shares the memory budget out among chunks: those in flight, where there are several those that wait to be handed out,
-    /// and those that are taken ahead.
+    /// Shares the memory budget out among the chunks in flight, the chunks that wait to be handed out if several may be in flight, and those that are
+    /// taken ahead.
     fn share_memory(&mut self) {
         // A source that may block is not asked.
         let group = match self.feed {
@@ -284,7 +284,7 @@ impl<'a> Call<'a> {
                     Started::No(later) => break later,
                 }
             };
-            // What was granted and has no use now is others'.
+            // Other calls may use slots that were granted to this call and have no use now.
             self.devices.iter_mut().for_each(CallDevice::give_up);
             let is_due = self.current.is_some() || self.ready.contains_key(&self.next);
             if is_due && self.step_aside() {
@@ -305,12 +305,12 @@ impl<'a> Call<'a> {
         Some(self.jobs.left_in_source()?.saturating_mul(self.each).saturating_add(waiting))
     }
 
-    /// No results wait.
+    /// Whether no results wait.
     fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.current.is_none()
     }
 
-    /// Nothing is in flight, and no permit is waited for.
+    /// Whether nothing is in flight and no permit is waited for.
     fn is_idle(&self) -> bool {
         self.devices.iter().all(|device| device.chunks == 0 && device.request.is_none())
     }
@@ -323,8 +323,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Leaves the queues while results are handed out, so that whoever takes them may use the engine too. Whether nothing was
-    /// granted meanwhile.
+    /// Leaves the queues while results are handed out, so that the sink may use the engine too. Gives whether nothing was granted meanwhile.
     fn step_aside(&mut self) -> bool {
         for device in &mut self.devices {
             if let Some(request) = device.request.take_if(|request| device.worker.permits.withdraw(*request)) {
@@ -339,18 +338,18 @@ impl<'a> Call<'a> {
         if let Some(chunk) = self.chunk.take() {
             return self.launch(chunk, scopes);
         }
-        // Once the call has ended, only what earlier jobs lost is done again.
+        // Once the call has ended, only earlier jobs whose results were lost are done again.
         let is_again = |call: &Self| call.jobs.waiting().is_some_and(|(index, _)| *index < call.fresh);
         if self.end.is_none()
             && !is_again(self)
             && let Some(feed) = self.feed
         {
-            // As many as fill the largest chunk may be taken ahead.
+            // As many jobs as fill the largest chunk may be taken ahead.
             let group = self.jobs.peek().and_then(|(_, block)| block.group.as_ref().ok().copied());
             let most = group.and_then(|_| self.devices.iter().map(|device| device.worker.most(group)).max());
             let in_flight = self.devices.iter().map(|device| device.jobs).sum();
             let others = self.jobs.waiting().map_or(0, |(_, block)| block.count);
-            // A chunk of a discrete device is a full program; others' are small.
+            // A chunk of a discrete device is a full program; chunks of other devices are small.
             let discrete = self.devices.iter().map(|device| device.worker).filter(|worker| worker.has_memory());
             let longest = group.and_then(|group| discrete.filter_map(|worker| worker.full(group)).reduce(f64::max));
             let longest = longest.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -362,7 +361,7 @@ impl<'a> Call<'a> {
         let Some((index, block)) = head else { return Started::No(None) };
         let (index, group) = (*index, block.group.as_ref().ok().copied());
         let most = self.end.as_ref().map_or(usize::MAX, |(end, _)| end.saturating_sub(index));
-        // Refused jobs hold nothing, but their errors wait to be handed out too. What comes next is never kept waiting.
+        // Refused jobs hold nothing, but their errors wait to be handed out too. The next job to hand out is never kept waiting.
         let full = self.held.len() >= self.slots || self.ready.len() >= self.slots;
         if most == 0 || self.whole || (full && index > self.next) {
             return Started::No(None);
@@ -371,7 +370,7 @@ impl<'a> Call<'a> {
             let suited = self.scheduler.suited(group, self.left());
             let same = |worker: &&Worker| std::ptr::eq(*worker, self.devices[0].worker);
             if suited.workers.len() != self.devices.len() || !suited.workers.iter().all(same) {
-                // Results of the devices that it began with are handed out first.
+                // Results of the devices that the call began with are handed out first.
                 return match self.is_empty() {
                     true => Started::Pause(Pause::Devices(suited.workers)),
                     false => Started::No(None),
@@ -384,7 +383,7 @@ impl<'a> Call<'a> {
         if !self.devices.iter().any(able) {
             let takes = |worker: &&Worker| group.is_none_or(|group| worker.takes(group));
             let others: Vec<_> = self.scheduler.live().filter(|worker| self.has_not(worker)).filter(takes).collect();
-            // The devices that the call began with are gone: others go on, if there are any.
+            // The devices that the call began with are gone: other devices go on, if there are any.
             return match (others.is_empty(), self.is_idle()) {
                 (true, _) => self.refuse_head(group),
                 (false, true) => Started::Pause(Pause::Devices(others)),
@@ -408,7 +407,7 @@ impl<'a> Call<'a> {
         !self.devices.iter().any(|device| std::ptr::eq(device.worker, worker))
     }
 
-    /// No device can do the next job.
+    /// Refuses the next job, which no device can do.
     fn refuse_head(&mut self, group: Option<Group>) -> Started<'a> {
         let live: Vec<&Worker> = self.scheduler.live().collect();
         let why = group.map(|group| self.scheduler.facts(&live, group).map(drop)).unwrap_or(Ok(()));
@@ -421,7 +420,7 @@ impl<'a> Call<'a> {
         Started::Yes
     }
 
-    /// Jobs that this device should take at least and at most, so that all devices come to an end together.
+    /// The most jobs that this device should take, so that all devices come to an end together. 0 if fewer than `least` are left for a busy device.
     fn wanted(&self, device: &CallDevice<'_>, group: Option<Group>, least: usize) -> usize {
         let live = || self.devices.iter().filter(|device| !device.worker.is_disabled());
         let (Some(group), Some(left), 2..) = (group, self.left(), live().count()) else { return usize::MAX };
@@ -474,7 +473,7 @@ impl<'a> Call<'a> {
                 return Cut::Refused;
             }
             self.jobs.give_back(vec![(first, block)]);
-            // It gets the whole budget, when nothing else takes of it.
+            // The block gets the whole budget, once no other chunk takes any of it.
             if index > self.next || self.devices.iter().any(|device| device.chunks > 0) {
                 return Cut::No;
             }
@@ -494,7 +493,7 @@ impl<'a> Call<'a> {
         Cut::Chunk(Chunk { device, permit, jobs, room: (bounds.memory - held, all) })
     }
 
-    /// Starts a chunk: in the threads of its slot, or if it is the only one on the calling thread.
+    /// Starts a chunk: in the threads of its slot, or on the calling thread if it is the only chunk.
     fn launch(&mut self, chunk: Chunk<'a>, scopes: Option<&Scopes<'_, 'a>>) -> Started<'a> {
         let (scheduler, worker) = (self.scheduler, self.devices[chunk.device].worker);
         let is_only = self.is_idle() && self.jobs.left() == Some(0);
@@ -521,10 +520,10 @@ impl<'a> Call<'a> {
                     client.run(&Place { scheduler, worker, room, pool, threads, elsewhere: false }, &jobs, &mut spare)
                 };
                 match (is_here && worker.has_memory(), count) {
-                    // Waking the slot's threads takes longer than what they would share.
+                    // Waking the slot's threads takes longer than the work that they would share.
                     (true, ..=FEW_JOBS) => scheduler.same_process().and_then(|()| work(None)),
                     (true, ..=FEW_LIGHT_JOBS) if is_light => scheduler.with_pool(worker, slot, work),
-                    // They are woken once, not for each step that they share.
+                    // The threads are woken once, not for each step that they share.
                     (true, _) => scheduler.with_pool(worker, slot, |pool| match pool {
                         Some(pool) => pool.install(|| work(Some(pool))),
                         None => work(None),
@@ -549,14 +548,14 @@ impl<'a> Call<'a> {
         Started::Yes
     }
 
-    /// The job's result is an error.
+    /// Sets an error as the result of a block.
     fn refuse(&mut self, index: usize, count: usize, why: Error) {
         let block = QueuedBlock { group: Err(why.clone()), held: 0, count };
         self.ready
             .insert(index, WaitingResults { blocks: vec![(index, block)], next: 0, from: None, refused: Some(why) });
     }
 
-    /// What came from devices that turned out to compute wrongly, in this call or in another, is done again.
+    /// Does blocks again whose results came from devices that turned out to compute wrongly, in this call or in another.
     fn withdraw_wrong(&mut self) {
         for device in 0..self.devices.len() {
             if self.devices[device].worker.is_wrong() {
@@ -565,7 +564,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What came from this device and was not handed out yet is done again.
+    /// Does blocks again whose results came from this device and were not handed out yet.
     fn withdraw(&mut self, device: usize) {
         let is_its = |ready: &WaitingResults| ready.from == Some(device);
         let current = self.current.take_if(|(_, ready)| is_its(ready));
@@ -577,14 +576,14 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Gives jobs back, without results, to be done by other devices.
+    /// Gives jobs back, without their results, so that other devices do them.
     fn again(&mut self, jobs: Numbered) {
         self.client.discard(&jobs);
         self.scheduler.counters.again(counted(&jobs));
         self.jobs.give_back(jobs);
     }
 
-    /// The call ends, results before this job are handed out.
+    /// Ends the call. Results before the job `first` are still handed out.
     fn end(&mut self, first: usize, with: Result<(), Error>) {
         if self.end.as_ref().is_none_or(|(end, _)| first < *end) {
             self.end = Some((first, with));
@@ -599,7 +598,7 @@ impl<'a> Call<'a> {
         let it = &mut self.devices[device];
         (it.chunks, it.jobs) = (it.chunks - 1, it.jobs - count);
         let worker = it.worker;
-        // Its device failed meanwhile at another one: its results are not trusted.
+        // The device failed meanwhile at another chunk: the results of this one are not trusted.
         let is_doubted = worker.is_disabled();
         if is_doubted {
             spare.zeroize();
@@ -651,13 +650,13 @@ impl<'a> Call<'a> {
             self.current = None;
         }
         if !goes_on {
-            // What is still in flight is not handed out, whatever becomes of it.
+            // Results of chunks that are still in flight are not handed out, whatever the chunks' outcome.
             self.end(0, Ok(()));
             self.next = usize::MAX;
         }
     }
 
-    /// Nothing is in flight any more. The client does away with results that were not handed out.
+    /// Ends the call when nothing is in flight any more. The client discards results that were not handed out.
     fn finish(mut self) -> Result<(), Error> {
         let Some((_, how)) = self.end.take() else { return Ok(()) };
         for device in &mut self.devices {
@@ -668,7 +667,7 @@ impl<'a> Call<'a> {
 }
 
 impl Drop for Call<'_> {
-    /// Also where a sink panics: no job is wanted any more, no permit is waited for, none is kept.
+    /// Stops the feed, waits for no permit any more and keeps none, even if the sink panicked.
     fn drop(&mut self) {
         if let Some(feed) = self.feed {
             feed.stop();
@@ -685,16 +684,16 @@ impl Drop for Call<'_> {
 /// Whether a chunk was started.
 enum Started<'a> {
     Yes,
-    /// None can be, at least until something happens; the time to wait for jobs, if they are what is missing.
+    /// No chunk can start, at least until something happens. If jobs are missing, this has the time to wait for them, if that is limited.
     No(Option<Option<std::time::Duration>>),
     Pause(Pause<'a>),
 }
 
-/// A chunk for a device.
+/// The result of cutting a chunk for a device.
 enum Cut<'a> {
     Chunk(Chunk<'a>),
     /// The job was refused.
     Refused,
-    /// None now.
+    /// There is no chunk now.
     No,
 }

@@ -1,4 +1,4 @@
-//! The result of a ticket: set once, by whoever is first, and taken once.
+//! The result of a ticket: set once, by the first thread that tries, and taken once.
 
 use super::permits::lock;
 use super::sync::{Condvar, Mutex, MutexGuard};
@@ -8,10 +8,10 @@ use std::sync::PoisonError;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-/// What a ticket's holder has called when the result is there.
+/// The function that a ticket's holder wants called with the result.
 pub(super) type Callback<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
 
-/// What the thread that gets a result does next: it wakes another one.
+/// The next action of the thread that gets a result: it wakes another thread.
 pub(super) type Then = Box<dyn FnOnce() + Send>;
 
 enum State<T> {
@@ -30,13 +30,13 @@ enum Waiter<T> {
     Callback(Callback<T>),
 }
 
-/// A result that is not there yet.
+/// The place of a result that may not be there yet.
 pub(super) struct Cell<T> {
     state: Mutex<State<T>>,
     resolved: Condvar,
 }
 
-/// Whom [`Cell::wake`] tells of the result. That runs code of others, so no lock may be held.
+/// The waiter that [`Cell::wake`] notifies of the result. Notifying runs code of others, so no lock may be held.
 #[must_use]
 pub(super) enum Wake<T> {
     /// Nobody waits.
@@ -45,11 +45,11 @@ pub(super) enum Wake<T> {
     Thread,
     /// The task that polled.
     Task(Waker),
-    /// What is to be called, and the result.
+    /// The function to call, and the result.
     Callback(Callback<T>, Result<T, Error>),
 }
 
-/// Whether a result was accepted; the result, if there was one already or nobody wants it.
+/// The waiter to notify of a result that was accepted, or the result itself, if there was one already or nobody wants it.
 pub(super) type Resolved<T> = Result<Wake<T>, Result<T, Error>>;
 
 impl<T> Cell<T> {
@@ -63,7 +63,7 @@ impl<T> Cell<T> {
         match replace(&mut *state, State::Over) {
             State::Pending(waiter) => {
                 let wake = match waiter {
-                    // Its ticket is gone: nobody else takes the result.
+                    // The callback's ticket is gone: nobody else takes the result.
                     Waiter::Callback(callback) => return Ok(Wake::Callback(callback, result)),
                     Waiter::Nobody => Wake::Nobody,
                     Waiter::Thread => Wake::Thread,
@@ -79,7 +79,7 @@ impl<T> Cell<T> {
         }
     }
 
-    /// Tells whoever waits.
+    /// Notifies the waiter.
     pub(super) fn wake(&self, wake: Wake<T>) {
         match wake {
             Wake::Nobody => {}
@@ -89,7 +89,7 @@ impl<T> Cell<T> {
         }
     }
 
-    /// Wakes the thread that is blocked, which does the rest; if it has its result already, this thread does.
+    /// Wakes the thread that is blocked, which then does the rest. If that thread has its result already, this thread does the rest.
     pub(super) fn wake_thread(&self, then: Option<Then>) {
         let mut state = lock(&self.state);
         if let State::Resolved(_, next) = &mut *state {
@@ -101,17 +101,17 @@ impl<T> Cell<T> {
         then.into_iter().for_each(|then| then());
     }
 
-    /// Whether the result is there, or was.
+    /// Whether the result is there, was taken, or is no longer wanted.
     pub(super) fn is_resolved(&self) -> bool {
         !matches!(*lock(&self.state), State::Pending(_))
     }
 
-    /// The result, if it is there: once.
+    /// Takes the result, if it is there.
     pub(super) fn take(&self) -> Option<Result<T, Error>> {
         take(lock(&self.state))
     }
 
-    /// Waits for the result, until this time if one is given. `None` if it is not there then, or was taken before.
+    /// Waits for the result, until the time `until` if it is given. `None` if the result is not there then, or was taken before.
     pub(super) fn wait(&self, until: Option<Instant>) -> Option<Result<T, Error>> {
         let mut state = lock(&self.state);
         if let State::Pending(waiter) = &mut *state {
@@ -128,14 +128,14 @@ impl<T> Cell<T> {
                 *waiter = Waiter::Nobody;
             }
             let result = take(state);
-            // A task's waker, which may be anybody's code.
+            // Dropping a task's waker may run anybody's code, so no lock is held.
             drop(before);
             return result;
         }
         take(state)
     }
 
-    /// The result, or `waker` is woken by it. `None` if it was taken before.
+    /// Takes the result, or has it wake `waker` later. `None` if the result was taken before.
     pub(super) fn poll(&self, waker: &Waker) -> Poll<Option<Result<T, Error>>> {
         let mut state = lock(&self.state);
         let State::Pending(waiter) = &mut *state else { return Poll::Ready(take(state)) };
@@ -148,8 +148,8 @@ impl<T> Cell<T> {
         Poll::Pending
     }
 
-    /// Has `callback` called with the result; gives it back with the result if that is there already. Nobody but the callback
-    /// gets the result then.
+    /// Has `callback` called with the result. If the result is there already, gives back the callback and the result. Nobody but the callback gets
+    /// the result.
     pub(super) fn on_done(&self, callback: Callback<T>) -> Option<(Callback<T>, Result<T, Error>)> {
         let mut state = lock(&self.state);
         if let State::Pending(waiter) = &mut *state {
@@ -161,7 +161,7 @@ impl<T> Cell<T> {
         take(state).map(|result| (callback, result))
     }
 
-    /// Nobody wants the result any more. Gives it, if it is there.
+    /// Records that nobody wants the result any more. Gives the result, if it is there.
     pub(super) fn abandon(&self) -> Option<Result<T, Error>> {
         let mut state = lock(&self.state);
         if let State::Pending(_) = *state {

@@ -1,8 +1,8 @@
-//! Which devices a batch goes to, where the caller leaves that open: the host, or others once they are worth it.
+//! The choice of a batch's devices, if the caller leaves that open: the host, or other devices once they are worth it.
 //!
-//! Work that the host does within [`WAKE`] stays there, and no driver is asked. For more, the other devices are initialised.
-//! A device that has done such jobs before is judged by that, or by its table. A device that is not known gets chunks
-//! while the host has some too, and is known then. So the crossover is where measured times meet.
+//! Work that the host does within [`WAKE`] stays there, and no driver is asked. For more work, the other devices are initialised. A device that has
+//! done such jobs before is judged by their times, or by its table. An unknown device gets chunks while the host has some too, and is known
+//! afterwards. So the crossover is where measured times meet.
 
 use super::Scheduler;
 use super::permits::lock;
@@ -12,8 +12,8 @@ use crate::scheme::Kind;
 use crate::{Backend, Device, PolicySource};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Seconds of work on the host by which others are worth initialising: to ask a driver and to compile the kernels of an
-/// operation takes about as long (docs/cuda.md).
+/// From this many seconds of work on the host on, other devices are worth initialising: asking a driver and compiling the kernels of an operation
+/// takes about as long (docs/cuda.md).
 const WAKE: f64 = 0.5;
 
 /// Gives the backends whose devices are initialised lazily.
@@ -23,7 +23,7 @@ pub type Wake = Arc<dyn Fn() -> Vec<Arc<dyn Backend>> + Send + Sync>;
 pub(super) struct Lazy {
     wake: Wake,
     workers: OnceLock<Vec<Worker>>,
-    /// Held while they are initialised: others go on with the host meanwhile.
+    /// Held while the devices are initialised. Calls with too little work for them go on with the host meanwhile.
     busy: Mutex<()>,
 }
 
@@ -36,16 +36,15 @@ impl Lazy {
 /// Calls of a kind after which the slower way is tried again: messages may have become longer.
 const AGAIN: u32 = 16;
 
-/// How fast calls are in which discrete devices and the host could take part, by the kind and the power of two of their jobs,
-/// without the host and with it. A host that computes takes threads away from copying other devices' results: which way is
-/// faster is measured.
+/// The rates of calls in which discrete devices and the host could take part, by the kind and the power of two of their jobs, without the host and
+/// with it. A host that computes takes threads away from copying other devices' results, so the faster way is measured.
 #[derive(Default)]
 pub(super) struct CallRates(Mutex<Vec<(Kind, u32, [CallRate; 2])>>);
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct CallRate {
     calls: u32,
-    /// Jobs a second of the last one.
+    /// Jobs a second of the last call.
     latest: f64,
 }
 
@@ -59,7 +58,7 @@ impl CallRates {
         look(&mut all[at].2)
     }
 
-    /// Takes note of a call.
+    /// Records the rate of a call.
     pub(super) fn know(&self, kind: Kind, jobs: usize, with_host: bool, latest: f64) {
         self.of(kind, jobs, |rates| {
             let rate = &mut rates[usize::from(with_host)];
@@ -79,11 +78,11 @@ impl CallRates {
     }
 }
 
-/// Where a batch goes.
+/// The devices that a batch goes to.
 pub struct DeviceChoice<'a> {
     /// The devices, the fastest first.
     pub workers: Vec<&'a Worker>,
-    /// Why, for people.
+    /// Why it goes there, for people.
     pub why: String,
 }
 
@@ -110,7 +109,7 @@ impl Worker {
 }
 
 impl Scheduler {
-    /// The devices that are initialised lazily, initialised.
+    /// The devices that are initialised lazily, after initialising them if necessary.
     pub(super) fn others(&self) -> &[Worker] {
         let Some(Lazy { wake, workers, busy }) = &self.lazy else { return &[] };
         let _busy = lock(busy);
@@ -118,7 +117,7 @@ impl Scheduler {
             let mut all: Vec<(Arc<dyn Backend>, Device)> = Vec::new();
             for backend in wake() {
                 for device in backend.devices().unwrap_or_default() {
-                    // One that an earlier backend reaches too is that backend's.
+                    // A device that an earlier backend reaches too is that backend's.
                     let seen = device.uuid.is_some() && all.iter().any(|(_, other)| other.uuid == device.uuid);
                     if device.automatic && !seen {
                         all.push((backend.clone(), device));
@@ -131,12 +130,12 @@ impl Scheduler {
         })
     }
 
-    /// Those of them that are initialised already.
+    /// The devices that are initialised lazily, if they are initialised already.
     pub(super) fn initialised(&self) -> &[Worker] {
         self.lazy.as_ref().and_then(|lazy| lazy.workers.get()).map_or(&[], Vec::as_slice)
     }
 
-    /// The devices for `left` jobs more, of this group at first; `None` if nobody knows how many.
+    /// The devices for `left` more jobs, the first of which are of this group; `left` is `None` if nobody knows how many.
     pub fn suited(&self, group: Option<Group>, left: Option<usize>) -> DeviceChoice<'_> {
         let host = &self.workers[0];
         let stay = |why: String| DeviceChoice { workers: vec![host], why };
@@ -149,7 +148,7 @@ impl Scheduler {
             true => Some(f64::INFINITY),
             false => host.seconds(group, left),
         };
-        // The first jobs tell.
+        // The first jobs will show how fast the host is.
         let Some(of_host) = of_host else { return stay("the host, until it is known how fast it is".into()) };
         if of_host < WAKE && self.initialised().is_empty() {
             return stay(format!(
@@ -173,19 +172,19 @@ impl Scheduler {
         let (theirs, ours) = (rates.iter().sum::<f64>(), left as f64 / of_host);
         let compared =
             format!("{theirs:.0} jobs a second by {} devices, {ours:.0} by {}", able.len(), host.device().id());
-        // The host stays also where it helps little: should the others fail, it goes on.
+        // The host stays even if it helps little: should the other devices fail, it goes on.
         if theirs <= ours { stay(compared) } else { DeviceChoice { workers: both(), why: compared } }
     }
 
-    /// Jobs for which other devices are initialised, if they are not yet: one, where one job takes that long.
+    /// Jobs for which other devices are initialised, if they are not yet: one, if a single job takes that long.
     pub(super) fn jobs_to_wake(&self, group: Group) -> Option<usize> {
         self.lazy.as_ref().filter(|lazy| lazy.workers.get().is_none())?;
         let each = self.workers[0].programs.facts(group).ok()?.seconds();
         Some(((2.0 * WAKE / each) as usize).max(1))
     }
 
-    /// Whether the host takes part in so many jobs together with discrete devices; `None` where that is no choice, or not all of them
-    /// have shown how fast they are.
+    /// Whether the host takes part in so many jobs together with discrete devices. `None` if there is no such choice, or if the speed of some device
+    /// is not known.
     pub(super) fn wants_host(&self, devices: &[&Worker], kind: Kind, jobs: usize) -> Option<bool> {
         let group = Group { kind, threads: self.options.threads };
         let hosts = devices.iter().filter(|worker| !worker.is_discrete()).count();
@@ -206,7 +205,7 @@ impl Scheduler {
         timed.filter(|(seconds, _)| *seconds < host).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, worker)| worker)
     }
 
-    /// Jobs from which on other devices are faster than the host, of those that are initialised and known.
+    /// The number of jobs, a power of two, from which on an initialised device of known speed is faster than the host.
     pub fn crossover(&self, group: Group) -> Option<usize> {
         let host = self.workers.first()?;
         (0..24).map(|log| 1usize << log).find(|jobs| {

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
-/// What has a deadline.
+/// A job that may have a deadline, and may be cancelled.
 pub(super) trait Expires: Send + Sync {
-    /// The deadline passed.
+    /// Ends the job because its deadline passed.
     fn expire(&self);
-    /// It is cancelled.
+    /// Ends the job because it is cancelled.
     fn cancel(&self);
 }
 
-/// What tells the time: [`Instant::now`], or what a test says. It never goes back, as no `Instant` does. It may stand still, or jump far
-/// ahead: a machine that slept does so on some systems.
+/// A clock: [`Instant::now`], or one that a test sets. It never goes back, as no `Instant` does. It may stand still, or jump far ahead, as some
+/// systems' clocks do when the machine has slept.
 pub(super) type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 
 /// A deadline, and a number that no other deadline has.
@@ -23,11 +23,11 @@ pub(super) type When = (Instant, u64);
 #[derive(Default)]
 struct State {
     waiting: BTreeMap<When, Weak<dyn Expires>>,
-    /// Deadlines so far.
+    /// The number of deadlines so far.
     count: u64,
-    /// The thread is there.
+    /// Whether the thread has started.
     is_watched: bool,
-    /// The engine is gone.
+    /// Whether the engine is gone.
     is_over: bool,
 }
 
@@ -60,12 +60,12 @@ impl Deadlines {
         Ok(when)
     }
 
-    /// What had this deadline needs it no more.
+    /// Removes a deadline that its job needs no more.
     pub(super) fn remove(&self, when: When) {
         lock(&self.state).waiting.remove(&when);
     }
 
-    /// Lets whatever has a deadline know that it passed, until the engine is gone.
+    /// Ends jobs whose deadlines pass, until the engine is gone.
     pub(super) fn watch(&self, clock: &Clock) {
         let mut state = lock(&self.state);
         while !state.is_over {

@@ -8,19 +8,19 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Bytes that a job says it owns: by them chunks have few jobs.
+/// Bytes that a job says it owns: so many that chunks have few jobs.
 const OWNED: usize = 10_000;
-/// Jobs that the memory for a chunk suffices for, about.
+/// About how many jobs the memory for a chunk suffices for.
 const IN_A_CHUNK: u64 = 4;
 
-/// Jobs of a call, and chunks at a time of a device at most: Miri takes seconds for some of them.
+/// Jobs of a call, and the most chunks that a device runs at a time: Miri takes seconds for some of them.
 const JOBS: u64 = if cfg!(miri) { 12 } else { 40 };
 const QUEUE: u32 = if cfg!(miri) { 1 } else { 2 };
 
-/// What a device answers to its `nth` run.
+/// The answer of a device to its `nth` run.
 type Answer = fn(scheduler: &Scheduler, device: u32, nth: usize) -> Result<(), Error>;
 
-/// Devices that square numbers, and what became of their results.
+/// Devices that square numbers, and counts of their runs and of discarded results.
 struct Devices {
     scheduler: Scheduler,
     answer: Answer,
@@ -28,10 +28,10 @@ struct Devices {
     discarded: AtomicUsize,
 }
 
-/// A number that is its caller's.
+/// A job: to square a number that its caller owns.
 struct Number<'a>(&'a u64, &'a Devices);
 
-/// Its square.
+/// The square of a number.
 struct Square<'a>(u64, &'a Devices);
 
 impl<'a> Job for Number<'a> {
@@ -70,7 +70,7 @@ impl<'a> Job for Number<'a> {
 }
 
 impl Devices {
-    /// Two devices with so many chunks at a time each.
+    /// Two devices, each with `queue` chunks at a time.
     fn new(queue: u32, answer: Answer) -> Devices {
         let backend: Arc<dyn Backend> = Arc::new(crate::Reference);
         let device = backend.devices().unwrap().remove(0);
@@ -98,7 +98,7 @@ impl Devices {
         assert_eq!((done, next), (Ok(()), numbers.len()));
     }
 
-    /// No permit is taken, and none is waited for.
+    /// Whether no permit is taken and none is waited for.
     fn is_idle(&self) -> bool {
         self.scheduler.all().all(|worker| worker.permits.load() == (0, 0))
     }

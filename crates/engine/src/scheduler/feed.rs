@@ -1,4 +1,4 @@
-//! Jobs of a caller's iterator, taken ahead on a thread of their own: an iterator that blocks holds no result back.
+//! Jobs of a caller's iterator, taken ahead on a thread of their own, so that an iterator that blocks holds no result back.
 
 use super::Job;
 use super::permits::{Signal, lock};
@@ -11,33 +11,33 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time without a new job after which those at hand are started although they fill no chunk.
+/// Time without a new job after which the jobs at hand are started although they fill no chunk.
 const QUIET: Duration = Duration::from_micros(200);
-/// Time after which they are started although more keep coming, if no more than they are in flight: this, or a share of the time
-/// that a device takes for a full chunk. So chunks grow as long as the iterator is faster than the devices, and no device waits
-/// until the iterator has filled the first. Chunks that are cut too early are small ones, in which a GPU is slower.
+/// Time after which the jobs at hand are started although more keep coming, if no more jobs than these are in flight. The time is this, or a share of
+/// the time that a device takes for a full chunk. So chunks grow as long as the iterator is faster than the devices, and no device waits until the
+/// iterator has filled the first chunk. Chunks that are cut too early are small, and a GPU is slower in small ones.
 const PATIENCE: Duration = Duration::from_millis(1);
 const PATIENCE_OF_A_CHUNK: u32 = 8;
 
-/// The time to wait, at most, with chunks that take so long.
+/// The longest time to wait, given the time of a full chunk.
 pub(super) fn patience(chunk: Option<Duration>) -> Duration {
     chunk.map_or(PATIENCE, |chunk| (chunk / PATIENCE_OF_A_CHUNK).clamp(PATIENCE, LONGEST / PATIENCE_OF_A_CHUNK))
 }
 
-/// Time after which they are started in any case.
+/// Time after which the jobs at hand are started in any case.
 const LONGEST: Duration = Duration::from_millis(100);
 
 /// Whether the jobs at hand may be started.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Supply {
-    /// They may: they fill a chunk, there are no more, or the iterator takes its time.
+    /// They may: they fill a chunk, no more will come, or the iterator takes its time.
     Ready,
-    /// More may come at any moment: they may be started after so long.
+    /// More jobs may come at any moment. The jobs at hand may be started after this time; `None` if no jobs are at hand.
     Later(Option<Duration>),
 }
 
-/// Jobs between an iterator and the call that takes them. A job passes one lock on its way, and nothing else that both threads
-/// write: more would cost as much as a GPU takes for a verification.
+/// Jobs between an iterator and the call that takes them. A job passes one lock on its way, and nothing else that both threads write: anything more
+/// would cost as much as a GPU takes for a verification.
 pub(super) struct Feed<J> {
     state: Mutex<State<J>>,
     has_room: Condvar,
@@ -45,32 +45,31 @@ pub(super) struct Feed<J> {
     started: Started,
 }
 
-/// Jobs that the call has taken and the feed has not learned of, and their bytes. On lines of memory that the feed's
-/// thread never looks at.
+/// Jobs that the call has taken and the feed has not counted yet, and their bytes. They lie in cache lines that the feed's thread never looks at.
 #[derive(Default)]
 #[repr(align(128))]
 struct Started(AtomicU64, AtomicU64);
 
 struct State<J> {
-    /// In blocks.
+    /// The jobs at hand, in blocks.
     jobs: VecDeque<QueuedJob<J>>,
-    /// The iterator has no more jobs.
+    /// Whether the iterator has no more jobs.
     ended: bool,
-    /// The call takes no more.
+    /// Whether the call takes no more jobs.
     stopped: bool,
-    /// The thread waits for room.
+    /// Whether the thread waits for room.
     is_full: bool,
-    /// What may be taken ahead: jobs, and bytes that they and their outputs take.
+    /// The most that may be taken ahead: jobs, and bytes that they and their outputs take.
     most: (usize, u64),
-    /// What is: taken from the iterator, and not by the call yet.
+    /// Jobs and bytes that were taken from the iterator, and not by the call yet.
     ahead: (usize, u64),
-    /// Bytes of the largest job so far: there is to be room for another one like it.
+    /// Bytes of the largest job so far: there must be room for another job as large.
     largest: u64,
     /// Jobs that came so far.
     came: u64,
-    /// How many had come when the call last looked, and since when no more did.
+    /// How many jobs had come when the call last looked, and the time since which no more came.
     seen: (u64, Instant),
-    /// When the call first saw those that wait.
+    /// When the call first saw the jobs that wait.
     first: Option<Instant>,
     panic: Option<Box<dyn Any + Send>>,
 }
@@ -79,10 +78,10 @@ struct State<J> {
 pub(super) trait Supplies {
     /// The signal that is raised when something happens that the call may wait for.
     fn signal(&self) -> Arc<Signal>;
-    /// No more jobs are wanted; one that the iterator is asked for is still waited for.
+    /// Takes no more jobs. If the iterator is computing a job, its thread still waits for that job.
     fn stop(&self);
-    /// Whether the jobs at hand may be started; `others` are those that the call has taken and not started, besides those that
-    /// are in flight. From now on so many may be taken ahead, and are started after `patience`.
+    /// Whether the jobs at hand may be started. `others` are the jobs that the call has taken and not started, without those in flight. From now on,
+    /// up to `most` jobs may be taken ahead, and they are started after `patience`.
     fn supply(&self, others: usize, in_flight: usize, most: Option<usize>, patience: Duration) -> Supply;
 }
 
@@ -121,7 +120,7 @@ impl<J: Job> Feed<J> {
         self.signal.notify();
     }
 
-    /// Adds a job, and waits until there is room for the next. Whether more are wanted.
+    /// Adds a job, and waits until there is room for the next one. Gives whether more jobs are wanted.
     fn put(&self, job: QueuedJob<J>) -> bool {
         let mut state = lock(&self.state);
         let (jobs, bytes) = state.ahead;
@@ -184,12 +183,12 @@ impl<J> Supplies for Feed<J> {
     }
 }
 
-/// What a [`Feed`] has at hand: `None` for now, or for good.
+/// The jobs that a [`Feed`] has at hand. `None` means that there are none for now, or no more at all.
 pub(super) struct FeedJobs<'a, J> {
     pub(super) feed: &'a Feed<J>,
-    /// Taken from the feed all together.
+    /// Jobs that were taken from the feed all together.
     pub(super) jobs: VecDeque<QueuedJob<J>>,
-    /// Jobs that the iterator promised at most.
+    /// The most jobs that may still come, as the iterator promised.
     pub(super) most: Option<usize>,
 }
 
@@ -207,7 +206,7 @@ impl<J: Job> Iterator for FeedJobs<'_, J> {
             }
         }
         let job = self.jobs.pop_front()?;
-        // No other thread writes them.
+        // No other thread writes these two numbers.
         let Started(jobs, bytes) = &self.feed.started;
         jobs.store(jobs.load(Relaxed) + job.count as u64, Relaxed);
         bytes.store(bytes.load(Relaxed) + job.held, Relaxed);
@@ -215,7 +214,7 @@ impl<J: Job> Iterator for FeedJobs<'_, J> {
         Some(job)
     }
 
-    /// Jobs, which are no fewer than blocks.
+    /// Counts jobs, which are no fewer than blocks.
     fn size_hint(&self) -> (usize, Option<usize>) {
         let state = lock(&self.feed.state);
         let there = state.ahead.0 - self.feed.started.0.load(Relaxed) as usize;

@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use zeroize::Zeroize;
 
-/// An idle block serves a request of at least one part in so many of it.
+/// An idle block serves a request if the block is at most so many times as large as the request.
 const SHARE_OF_A_BLOCK: usize = 2;
 
-/// Bytes of copies for which memory that a device reaches is worth taking.
+/// Bytes of copies from which on memory that a device reaches is worth taking.
 const WORTH_REACHING: usize = 1 << 20;
 
 /// Memory of chunks that a device reaches comes in multiples of this.
 const STEP: usize = 16 << 20;
 
-/// So many are kept, as many as chunks of one device or two are in flight, and none of more bytes.
+/// How many blocks of chunk memory are kept, as many as one or two devices have chunks in flight, and the most bytes of each.
 const KEPT: (usize, usize) = (5, 128 << 20);
 
 /// Memory for rows, zeroed at first. The devices that [`devices`](Memory::devices) names copy from it and to it by themselves, without
@@ -35,18 +35,18 @@ pub struct Memory {
     pool: Weak<Pool>,
 }
 
-/// Bytes somewhere.
+/// The bytes of a [`Memory`].
 enum Block {
-    /// Of this backend.
+    /// Memory that the devices of the named backend reach.
     Reachable(&'static str, Box<dyn ReachableMemory>),
-    /// Where no device reaches memory of the host.
+    /// Ordinary memory, if no device reaches memory of the host.
     Ordinary(Vec<u8>),
 }
 
-/// What callers have, and what is kept for them.
+/// The bytes of memory that callers have, and the memory that is kept for them.
 #[derive(Default)]
 pub(super) struct Pool {
-    /// With the backend of each.
+    /// Memory that is kept, with the name of its backend.
     idle: Mutex<Vec<(&'static str, Box<dyn ReachableMemory>)>>,
     in_use: AtomicU64,
     /// Bytes that may be kept.
@@ -54,7 +54,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// The smallest idle block of a backend that serves.
+    /// Takes the smallest idle block of a backend that serves a request.
     fn take(&self, backend: &str, bytes: usize) -> Option<Box<dyn ReachableMemory>> {
         let mut idle = lock(&self.idle);
         let serves = |(of, block): &(&str, Box<dyn ReachableMemory>)| {
@@ -69,7 +69,7 @@ impl Pool {
         lock(&self.idle).iter().map(|(_, block)| block.bytes().len() as u64).sum()
     }
 
-    /// Bytes that callers have, and that are kept.
+    /// Bytes that callers have, and bytes that are kept.
     pub(super) fn stats(&self) -> (u64, u64) {
         (self.in_use.load(Relaxed), self.idle_bytes())
     }
@@ -80,12 +80,12 @@ impl Pool {
 pub(super) fn check_memory(bytes: u64) -> Result<(), Error> {
     let mut all = Vec::<u8>::new();
     let is_given = usize::try_from(bytes).is_ok_and(|bytes| all.try_reserve_exact(bytes).is_ok());
-    // Or the compiler leaves an allocation out that has no use.
+    // Otherwise the compiler would leave out an allocation that has no use.
     black_box(&mut all);
     if is_given { Ok(()) } else { Err(Error::no_memory(bytes)) }
 }
 
-/// Zeros, or an error where the operating system has no memory for them. Nobody writes them: they are the system's.
+/// Zeros, or an error if the operating system has no memory for them. No thread writes the zeros, because the system gives zeroed memory.
 pub fn zeros(bytes: usize) -> Result<Vec<u8>, Error> {
     check_memory(bytes as u64)?;
     Ok(vec![0; bytes])
@@ -118,7 +118,7 @@ impl DerefMut for Memory {
     }
 }
 
-/// Its size alone: it may hold keys.
+/// Shows the size and the devices, but no contents, which may be keys.
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("bytes", &self.bytes).field("devices", &self.devices).finish_non_exhaustive()
@@ -128,7 +128,7 @@ impl fmt::Debug for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         match &mut self.block {
-            // The driver's memory, which others may look at: no compiler leaves these stores out.
+            // Others may look at the driver's memory, so no compiler leaves these stores out.
             Block::Reachable(_, block) => block.bytes_mut()[..self.bytes].fill(0),
             Block::Ordinary(bytes) => bytes.zeroize(),
         }
@@ -170,8 +170,8 @@ impl Scheduler {
     }
 }
 
-/// Memory for the copies of a chunk, with what an earlier chunk left in it. What a device reaches is kept on drop, for other chunks and calls
-/// of the engine: to get it takes longer than to copy what it holds.
+/// Memory for the copies of a chunk, which may still hold bytes of an earlier chunk. On drop, memory that a device reaches is kept for other chunks
+/// and calls of the engine: getting such memory takes longer than copying its contents.
 pub struct ChunkMemory<'s> {
     scheduler: &'s Scheduler,
     block: ChunkBlock,
@@ -183,7 +183,7 @@ enum ChunkBlock {
 }
 
 impl ChunkMemory<'_> {
-    /// Whether a device reads it by itself.
+    /// Whether a device reads the memory by itself.
     pub fn is_reached(&self) -> bool {
         matches!(self.block, ChunkBlock::Reached(_))
     }
@@ -217,7 +217,7 @@ impl Drop for ChunkMemory<'_> {
             let mut idle = lock(&self.scheduler.chunk_memory);
             let place = idle.partition_point(|other| other.len() < memory.len());
             idle.insert(place, memory);
-            // The largest stay.
+            // The largest blocks stay.
             let dropped = (idle.len() > KEPT.0).then(|| idle.remove(0));
             drop(idle);
             drop(dropped);
@@ -226,18 +226,18 @@ impl Drop for ChunkMemory<'_> {
 }
 
 impl Scheduler {
-    /// Memory for so many bytes of copies, at least, for a device to work on.
+    /// Memory for at least so many bytes of copies that a device works on.
     pub fn chunk_memory(&self, worker: &Worker, bytes: usize) -> Result<ChunkMemory<'_>, Error> {
         let of = |block| ChunkMemory { scheduler: self, block };
         if bytes >= WORTH_REACHING && worker.has_memory() {
             let mut idle = lock(&self.chunk_memory);
-            // The smallest that fits. If none does, the largest makes way for the new one.
+            // Takes the smallest block that fits. If none fits, the largest makes way for the new one.
             let fitting = idle.partition_point(|memory| memory.len() < bytes);
             let kept = (fitting < idle.len()).then(|| idle.remove(fitting));
             let too_small = if kept.is_none() { idle.pop() } else { None };
             drop(idle);
             drop(too_small);
-            // There may be no more of it.
+            // There may be no more memory that a device reaches.
             let new = || self.memory(bytes.next_multiple_of(STEP)).ok().filter(|memory| !memory.devices().is_empty());
             if let Some(memory) = kept.or_else(new) {
                 return Ok(of(ChunkBlock::Reached(memory)));

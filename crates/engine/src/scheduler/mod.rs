@@ -1,9 +1,9 @@
 //! The scheduler: all work of an engine goes through it, whatever the scheme.
 //!
-//! Its unit of work is a prepared program with a batch in, a batch out and a predicted cost. A client says what its [`Job`]s are and how
-//! a device runs them. The scheduler does all the rest: it chooses devices, cuts chunks that fit the memory budget, shares devices
-//! among calls, does again what a device lost, and counts. It knows blocks of jobs by their numbers: only the module `blocks`, and the
-//! functions that take jobs from a client, are compiled for each type of job.
+//! The scheduler's unit of work is a prepared program with a batch in, a batch out and a predicted cost. A client says what its [`Job`]s are and how
+//! a device runs them. The scheduler does all the rest: it chooses devices, cuts chunks that fit the memory budget, shares devices among calls,
+//! retries jobs that a device lost, and counts. It knows blocks of jobs by their numbers: only the module `blocks`, and the functions that take jobs
+//! from a client, are compiled for each type of job.
 
 mod blocks;
 mod call;
@@ -20,7 +20,7 @@ mod stats;
 mod tickets;
 mod worker;
 
-/// The locks of `cell`, `permits` and `feed`. `xtask/loom` has loom's in their place.
+/// The locks of `cell`, `permits` and `feed`. `xtask/loom` puts loom's in their place.
 mod sync {
     pub(super) use std::sync::atomic::AtomicU64;
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
@@ -56,55 +56,55 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 use worker::QueuedJob;
 
-/// Faults that are kept.
+/// The most faults that are kept.
 const MOST_FAULTS: usize = 64;
 
-/// If one job needs more bytes than these, the operating system is asked whether it gives them: a caller may choose a large budget, and layers
-/// to be cached that take terabytes.
+/// If one job needs more bytes than these, the operating system is asked whether it gives them. A caller may choose a large budget, and layers to be
+/// cached that take terabytes.
 const MUCH: u64 = 256 << 20;
 
 /// Jobs that may be taken ahead before it is known how many fill a chunk.
 const FIRST_AHEAD: usize = 1024;
 
-/// A job: what a client of the scheduler brings. Jobs of one kind are run together.
+/// A job that a client gives to the scheduler. Jobs of one kind are run together.
 pub trait Job: Send + Sync + Sized {
-    /// What becomes of it.
+    /// The result of the job.
     type Out: Send;
-    /// Whether the scheduler joins jobs of one kind to blocks, so that what is done once for a block costs each of them little. If not, a job
-    /// is large enough to be a block by itself.
+    /// Whether the scheduler joins jobs of one kind to blocks, so that work done once for a block costs each job little. If not, a job is large
+    /// enough to be a block by itself.
     const JOINS: bool;
-    /// What kind of program does it, or why none can.
+    /// The kind of program that does the job, or why none can.
     fn kind(&self) -> Result<Kind, Error>;
-    /// What it counts for.
+    /// The number of jobs that it counts for.
     fn count(&self) -> usize {
         1
     }
     /// Bytes of memory that the job owns.
     fn owned(&self) -> usize;
-    /// Bytes of its output, by what is known of its group.
+    /// Bytes of the job's output, computed from the facts about its group.
     fn output(&self, facts: &GroupFacts) -> usize;
-    /// Runs jobs of one group on a device: a result for each, in their order. A job that is to blame itself has an error of its own; an
-    /// error of all is the device's or the call's. `memory` is kept between chunks; after an error it holds nothing of them.
+    /// Runs jobs of one group on a device, and gives a result for each, in their order. A job that is itself to blame has an error of its own; an
+    /// error of the whole run is the device's or the call's. `memory` is kept between chunks; after an error it holds nothing of the jobs.
     fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>)
     -> Result<Vec<Result<Self::Out, Error>>, Error>;
-    /// Does away with a result that nobody gets.
+    /// Discards a result that nobody gets.
     fn discard(out: Self::Out) {
         drop(out);
     }
 }
 
-/// How an engine works.
+/// The options of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Host threads.
     pub threads: usize,
     /// Bytes of the host's memory for prepared programs, and for each call's jobs and outputs at hand.
     pub memory_budget: u64,
-    /// The same once devices are used that are initialised lazily.
+    /// The memory budget in bytes once devices are used that are initialised lazily.
     pub memory_budget_with_others: u64,
     /// Whether the caller chose the budget.
     pub is_memory_chosen: bool,
-    /// Whether the top root that signing grows anew is compared with the key's.
+    /// Whether signing compares the top root that it grows anew with the key's.
     pub check_roots: bool,
     /// Whether every signature is verified before it is handed out.
     pub verify_signatures: bool,
@@ -114,14 +114,14 @@ pub struct Options {
     pub device_timeout: Duration,
 }
 
-/// What is known of a device before anything runs on it.
+/// Gives the knowledge about a device before anything runs on it.
 pub type KnowledgeSource = Arc<dyn Fn(&Arc<dyn Backend>, &Device) -> Arc<dyn Knowledge> + Send + Sync>;
 
 /// The devices of an engine and all that its calls share.
 pub struct Scheduler {
-    /// How it works.
+    /// The options of the engine.
     pub options: Options,
-    /// At least one. Where others are initialised lazily, the host alone.
+    /// The devices, at least one. If others are initialised lazily, the host alone.
     workers: Vec<Worker>,
     lazy: Option<Lazy>,
     know: KnowledgeSource,
@@ -129,7 +129,7 @@ pub struct Scheduler {
     policy: Policy,
     rates: CallRates,
     faults: Mutex<Vec<Fault>>,
-    /// Of all programs that ran.
+    /// The sums over all programs that ran.
     timing: Mutex<Timing>,
     pub(crate) counters: Counters,
     /// Memory of callers that devices reach.
@@ -138,13 +138,13 @@ pub struct Scheduler {
     chunk_memory: Mutex<Vec<Memory>>,
     /// The host's threads, started at the first call that has use for them.
     pool: OnceLock<Result<ThreadPool, Error>>,
-    /// For the host's own programs whose policy has fewer threads than there are.
+    /// Pools for the host's own programs whose policy has fewer threads than the engine.
     narrow: Mutex<Vec<Arc<ThreadPool>>>,
     /// The process that used the engine first.
     process: OnceLock<u32>,
 }
 
-/// Whether a device that answers so is not to be used.
+/// Whether a device that answers with this error must not be used.
 fn is_broken(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::DeviceFailed | ErrorKind::Withheld)
 }
@@ -153,12 +153,12 @@ fn is_broken(error: &Error) -> bool {
 enum Failure {
     /// The device failed.
     Device(Error),
-    /// Whatever device tries, it cannot be done.
+    /// No device can do the job.
     Job(Error),
 }
 
-/// Shares of the memory budget: one for each chunk in flight, and where there are some of them at a time, one a device for
-/// results that wait to be handed out.
+/// Shares of the memory budget: one for each chunk in flight. If there may be several chunks at a time, also one a device for results that wait to be
+/// handed out.
 pub fn slots(queues: impl Iterator<Item = u64>) -> u64 {
     let (devices, queues) = queues.fold((0, 0), |(devices, queues), queue| (devices + 1, queues + queue));
     if queues == 1 { 1 } else { devices + queues }
@@ -233,12 +233,12 @@ impl Scheduler {
         Error::Device { device, what: format!("a thread that ran {what} panicked") }
     }
 
-    /// Jobs that a program for so many has room for: a single one has another place if there is a second one.
+    /// Jobs that a program for so many has room for: in a redundant engine at least two, so that a single job has another place.
     pub(crate) fn room_for(&self, jobs: usize) -> usize {
         if self.options.redundant { jobs.max(2) } else { jobs }
     }
 
-    /// Takes note of a failure. Whether the device is disabled: the last one is not, and its failure ends the call.
+    /// Records a failure, and gives whether the device is disabled. The last device is not, and its failure ends the call.
     pub fn fault(&self, worker: &Worker, error: Error, jobs: usize) -> bool {
         let mut faults = lock(&self.faults);
         // An engine may outlive any number of failures.
@@ -247,7 +247,7 @@ impl Scheduler {
         }
         faults.push(Fault { device: worker.device().clone(), error: error.clone(), jobs });
         self.counters.fault();
-        // Under the lock: of two that fail together, one stays.
+        // Under the lock, so that of two devices that fail together one stays.
         let others = self.live().any(|other| !std::ptr::eq(other, worker));
         if others {
             worker.disable(&error);
@@ -255,7 +255,7 @@ impl Scheduler {
         others
     }
 
-    /// Failures of devices so far, the latest of them.
+    /// The latest failures of devices.
     pub fn faults(&self) -> Vec<Fault> {
         lock(&self.faults).clone()
     }
@@ -271,18 +271,18 @@ impl Scheduler {
         if self.initialised().is_empty() { options.memory_budget } else { options.memory_budget_with_others }
     }
 
-    /// Bytes for one job that is done alone and owns so many: no budget that nobody chose keeps a message away that is in
+    /// Bytes for one job that is done alone and owns `owned` bytes. A budget that nobody chose refuses no message for its size if the message is in
     /// memory already.
     pub fn memory_alone(&self, owned: usize) -> u64 {
         self.memory_budget() + if self.options.is_memory_chosen { 0 } else { owned as u64 }
     }
 
-    /// The error for a job that needs too much.
+    /// The error for a job that needs too much memory.
     pub fn out_of_memory(&self, worker: &Worker, needs: u64) -> Error {
         Error::OutOfMemory { device: worker.device().id(), needs, has: self.memory_budget() }
     }
 
-    /// What the first device that executes the group knows of it, or why the first device does not.
+    /// The facts of the first device that executes the group, or why the first device does not.
     pub(crate) fn facts(&self, live: &[&Worker], group: Group) -> Result<Arc<GroupFacts>, Error> {
         let mut declined = None;
         for worker in live {
@@ -294,7 +294,7 @@ impl Scheduler {
         Err(declined.unwrap_or(Error::Value { what: "there is no device".into() }))
     }
 
-    /// Disables devices that fail, or fail their self-test, when they are asked what they know of a group.
+    /// Disables devices that fail, or fail their self-test, when they are asked for the facts about a group.
     fn disable_broken(&self, devices: &[&Worker], group: Group) {
         for worker in devices.iter().filter(|worker| !worker.is_disabled()) {
             if let Err(why) = worker.programs.facts(group)
@@ -305,12 +305,12 @@ impl Scheduler {
         }
     }
 
-    /// How often a chunk's outputs are held in memory: also what results are taken from, and what is compared with.
+    /// How many copies of a chunk's outputs are in memory: also those that results are taken from, and those that are compared.
     pub fn copies(&self) -> usize {
         2 + usize::from(self.options.redundant)
     }
 
-    /// One job, on the device that suits it, concurrently with the chunks of batches; with `rather` on that device, as long as it works.
+    /// Runs one job on the device that suits it, concurrently with the chunks of batches; with `rather` on that device, as long as it works.
     pub fn one<J: Job>(&self, rather: Option<&Worker>, job: J) -> Result<J::Out, Error> {
         self.same_process()?;
         let (kind, size) = (job.kind()?, (job.count(), job.owned()));
@@ -319,7 +319,7 @@ impl Scheduler {
         blocks.only()
     }
 
-    /// One block, which counts for so many jobs and owns so many bytes: the client's number 0.
+    /// Runs one block, which is the client's number 0. `size` has the jobs that it counts for, and the bytes that it owns.
     fn one_block(
         &self,
         rather: Option<&Worker>,
@@ -344,8 +344,8 @@ impl Scheduler {
         }
     }
 
-    /// The device for a single job, and the threads that it gets there: a single verification is a chain of dependent steps, and
-    /// the host's share of any single job for a discrete device is small. More threads would only add their hand-over.
+    /// The device for a single job, and the threads that the job gets there. A single verification is a chain of dependent steps, and the host's
+    /// share of any single job for a discrete device is small. More threads would only add their hand-over.
     fn device_for_one<'w>(&'w self, rather: Option<&'w Worker>, kind: Kind) -> (&'w Worker, usize) {
         let group = |worker: &Worker| Group { kind, threads: self.threads_for(worker, kind, 1) };
         let takes = |worker: &&Worker| worker.takes(group(worker));
@@ -373,7 +373,7 @@ impl Scheduler {
             self.counters.single();
             worker.permits.single()
         });
-        // While others compute, a thread for each job is as fast, and fair.
+        // While others compute, one thread for each job is as fast, and fair.
         let is_crowded = worker.is_host() && permit.as_ref().is_some_and(|permit| permit.crowded);
         let group = if is_crowded { Group { threads: 1, ..group } } else { group };
         let facts = match worker.programs.facts(group) {
@@ -427,7 +427,7 @@ impl Scheduler {
         Ok((*jobs).min(that_fit).max(1))
     }
 
-    /// Any number of jobs that are at hand: their source does not block. Results are handed out in order, on this thread.
+    /// Runs any number of jobs that are at hand, whose source does not block. Results are handed out in order, on this thread.
     pub fn run<'a, J: Job + 'a>(
         &'a self,
         jobs: &mut dyn Iterator<Item = J>,
@@ -437,7 +437,7 @@ impl Scheduler {
         self.run_on(devices, may_switch, jobs, sink)
     }
 
-    /// [`run`](Scheduler::run) of blocks, whose number their iterator knows. They count for `total` jobs, and may differ in size.
+    /// Runs blocks as [`run`](Scheduler::run) does; their iterator knows their number. They count for `total` jobs, and may differ in size.
     pub fn run_blocks<'a, J: Job + 'a>(
         &'a self,
         total: usize,
@@ -448,8 +448,8 @@ impl Scheduler {
         self.run_counted(devices, may_switch, Some(total), blocks, sink)
     }
 
-    /// [`run`](Scheduler::run) of jobs of one kind that wait for others to join them. Where the host alone computes, they are a batch of one
-    /// of its threads, and other such batches run at the same time: no thread waits for another one's share.
+    /// Runs jobs of one kind that waited for each other, as [`run`](Scheduler::run) does. If the host alone computes, they are a batch of one of its
+    /// threads, and other such batches run at the same time: no thread waits for another one's share.
     pub fn run_together<'a, J: Job + 'a>(
         &'a self,
         jobs: impl Iterator<Item = J> + Clone,
@@ -463,7 +463,7 @@ impl Scheduler {
                     let _ = blocks.hand_out(0, None, sink);
                     return Ok(());
                 }
-                // What does not fit the memory is cut into chunks.
+                // Jobs that do not fit the memory are cut into chunks.
                 Err(Failure::Job(Error::OutOfMemory { .. }) | Failure::Device(Error::OutOfMemory { .. })) => {}
                 Err(Failure::Job(why)) => return Err(why),
                 Err(Failure::Device(why)) => {
@@ -477,7 +477,7 @@ impl Scheduler {
         self.run(&mut { jobs }, sink)
     }
 
-    /// These jobs as one block, with what they count for and own, if a thread of the host is to do them.
+    /// These jobs as one block, with their kind, the jobs that they count for and the bytes that they own, if a thread of the host is to do them.
     fn block_of_thread<J: Job>(
         &self,
         mut jobs: impl Iterator<Item = J>,
@@ -493,12 +493,12 @@ impl Scheduler {
             block.push(job);
         }
         let group = Group { kind, threads: self.options.threads };
-        // A flood is given to other devices too: about so many jobs, as was predicted when they were taken out of the queue.
+        // A flood goes to other devices too. It has about as many jobs as was predicted when they were taken out of the queue.
         let is_flood = self.jobs_to_wake(group).is_some_and(|jobs| size.0 >= jobs / 2);
         (size.0 > 1 && !is_flood).then_some((block, kind, size))
     }
 
-    /// [`run`](Scheduler::run) on these devices; `may_switch` if others may take over.
+    /// Runs jobs as [`run`](Scheduler::run) does, on these devices; `may_switch` if others may take over.
     pub fn run_on<'a, J: Job + 'a>(
         &'a self,
         devices: Vec<&'a Worker>,
@@ -509,7 +509,7 @@ impl Scheduler {
         self.run_counted(devices, may_switch, None, jobs, sink)
     }
 
-    /// [`run_on`](Scheduler::run_on); `total` is what the jobs count for, if that is known.
+    /// Runs jobs as [`run_on`](Scheduler::run_on) does; `total` is the number that they count for, if it is known.
     fn run_counted<'a, J: Job + 'a>(
         &'a self,
         devices: Vec<&'a Worker>,
@@ -570,7 +570,7 @@ impl Scheduler {
         Begun { devices, total, each, measured }
     }
 
-    /// Runs the blocks of a call, and takes note of how fast it was if it is measured.
+    /// Runs the blocks of a call, and records its speed if it is measured.
     fn run_begun<'a>(
         &'a self,
         Begun { devices, each, measured, .. }: Begun<'a>,
@@ -587,8 +587,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Any number of jobs of a source that may block: a thread of its own takes them, so that results are handed out as soon as
-    /// they are there, in order, on this thread. With one thread on the host this thread takes jobs too, a chunk at a time.
+    /// Runs any number of jobs of a source that may block. A thread of its own takes them, so that results are handed out as soon as they are there,
+    /// in order, on this thread. If the host has one thread, this thread takes jobs too, a chunk at a time.
     pub fn run_blocking<'a, J: Job + 'a>(
         &'a self,
         jobs: &mut (dyn Iterator<Item = J> + Send),
@@ -617,7 +617,7 @@ impl Scheduler {
         })
     }
 
-    /// Takes note of how fast so many jobs were, with the host or without.
+    /// Records that so many jobs ran at `latest` jobs a second, with the host or without.
     #[doc(hidden)]
     pub fn know_pace(&self, kind: Kind, jobs: usize, with_host: bool, latest: f64) {
         self.rates.know(kind, jobs, with_host, latest);
@@ -636,11 +636,10 @@ impl Scheduler {
         self.options.threads == 1 && worker.is_host()
     }
 
-    /// Runs `work` with the threads of a slot: none with one thread.
+    /// Runs `work` with the threads of a slot, or with none if the engine has one thread.
     ///
-    /// All of the host's own programs share one pool. A program on another device blocks the thread that waits for it, and
-    /// one that waits for others of its pool may begin with whatever else the pool has to do, such as another such program:
-    /// each slot has a pool of its own.
+    /// All of the host's own programs share one pool. On other devices each slot has a pool of its own, because a program there blocks the thread
+    /// that waits for it. A thread that waits for others of its pool may begin with whatever else the pool has to do, such as another such program.
     pub(crate) fn with_pool<R>(
         &self,
         worker: &Worker,
@@ -668,7 +667,7 @@ impl Scheduler {
         self.pool.get_or_init(|| self.new_pool(self.options.threads)).as_ref().map_err(Clone::clone)
     }
 
-    /// The host's threads as a place where columns are copied for any device, rather one that has memory of its own.
+    /// A place with the host's threads, where columns are copied for any device; its device has memory of its own, if there is such a device.
     pub fn copying_place(&self) -> Result<Place<'_>, Error> {
         let worker = self.live().find(|worker| worker.has_memory()).unwrap_or_else(|| self.first());
         let threads = self.options.threads;
@@ -695,8 +694,8 @@ impl Scheduler {
         pool.build().map_err(|why| Error::no_threads(threads, why))
     }
 
-    /// After a fork the child has none of its parent's threads, and permits that they held are never given back. With one thread on
-    /// the host calls have neither.
+    /// Gives an error in a forked process. After a fork the child has none of its parent's threads, and permits that they held are never given back.
+    /// Calls that run on the calling thread alone need neither.
     fn same_process(&self) -> Result<(), Error> {
         self.is_process(std::process::id())
     }
@@ -760,21 +759,21 @@ fn nest<'a, R>(
 /// A call that begins.
 struct Begun<'a> {
     devices: Vec<&'a Worker>,
-    /// Jobs, if that is known.
+    /// The number of jobs, if it is known.
     total: Option<usize>,
     /// Jobs of a block, on average.
     each: usize,
-    /// The kind and number of jobs if the call is to tell how fast it is, with the host or without.
+    /// The kind and number of jobs if the speed of the call is to be recorded, and whether the host takes part.
     measured: Option<(Kind, usize, bool)>,
 }
 
-/// Jobs that are at hand, in blocks.
+/// Joins jobs that are at hand to blocks.
 struct Joined<'a, 'j, J: Job> {
     /// The first jobs, which were looked at already.
     taken: std::vec::IntoIter<J>,
     jobs: Fuse<&'a mut (dyn Iterator<Item = J> + 'j)>,
     asker: Asker<'a>,
-    /// Taken, and in no block yet.
+    /// A job that was taken, and is in no block yet.
     head: Option<QueuedJob<J>>,
     blocks: &'a Blocks<J>,
 }
@@ -806,20 +805,20 @@ impl<J: Job> Iterator for Joined<'_, '_, J> {
         Some(self.blocks.add(block))
     }
 
-    /// Jobs, which are no fewer than blocks.
+    /// Counts jobs, which are no fewer than blocks.
     fn size_hint(&self) -> (usize, Option<usize>) {
         let taken = self.taken.len() + usize::from(self.head.is_some());
         (0, self.jobs.size_hint().1.map(|most| most.saturating_add(taken)))
     }
 }
 
-/// Jobs of a block, at most.
+/// The most jobs of a block.
 const MOST_OF_A_BLOCK: usize = 256;
-/// Blocks of a device's chunk, at least: it is not to be much longer than it should be.
+/// The fewest blocks of a device's chunk, so that it is not much longer than it should be.
 const BLOCKS_OF_A_CHUNK: usize = 8;
 
-/// Shares of the memory, at least, if devices may take over that are initialised lazily: a block is then to fit a chunk's share
-/// with eight GPUs, which have 25 chunks between source and sink.
+/// The fewest shares of the memory if devices may take over that are initialised lazily. A block must then fit a chunk's share with eight GPUs, which
+/// have 25 chunks between source and sink.
 const SLOTS_OF_MANY: u64 = 4;
 
 /// Jobs of a block, given those of a chunk.
@@ -827,7 +826,7 @@ fn block_of(chunk: usize) -> usize {
     (chunk / BLOCKS_OF_A_CHUNK).clamp(1, MOST_OF_A_BLOCK)
 }
 
-/// Learns of each job what the planner must know.
+/// Finds out for each job the facts that the planner needs.
 struct Asker<'a> {
     scheduler: &'a Scheduler,
     devices: Vec<&'a Worker>,
@@ -835,11 +834,11 @@ struct Asker<'a> {
     total: Option<usize>,
     /// Bytes of a block's jobs and their outputs, at most.
     memory: u64,
-    /// What is known of the last job's group, which the next job most often shares.
+    /// The facts about the last job's group, which the next job most often shares.
     last: Option<(Group, Result<Known, Error>)>,
 }
 
-/// What is known of a group.
+/// The facts about a group, and the size of its blocks.
 struct Known {
     facts: Arc<GroupFacts>,
     /// Jobs and bytes of a block, at most.
@@ -848,7 +847,7 @@ struct Known {
 
 impl<'a> Asker<'a> {
     fn new(scheduler: &'a Scheduler, devices: Vec<&'a Worker>, total: Option<usize>) -> Asker<'a> {
-        // Many devices may take over.
+        // Many lazily initialised devices may take over.
         let least = if scheduler.lazy.is_some() { SLOTS_OF_MANY } else { 1 };
         let slots = (slots(devices.iter().map(|worker| worker.queue() as u64)) + 1).max(least);
         let memory = scheduler.memory_budget() / slots / BLOCKS_OF_A_CHUNK as u64;
@@ -861,7 +860,7 @@ impl<'a> Asker<'a> {
         QueuedJob { jobs: NonEmpty::one(job), group, held, count, block }
     }
 
-    /// The group of a job, the bytes that it and its output take, and what a block of such jobs takes at most.
+    /// The group of a job, the bytes that it and its output take, and the most jobs and bytes of a block of such jobs.
     fn ask_of(
         &mut self,
         kind: Result<Kind, Error>,
@@ -885,8 +884,8 @@ impl<'a> Asker<'a> {
         (owned + output * self.scheduler.copies()) as u64
     }
 
-    /// Adds a job to the block whose jobs were the last to be asked; gives it back if it does not join. A job that joins needs no
-    /// [`QueuedJob`] of its own: making one takes longer than all else that is done for a job of a list.
+    /// Adds a job to the block whose jobs were asked about last; gives it back if it does not join. A job that joins needs no [`QueuedJob`] of its
+    /// own: making one takes longer than all else that is done for a job of a list.
     fn join<J: Job>(&mut self, block: &mut QueuedJob<J>, job: J) -> Option<QueuedJob<J>> {
         let job = match &self.last {
             Some((group, Ok(known))) if job.kind().is_ok_and(|kind| kind == group.kind) => {
@@ -898,7 +897,7 @@ impl<'a> Asker<'a> {
         Some(self.ask(job))
     }
 
-    /// The error is the first device's, if all decline.
+    /// The facts about a group. If all devices decline it, the error is the first device's.
     fn known(&mut self, group: Group) -> &Result<Known, Error> {
         if self.last.as_ref().is_none_or(|(last, _)| *last != group) {
             let known = self.learn(group).map(|facts| Known { facts, block: self.block(group) });
@@ -916,7 +915,7 @@ impl<'a> Asker<'a> {
             let of_time = bounds.time.as_secs_f64() / worker.speed(group).map_or(1.0, |speed| 1.0 / speed);
             let chunk = (of_time as usize).min(worker.most(Some(group)));
             let mut block = block_of(chunk);
-            // Programs that are not sized are as large for one job.
+            // Programs that are not sized are as large for one job as for many.
             let program = self.memory.max(scale.bytes(group, 1));
             while block > 1 && scale.bytes(group, block) > program {
                 block /= 2;
@@ -926,7 +925,7 @@ impl<'a> Asker<'a> {
         };
         let of_devices = self.scheduler.live().filter(|worker| worker.takes(group)).map(|worker| of(&worker));
         let (block, memory) = of_devices.reduce(|a, b| (a.0.min(b.0), a.1.min(b.1))).unwrap_or((1, 0));
-        // Few jobs are shared out too.
+        // Few jobs are shared out among the devices too.
         let share = self.total.map_or(usize::MAX, |total| total / self.devices.len() / BLOCKS_OF_A_CHUNK);
         (block.min(share).max(1), memory)
     }
@@ -935,7 +934,7 @@ impl<'a> Asker<'a> {
         self.scheduler.disable_broken(&self.devices, group);
         let mut known = self.scheduler.facts(&self.devices, group);
         if known.is_err() {
-            // Those that are initialised meanwhile may take it.
+            // Devices that were initialised meanwhile may take the group.
             known = self.scheduler.facts(&self.scheduler.live().collect::<Vec<_>>(), group).or(known);
         }
         known
@@ -987,12 +986,12 @@ mod tests {
     #[test]
     fn a_forked_process_is_told_that_it_has_no_threads() {
         let scheduler = scheduler(2);
-        // As if the parent had started them.
+        // As if the parent process had started the threads.
         scheduler.process.set(std::process::id().wrapping_add(1)).unwrap();
         let why = scheduler.pool().unwrap_err();
         assert!(why.to_string().contains("make a new engine"), "{why}");
         assert!(scheduler.with_pool(&scheduler.workers[0], 0, |_| Ok(())).is_err());
-        // What needs no threads goes on.
+        // An engine that needs no threads goes on.
         let alone = self::scheduler(1);
         assert_eq!(alone.with_pool(&alone.workers[0], 0, |pool| Ok(pool.is_none())), Ok(true));
     }

@@ -18,14 +18,14 @@ pub(crate) struct Signal {
 
 #[derive(Default)]
 struct Signaled {
-    /// What happened since the last wait.
+    /// The number of events so far.
     events: u64,
     /// Permits that were granted: their device's number and slot.
     granted: Vec<(usize, usize)>,
 }
 
 impl Signal {
-    /// Something happened that the call may wait for.
+    /// Counts an event that the call may wait for, and wakes the call.
     pub(crate) fn notify(&self) {
         lock(&self.state).events += 1;
         self.changed.notify_all();
@@ -38,17 +38,17 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// How much happened so far: to be asked before looking around, and given to [`wait`](Signal::wait).
+    /// The number of events so far. Read it before looking around, and give it to [`wait`](Signal::wait).
     pub(crate) fn events(&self) -> u64 {
         lock(&self.state).events
     }
 
-    /// Permits that were granted and not taken yet.
+    /// Takes the permits that were granted and not taken yet.
     pub(crate) fn granted(&self) -> Vec<(usize, usize)> {
         std::mem::take(&mut lock(&self.state).granted)
     }
 
-    /// Waits until something happens beyond `seen`, or for so long.
+    /// Waits until there are more events than `seen`, or for the time `most`.
     pub(crate) fn wait(&self, seen: u64, most: Option<Duration>) {
         let state = lock(&self.state);
         match most {
@@ -71,10 +71,10 @@ struct State {
     /// Slots that nobody uses, and single jobs that may begin.
     slots: Vec<usize>,
     singles: usize,
-    /// By when they came.
+    /// By the numbers of their requests, which are in the order of arrival.
     waiting_singles: BTreeMap<u64, Waiter>,
     waiting_chunks: BTreeMap<u64, Waiter>,
-    /// Tickets given out so far.
+    /// Numbers given to requests so far.
     requests: u64,
     waits: Waits,
 }
@@ -95,7 +95,7 @@ pub struct Waits {
 /// The permits of a device.
 pub(crate) struct Permits {
     state: Mutex<State>,
-    /// Slots and single jobs, in all.
+    /// All slots, and all single jobs at a time.
     most: (usize, usize),
 }
 
@@ -123,19 +123,19 @@ impl Drop for Permit<'_> {
 }
 
 impl Permits {
-    /// So many chunks at a time, and so many single jobs.
+    /// Permits for so many chunks at a time, and for so many single jobs.
     pub(crate) fn new(chunks: usize, singles: usize) -> Permits {
         let most = (chunks.max(1), singles.max(1));
         let state = State { slots: (0..most.0).rev().collect(), singles: most.1, ..State::default() };
         Permits { state: Mutex::new(state), most }
     }
 
-    /// Chunks at a time.
+    /// The number of chunks at a time.
     pub(crate) fn slots(&self) -> usize {
         self.most.0
     }
 
-    /// Permits in use, and those waited for.
+    /// The number of permits in use, and of those waited for.
     pub(crate) fn load(&self) -> (usize, usize) {
         let state = lock(&self.state);
         let used = self.most.0 - state.slots.len() + self.most.1 - state.singles;
@@ -147,7 +147,7 @@ impl Permits {
         lock(&self.state).waits
     }
 
-    /// A permit for a single job: waits for it.
+    /// Waits for a permit for a single job.
     pub(crate) fn single(&self) -> Permit<'_> {
         let mut state = lock(&self.state);
         let used = self.most.0 - state.slots.len() + self.most.1 - state.singles;
@@ -171,8 +171,8 @@ impl Permits {
         }
     }
 
-    /// A permit for a chunk, if there is one now; otherwise `signal` reports it later, with `device`. A call that comes back
-    /// gives its request, and has the place in the queue that it had.
+    /// A permit for a chunk, if there is one now; otherwise `signal` reports it later, with `device`. A call that comes back gives its request, and
+    /// gets back its place in the queue.
     pub(crate) fn chunk(
         &self,
         signal: &Arc<Signal>,
@@ -232,7 +232,7 @@ impl Waits {
     }
 }
 
-/// A panic in another thread leaves what is locked whole.
+/// Locks even after a panic in another thread, which leaves the locked data whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(first.slot, Some(0));
         let [a, b] = [1, 2].map(|call: usize| permits.chunk(&calls[call], call, None).err().unwrap());
         assert!(a < b && permits.load() == (1, 2));
-        // One that goes away for a while comes back to its place.
+        // A call that goes away for a while comes back to its place.
         assert!(permits.withdraw(a));
         assert_eq!(permits.chunk(&calls[1], 1, Some(a)).err(), Some(a));
         drop(first);

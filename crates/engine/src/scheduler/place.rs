@@ -1,4 +1,4 @@
-//! Where jobs run, and what threads share there.
+//! The places where jobs run, and the work that threads share there.
 
 use super::permits::lock;
 use super::{Scheduler, Worker};
@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 /// Does the work of a chunk, given the number of its first job, its output and its results.
 type OfChunk<'w, T> = &'w (dyn Fn(usize, &mut [u8], &mut [T]) + Sync);
-/// Runs a program: the time that it took, or `None` if it left the program unchanged.
+/// Runs a program. Gives the time that it took, or `None` if it left the program unchanged.
 type RunProgram<'w> = &'w mut (dyn FnMut(&mut dyn Prepared) -> Result<Option<Timing>, Error> + Send);
 
-/// Ranges that each thread has of shared work, about: a thread that is done early takes of the others'.
+/// About how many ranges of shared work each thread has: a thread that is done early takes some of the others' ranges.
 const RANGES_OF_A_THREAD: usize = 8;
 
-/// Numbers of a range where a pool's threads share so many.
+/// The size of a range if a pool's threads share `count` numbers.
 fn range_size(pool: &ThreadPool, count: usize, least: usize) -> usize {
     count.div_ceil(RANGES_OF_A_THREAD * pool.current_num_threads()).max(least).max(1)
 }
@@ -28,27 +28,27 @@ fn range_size(pool: &ThreadPool, count: usize, least: usize) -> usize {
 /// A place where jobs run: a slot of a device.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
-    /// Whose place it is.
+    /// The scheduler of the place.
     pub scheduler: &'a Scheduler,
     /// The device.
     pub worker: &'a Worker,
     /// Bytes for a program, and for all idle programs of the device.
     pub room: (u64, u64),
-    /// Threads for the host's share; without, all is done on the calling thread.
+    /// Threads for the host's share; `None` if the calling thread does all of it.
     pub pool: Option<&'a ThreadPool>,
-    /// Threads of its groups.
+    /// The number of threads of the groups that run here.
     pub threads: usize,
     /// Whether programs put jobs in other places of the device than usual: the second time that a redundant engine computes
     /// them.
     pub elsewhere: bool,
 }
 
-/// Jobs of one group that are run.
+/// The place where jobs of one group run, and the facts about the group.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
-    /// Where.
+    /// The place.
     pub place: Place<'a>,
-    /// What is known of their group there.
+    /// The facts about the group on the place's device.
     pub facts: &'a Arc<GroupFacts>,
 }
 
@@ -63,8 +63,8 @@ impl Place<'_> {
         pool.install(|| ranges.for_each(|i| work(i * size..count.min((i + 1) * size))));
     }
 
-    /// What `work` makes of each number below `count`. A thread does `least` of them or more. One thread moves all of it at the end: for many
-    /// large values, [`Place::map_in_place`] is faster.
+    /// Computes `work` for each number below `count`. A thread does `least` numbers or more. One thread moves all results at the end: for many large
+    /// values, [`Place::map_in_place`] is faster.
     pub fn map<T: Send>(&self, count: usize, least: usize, work: &(dyn Fn(usize) -> T + Sync)) -> Vec<T> {
         let Some(pool) = self.pool.filter(|_| count > least) else { return (0..count).map(work).collect() };
         let size = range_size(pool, count, least);
@@ -77,7 +77,7 @@ impl Place<'_> {
         all.into_iter().map(|made| made.expect("a thread made it")).collect()
     }
 
-    /// [`Place::map`] without a copy. It takes ten times as long to compile for each type.
+    /// Computes as [`Place::map`] does, without a copy. It takes ten times as long to compile for each type.
     pub fn map_in_place<T: Send>(&self, count: usize, least: usize, work: &(dyn Fn(usize) -> T + Sync)) -> Vec<T> {
         match self.pool {
             Some(pool) if count > least => {
@@ -99,7 +99,7 @@ impl Place<'_> {
         Some(first.into_inner()).filter(|first| *first < usize::MAX)
     }
 
-    /// Does the host's share of each of these, until one fails.
+    /// Does the host's share of each item, until one fails.
     pub fn each_of<T: Send>(&self, all: Vec<T>, work: &(dyn Fn(T) -> Result<(), Error> + Sync)) -> Result<(), Error> {
         if self.pool.is_none() || all.len() < 2 {
             return all.into_iter().try_for_each(work);
@@ -133,7 +133,7 @@ impl Place<'_> {
         all
     }
 
-    /// Runs `work`, which uses the threads of the pool that it is in.
+    /// Runs `work` in the place's pool, whose threads `work` uses.
     pub fn install(&self, work: &mut (dyn FnMut() -> Result<(), Error> + Send)) -> Result<(), Error> {
         match self.pool {
             Some(pool) => pool.install(work),
@@ -158,7 +158,8 @@ impl Place<'_> {
         Ok(result.expect("it was done"))
     }
 
-    /// The same; `work` may return `None` if it left the program unchanged. `work` computes the jobs `times` times.
+    /// Runs `work` as [`Place::program`] does. `work` may return `None` if it left the program unchanged. `times` has the number of jobs, and how
+    /// often `work` computes them.
     pub fn program_if<P: Prepared, T: Send>(
         &self,
         facts: &Arc<GroupFacts>,
@@ -176,7 +177,7 @@ impl Place<'_> {
         Ok(result)
     }
 
-    /// The same for a program of any type.
+    /// Runs `work` as [`Place::program_if`] does, for a program of any type.
     fn run_program(
         &self,
         facts: &Arc<GroupFacts>,
@@ -200,7 +201,7 @@ impl Place<'_> {
         let ran = self.worker.programs.with(facts, room, self.room, &mut |program, policy| {
             let threads = policy.get(THREADS).map_or(1, |threads| threads as usize);
             match pool {
-                // What a discrete device does with the host's threads needs no pool of its own.
+                // Only the host's own programs need a pool of as many threads as their policy has.
                 Some(pool) if threads == pool.current_num_threads() || !self.worker.is_host() => {
                     pool.install(|| compute(program))
                 }
@@ -211,8 +212,8 @@ impl Place<'_> {
         ran.map(drop)
     }
 
-    /// What `work` computes; in a redundant engine computed twice, the second time in other places of the device, and compared
-    /// by `compare`, which does away with what differs.
+    /// Computes `work`. A redundant engine computes it twice, the second time in other places of the device. `compare` compares both results, and
+    /// discards results that differ.
     pub fn checked<T>(
         &self,
         mut work: impl FnMut(&Place<'_>) -> Result<T, Error>,
@@ -225,7 +226,7 @@ impl Place<'_> {
         Ok(first)
     }
 
-    /// A group of jobs here.
+    /// The group of jobs of a kind that run here.
     pub fn group(&self, kind: Kind) -> Group {
         Group { kind, threads: self.threads }
     }

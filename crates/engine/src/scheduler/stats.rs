@@ -1,4 +1,4 @@
-//! What the scheduler counts, always.
+//! The scheduler's counters, which always count.
 
 use super::permits::Waits;
 use super::{Scheduler, Worker};
@@ -29,9 +29,9 @@ pub struct Stats {
     pub memory_in_use: u64,
     /// Bytes of [`Scheduler::memory`] that are kept for the next caller.
     pub memory_idle: u64,
-    /// Each device.
+    /// The counters of each device.
     pub devices: Vec<DeviceStats>,
-    /// Jobs that were submitted for a ticket.
+    /// The counters of the queue of tickets.
     pub tickets: TicketStats,
 }
 
@@ -60,7 +60,7 @@ pub struct TicketStats {
     pub service_times: Vec<u64>,
 }
 
-/// What a device does for the calls of an engine.
+/// The state of a device, and its work for the calls of an engine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DeviceStats {
     /// The device.
@@ -75,7 +75,7 @@ pub struct DeviceStats {
     pub waits: Waits,
 }
 
-/// Counters that any thread adds to.
+/// Counters of chunks, single jobs and faults, which any thread adds to.
 #[derive(Default)]
 pub(crate) struct Counters {
     chunks: AtomicU64,
@@ -122,7 +122,7 @@ impl Histogram {
         self.0[value.max(1).ilog2() as usize].fetch_add(times, Relaxed);
     }
 
-    /// Its entries up to the last that is not zero.
+    /// The entries up to the last one that is not zero.
     fn read(&self) -> Vec<u64> {
         let mut counts: Vec<u64> = self.0.iter().map(|count| count.load(Relaxed)).collect();
         counts.truncate(counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1));
@@ -134,7 +134,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The same for tickets.
+/// Counters of tickets, which any thread adds to.
 #[derive(Default)]
 pub(super) struct TicketCounters {
     submitted: AtomicU64,
@@ -172,7 +172,7 @@ impl TicketCounters {
         self.service.add(nanoseconds(took), tickets as u64);
     }
 
-    /// All but what the queue itself knows.
+    /// All counters but those that the queue itself keeps.
     pub(super) fn stats(&self) -> TicketStats {
         TicketStats {
             submitted: self.submitted.load(Relaxed),
@@ -188,7 +188,7 @@ impl TicketCounters {
 }
 
 impl Scheduler {
-    /// What this engine did so far, but for its tickets.
+    /// The counters of this engine, without those of its tickets.
     pub fn stats(&self) -> Stats {
         let it = &self.counters;
         let device = |worker: &Worker| {

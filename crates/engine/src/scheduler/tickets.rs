@@ -1,9 +1,9 @@
 //! Tickets: many callers bring one job each, and their jobs share batches.
 //!
-//! A submitted job waits in the line of its kind. Dispatchers, threads of the engine, take what waits in one line when a device has
-//! a free slot, and run it as a call of the scheduler: one job at once if the engine is idle and no delay is set, otherwise whatever came while
-//! the devices were busy. Lines take turns. Results go to the jobs' [`Ticket`]s first, and whoever waits is told afterwards, when the slot
-//! is free again: a callback may wait for any other ticket.
+//! A submitted job waits in the line of its kind. When a device has a free slot, dispatchers, which are threads of the engine, take jobs of one line
+//! and run them as a call of the scheduler. If the engine is idle and no delay is set, they take one job at once, otherwise the jobs that came while
+//! the devices were busy. Lines take turns. Results go to the jobs' [`Ticket`]s first, and waiters are notified afterwards, when the slot is free
+//! again: a callback may wait for any other ticket.
 
 use super::Scheduler;
 use super::cell::{Callback, Cell, Resolved, Then, Wake};
@@ -27,23 +27,24 @@ use std::time::{Duration, Instant};
 #[cfg(test)]
 mod tests;
 
-/// Jobs of a line's first batch, at most: how many pay is known afterwards.
+/// The most jobs of a line's first batch: how many pay is known afterwards.
 const FIRST_BATCH: usize = 256;
 
-/// Threads of which each wakes the next: they run one after the other, where each that this thread woke would take its core from it. (On
-/// two cores, 256 callers that verify 128s: 51,000/s, without chains 43,000/s.) A thread that is stopped holds the others of its chain up.
+/// Threads of which each wakes the next, so that they run one after the other. If a dispatcher woke them all, each would take the dispatcher's core
+/// from it. (On two cores, 256 callers that verify 128s: 51,000/s, without chains 43,000/s.) A thread that is stopped holds the others of its chain
+/// up.
 const CHAIN: usize = 8;
 
-/// Jobs that were withdrawn may stay in their line as long as they are no more than this and half of the line.
+/// Withdrawn jobs leave their entries in the line until these are more than this number, and more than half of the line.
 const FEW: isize = 64;
 
-/// A job that waits for its turn. It owns all that it needs.
+/// A job that waits for its turn. It owns all data that it needs.
 pub trait Queued: Send + Sized + 'static {
-    /// What becomes of it.
+    /// The result of the job.
     type Out: Send + 'static;
     /// Whether all threads of the host run a batch together, where the host alone computes. If not, each thread runs batches of its own.
     const BY_ALL_THREADS: bool;
-    /// What kind of program does it, or why none can.
+    /// The kind of program that does the job, or why none can.
     fn kind(&self) -> Result<Kind, Error>;
     /// Runs jobs of one kind. `sink` gets each job's index and result, in order; an error is that of all jobs whose result it did not get.
     fn run(
@@ -51,11 +52,11 @@ pub trait Queued: Send + Sized + 'static {
         jobs: Vec<Self>,
         sink: &mut dyn FnMut(usize, Result<Self::Out, Error>),
     ) -> Result<(), Error>;
-    /// Does away with a result that nobody gets.
+    /// Discards a result that nobody gets.
     fn discard(out: Self::Out);
 }
 
-/// What a job takes of the queue's capacity.
+/// The share of the queue's capacity that a job takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size {
     /// The jobs that it counts for.
@@ -64,15 +65,15 @@ pub struct Size {
     pub bytes: u64,
 }
 
-/// The jobs of a line: their kind, which all that are in a line have, and the type that runs them.
+/// The kind of the jobs of a line, and the type that runs them.
 type Sort = (Option<Kind>, TypeId);
 
 /// A job and its result.
 struct Entry<J: Queued> {
-    /// Whoever takes it runs it, or does away with it.
+    /// The job. Whoever takes it runs it, or drops it.
     job: Mutex<Option<J>>,
     cell: Cell<J::Out>,
-    /// None for a job that no program does.
+    /// `None` for a job that no program does.
     kind: Option<Kind>,
     size: Size,
     since: Instant,
@@ -90,8 +91,8 @@ impl<J: Queued> Entry<J> {
         (self.kind, TypeId::of::<J>())
     }
 
-    /// Sets the result, unless the ticket has one. Whom to tell. The thread that watches the deadlines may be late: a result that comes
-    /// after the deadline is not given.
+    /// Sets the result, unless the ticket has one, and gives the waiter to notify. A result that comes after the deadline is not given, because the
+    /// thread that watches the deadlines may be late.
     fn resolve(&self, result: Result<J::Out, Error>) -> Wake<J::Out> {
         if !self.is_late() {
             return told::<J>(self.cell.resolve(result));
@@ -105,7 +106,7 @@ impl<J: Queued> Entry<J> {
         deadline.is_some_and(|at| self.shared.upgrade().is_some_and(|shared| at <= (shared.clock)()))
     }
 
-    /// Sets an error as the result, unless there is one, and counts it.
+    /// Sets an error as the result, unless there is a result, and counts the error.
     fn set_error(&self, why: Error, count: fn(&TicketCounters)) -> Resolved<J::Out> {
         let resolved = self.cell.resolve(Err(why));
         if let (Ok(_), Some(shared)) = (&resolved, self.shared.upgrade()) {
@@ -115,7 +116,7 @@ impl<J: Queued> Entry<J> {
     }
 }
 
-/// A result that comes too late is nobody's.
+/// The waiter to notify. A result that comes too late is discarded.
 fn told<J: Queued>(resolved: Resolved<J::Out>) -> Wake<J::Out> {
     resolved.unwrap_or_else(|late| {
         quietly(|| drop(late.map(J::discard)));
@@ -201,8 +202,8 @@ impl<J: Queued> Expires for Entry<J> {
 }
 
 impl<J: Queued> Entry<J> {
-    /// Sets an error as the result, unless there is one. The job does not begin any more. It leaves the queue when the result is set, so that
-    /// who waits for an empty queue finds all results.
+    /// Sets an error as the result, unless there is a result. The job does not begin any more. It leaves the queue when the result is set, so that
+    /// whoever waits for an empty queue finds all results.
     fn end(&self, why: Error, count: fn(&TicketCounters)) {
         let job = self.take();
         let resolved = self.set_error(why, count);
@@ -216,7 +217,7 @@ impl<J: Queued> Entry<J> {
     }
 }
 
-/// Runs code of others, or drops what is theirs: a panic is theirs too.
+/// Runs code of others, or drops their values. A panic there is ignored.
 fn quietly(work: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(work));
 }
@@ -225,10 +226,10 @@ fn quietly(work: impl FnOnce()) {
 struct Line {
     sort: Sort,
     pay: Pay,
-    /// Its batches that run, and their jobs.
+    /// The line's batches that run, and their jobs.
     running: usize,
     taken: usize,
-    /// Entries whose job was withdrawn. Below zero while one of them is not counted yet.
+    /// Entries whose job was withdrawn. The number is below zero while one of them has left the line and is not counted yet.
     withdrawn: isize,
     entries: Box<dyn Entries>,
 }
@@ -237,9 +238,9 @@ struct Line {
 type Patience = (Duration, Instant);
 
 impl Line {
-    /// Whether it has jobs, and a batch of them may begin. While a GPU does other batches of the line, jobs wait
-    /// until they are a full batch, or a fair share of all jobs: small batches would keep the GPU from large ones. (An H200 signs by
-    /// 128f for 4,096 callers 135,000 times a second, without this rule 121,000 times, and 95,000 times if four batches run at a time.)
+    /// Whether the line has jobs, and a batch of them may begin. While a GPU does other batches of the line, jobs wait until they are a full batch,
+    /// or a fair share of all jobs: small batches would keep the GPU from large ones. (An H200 signs by 128f for 4,096 callers 135,000 times a
+    /// second, without this rule 121,000 times, and 95,000 times if four batches run at a time.)
     fn may_begin(&self) -> bool {
         let (jobs, Pay { most, of_thread, slots, .. }) = (self.entries.jobs(), self.pay);
         let is_share = self.running == 0 || jobs >= most || jobs.saturating_mul(self.running + 2) >= jobs + self.taken;
@@ -253,7 +254,7 @@ impl Line {
         self.pay.of_thread.map(|few| few.saturating_mul(threads))
     }
 
-    /// How long its jobs still wait for others; `None` if they may begin.
+    /// How long the line's jobs still wait for others; `None` if they may begin.
     fn waits(&self, (max_delay, now): Patience) -> Option<Duration> {
         let most = self.pay.most;
         let is_enough = self.entries.jobs() >= self.of_threads().map_or(most, |few| most.min(few));
@@ -263,18 +264,18 @@ impl Line {
 }
 
 trait Entries: Any + Send {
-    /// Takes a batch of so many jobs, or of one that counts for more; also how many entries had none any more.
+    /// Takes a batch of at most `most` jobs, or of one that counts for more. Also gives the number of entries whose job was withdrawn.
     fn take(&mut self, most: usize, counters: &TicketCounters) -> (Option<Box<dyn Batch>>, isize);
     fn len(&self) -> usize;
     /// Jobs that the entries count for.
     fn jobs(&self) -> usize;
-    /// [`Queued::BY_ALL_THREADS`] of its jobs.
+    /// [`Queued::BY_ALL_THREADS`] of the entries' jobs.
     fn by_all_threads(&self) -> bool;
-    /// A job was withdrawn that counts for so many.
+    /// Counts out a job that was withdrawn and counts for so many.
     fn withdraw(&mut self, jobs: usize);
-    /// When its first job was submitted.
+    /// When the first job was submitted.
     fn since(&self) -> Option<Instant>;
-    /// Removes entries without a job: how many.
+    /// Removes entries without a job, and gives their number.
     fn compact(&mut self) -> isize;
 }
 
@@ -343,22 +344,22 @@ struct Jobs<J: Queued> {
     entries: Vec<Arc<Entry<J>>>,
 }
 
-/// Tells those who wait for results.
+/// Notifies those who wait for results.
 struct Tell {
-    /// Callbacks and tasks' wakers.
+    /// Whether there are callbacks or tasks' wakers.
     runs_code_of_others: bool,
     tell: Box<dyn FnOnce()>,
 }
 
 trait Batch: Send {
     fn sort(&self) -> Sort;
-    /// Its tickets.
+    /// The number of tickets.
     fn len(&self) -> usize;
-    /// What its jobs take of the queue.
+    /// The share of the queue's capacity that the jobs take.
     fn size(&self) -> Size;
     /// Runs the jobs, and sets their results.
     fn run(self: Box<Self>, shared: &Shared) -> Tell;
-    /// Sets an error as the result of all.
+    /// Sets an error as the result of all jobs.
     fn refuse(self: Box<Self>, why: Error) -> Tell;
 }
 
@@ -406,7 +407,7 @@ impl<J: Queued> Batch for Jobs<J> {
     }
 }
 
-/// Threads and tasks are woken first: a callback may wait for another ticket of the batch.
+/// Notifies threads and tasks first, because a callback may wait for another ticket of the batch.
 fn tell<J: Queued>(entries: Vec<Arc<Entry<J>>>, wakes: Vec<Wake<J::Out>>) -> Tell {
     let (mut threads, mut tasks, mut callbacks) = (Vec::new(), Vec::new(), Vec::new());
     for (entry, wake) in entries.into_iter().zip(wakes) {
@@ -431,7 +432,7 @@ fn tell<J: Queued>(entries: Vec<Arc<Entry<J>>>, wakes: Vec<Wake<J::Out>>) -> Tel
     Tell { runs_code_of_others, tell: Box::new(tell) }
 }
 
-/// Why a job is cancelled that was run and has no result.
+/// The reason for which a job is cancelled that was run and has no result.
 const NO_RESULT: &str = "its batch ended before it";
 
 fn cancelled(what: &str) -> Error {
@@ -442,7 +443,7 @@ fn gone() -> Error {
     cancelled("the engine was dropped before the job began")
 }
 
-/// What is queued, and who works on it.
+/// The jobs that are queued, and the threads that work on them.
 #[derive(Default)]
 struct State {
     lines: Vec<Line>,
@@ -459,16 +460,16 @@ struct State {
     alone: usize,
     /// Tickets of the latest batch.
     latest: usize,
-    /// Dispatchers: all, those that sleep, those that were woken or started and did not look yet, and those that tell of results.
+    /// Dispatchers: all, those that sleep, those that were woken or started and did not look yet, and those that notify waiters.
     dispatchers: usize,
     asleep: usize,
-    /// Of those that sleep, those that look when a line's jobs have waited long enough for others.
+    /// Of the dispatchers that sleep, those that look when a line's jobs have waited long enough for others.
     timed: usize,
     woken: usize,
     started: usize,
     telling: usize,
     threads: Vec<JoinHandle<()>>,
-    /// Nothing more is taken; and the engine is gone.
+    /// Whether the queue takes no more jobs, and whether the engine is gone.
     is_closed: bool,
     is_gone: bool,
     /// Tasks that wait for room, by number, and the latest number.
@@ -497,7 +498,7 @@ impl State {
         lines.map(|line| line.waits(patience)).min().flatten()
     }
 
-    /// Takes a batch out of the queue: of the line whose turn it is and whose jobs wait for no others, or `all` of it.
+    /// Takes a batch out of the queue: from the line whose turn it is and whose jobs wait for no others. With `all`, takes all jobs of a line.
     fn take(
         &mut self,
         all: bool,
@@ -513,8 +514,9 @@ impl State {
             }
             let most = match line.of_threads() {
                 _ if all => usize::MAX,
-                // Each thread takes its share of all jobs; jobs that waited for each other stay together. (64 jobs of 128s, two threads: one
-                // that holds all tickets gets 88,700 to 90,300/s, 85,800 to 88,200 with shares for three, whose batches fill lanes less.)
+                // Each thread takes its share of all jobs; jobs that waited for each other stay together. (64 jobs of 128s, two threads: a caller
+                // that holds all tickets gets 88,700 to 90,300/s. With shares for three threads, whose batches fill lanes less, it gets 85,800 to
+                // 88,200.)
                 Some(few) if line.entries.jobs() < line.pay.most => {
                     match patience.is_some() || line.entries.by_all_threads() {
                         true => few,
@@ -539,25 +541,25 @@ impl State {
     }
 }
 
-/// The jobs of a batch that is to have so many, without those that would leave lanes empty. (On two cores, 64 callers that verify
-/// 128s: 43,300/s, without this 41,000/s.)
+/// The jobs of a batch that could have `jobs`, without those that would leave lanes empty. (On two cores, 64 callers that verify 128s: 43,300/s,
+/// without this 41,000/s.)
 fn whole(jobs: usize, lanes: usize) -> usize {
     if jobs > lanes { jobs - jobs % lanes } else { jobs }
 }
 
-/// What dispatchers, tickets and the engine share.
+/// The state that dispatchers, tickets and the engine share.
 struct Shared {
     scheduler: Arc<Scheduler>,
-    /// Jobs and bytes in the queue, at most.
+    /// The most jobs and bytes in the queue.
     capacity: (usize, u64),
-    /// Time that a job waits for others, at most, though it could begin.
+    /// The longest time that a job waits for others though it could begin.
     max_delay: Duration,
     state: Mutex<State>,
-    /// What dispatchers sleep on, and what others are blocked on.
+    /// Dispatchers sleep on `work`, and other threads are blocked on `changed`.
     work: Condvar,
     changed: Condvar,
     deadlines: Deadlines,
-    /// By which deadlines pass and jobs wait for others.
+    /// The clock by which deadlines pass and jobs wait for others.
     clock: Clock,
     counters: TicketCounters,
     /// The process whose threads the dispatchers are.
@@ -574,7 +576,7 @@ impl Shared {
         Arc::as_ptr(self) as usize
     }
 
-    /// Whether this thread calls this queue's callbacks: it must not wait for what they hold up.
+    /// Whether this thread calls this queue's callbacks. Such a thread must not wait for anything that callbacks hold up.
     fn is_served_here(self: &Arc<Self>) -> bool {
         SERVES.get() == self.address()
     }
@@ -588,7 +590,7 @@ impl Shared {
         }
     }
 
-    /// In a process that was forked off there are no dispatchers, and locks may be held for ever.
+    /// Gives an error in a process that was forked off, where there are no dispatchers and locks may be held for ever.
     fn same_process(&self) -> Result<(), Error> {
         self.is_process(id())
     }
@@ -598,7 +600,7 @@ impl Shared {
         if first.is_some_and(|first| *first != process) { Err(Error::of_parent()) } else { Ok(()) }
     }
 
-    /// Batches that run at a time.
+    /// The most batches that run at a time.
     fn slots(&self) -> usize {
         if self.scheduler.is_host_alone() {
             return self.scheduler.options.threads;
@@ -611,7 +613,7 @@ impl Shared {
         state.jobs == 0 || (state.jobs < self.capacity.0 && state.bytes < self.capacity.1)
     }
 
-    /// A place in the queue for a job, in this process.
+    /// Reserves a place in the queue for a job, in this process.
     fn reserve(self: &Arc<Self>, process: u32, size: Size) -> Result<(), Error> {
         self.scheduler.is_process(process)?;
         self.is_process(process)?;
@@ -619,7 +621,7 @@ impl Shared {
         if state.is_closed {
             return Err(cancelled("the engine takes no more tickets: it was drained"));
         }
-        // No job is too large where there is room: it would wait for ever while smaller ones come.
+        // If there is room, no job is too large: a large one would wait for ever while smaller ones come.
         if !self.has_room(&state) {
             let (jobs, bytes) = self.capacity;
             return Err(Error::QueueFull { jobs, bytes });
@@ -673,13 +675,13 @@ impl Shared {
         self.rouse(&mut state);
     }
 
-    /// How long jobs wait for others now, unless none does.
+    /// How long jobs wait for others, and the time now; `None` if no job waits.
     fn patience(&self, state: &State) -> Option<Patience> {
         let is_none = self.max_delay.is_zero() || state.is_closed;
         (!is_none).then(|| (self.max_delay, (self.clock)()))
     }
 
-    /// Has a dispatcher look, if one could begin.
+    /// Wakes or starts a dispatcher, if a batch could begin.
     fn rouse(self: &Arc<Self>, state: &mut State) {
         let slots = self.slots();
         if state.queued == 0 || state.running + state.woken + state.started >= slots {
@@ -688,7 +690,7 @@ impl Shared {
         if !state.lines.iter().any(|line| line.may_begin()) {
             return;
         }
-        // The dispatcher that looks in time suffices, since later jobs wait longer.
+        // One dispatcher that looks in time suffices, since later jobs wait longer.
         if state.timed > 0 && self.patience(state).is_some_and(|patience| state.waits(patience).is_some()) {
             return;
         }
@@ -697,12 +699,12 @@ impl Shared {
             state.woken += 1;
             self.work.notify_one();
         } else if state.dispatchers < slots + usize::from(state.telling > 0) {
-            // One works while another tells of results. Without it others do both.
+            // One dispatcher works while another notifies waiters. If it cannot be started, others do both.
             let _ = self.start(state);
         }
     }
 
-    /// A job left the queue without a batch.
+    /// Counts out a job that left the queue without a batch.
     fn left(&self, sort: Sort, size: Size) {
         let mut state = lock(&self.state);
         state.count_out(size);
@@ -717,7 +719,7 @@ impl Shared {
         self.release(state);
     }
 
-    /// Gives the lock back, and tells those who wait that the queue changed.
+    /// Releases the lock, and notifies those who wait that the queue changed.
     fn release(&self, mut state: MutexGuard<'_, State>) {
         let is_over = state.is_closed || self.has_room(&state);
         let rooms = if is_over { std::mem::take(&mut state.rooms) } else { BTreeMap::new() };
@@ -729,7 +731,7 @@ impl Shared {
         rooms.into_values().for_each(|waker| quietly(|| waker.wake()));
     }
 
-    /// Blocks until this is so, or until the time is over: whether it is so.
+    /// Blocks until `is_so` holds, or until the time is over. Gives whether it holds.
     fn wait_until<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
@@ -750,7 +752,7 @@ impl Shared {
         (state, is_so)
     }
 
-    /// A dispatcher.
+    /// Does the work of a dispatcher until the engine is gone.
     fn serve(self: &Arc<Self>) {
         let mut state = lock(&self.state);
         state.started -= 1;
@@ -768,7 +770,7 @@ impl Shared {
                     state.running += 1;
                     state.taken += batch.size().jobs;
                     if patience.is_some() {
-                        // This thread may be the one that was to look at the other lines.
+                        // This thread may be the dispatcher that was to look at the other lines.
                         self.rouse(&mut state);
                     }
                     self.release(state);
@@ -783,7 +785,7 @@ impl Shared {
         }
     }
 
-    /// A dispatcher sleeps until it is woken, or for so long.
+    /// Lets a dispatcher sleep until it is woken, or for the time `most`.
     fn sleep<'s>(&'s self, mut state: MutexGuard<'s, State>, most: Option<Duration>) -> MutexGuard<'s, State> {
         let sleeps = |state: &mut State| state.woken == 0 && !state.is_gone;
         state.asleep += 1;
@@ -797,7 +799,7 @@ impl Shared {
                 state
             }
         };
-        // Whoever wakes a dispatcher counts it as woken; it may be another one that wakes up.
+        // Whoever wakes a dispatcher counts it as woken; another dispatcher may be the one that wakes up.
         match state.woken {
             0 => state.asleep -= 1,
             _ => state.woken -= 1,
@@ -805,7 +807,7 @@ impl Shared {
         state
     }
 
-    /// Runs a batch, and tells of its results when its slot is free again.
+    /// Runs a batch, and notifies waiters when its slot is free again.
     fn run(self: &Arc<Self>, batch: Box<dyn Batch>) -> MutexGuard<'_, State> {
         let (sort, jobs, tickets) = (batch.sort(), batch.size().jobs, batch.len());
         let tell = batch.run(self);
@@ -819,8 +821,8 @@ impl Shared {
         state.running -= 1;
         state.taken -= jobs;
         state.latest = tickets;
-        // On the host this thread goes on itself: another one would take the core of those that are told, who bring the next jobs. What the
-        // code of others waits for must not wait for this thread.
+        // On the host this thread goes on itself: another dispatcher would take the core of the threads that are notified, which bring the next jobs.
+        // Results that code of others waits for must not wait for this thread.
         let others_go_on = tell.runs_code_of_others || !self.scheduler.is_host_alone();
         state.telling += usize::from(others_go_on);
         if others_go_on {
@@ -834,8 +836,8 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Computes the ticket's result, if this thread does best to do so: where the engine has nothing else to do, another thread would
-    /// only have to be woken. In a callback nobody else might.
+    /// Computes the ticket's result on this thread, if that is best. If the engine has nothing else to do, another thread would only have to be
+    /// woken. In a callback there may be no other thread that could compute it.
     fn alone<T>(self: &Arc<Self>, entry: &Arc<dyn Holds<T>>) {
         let mut state = lock(&self.state);
         if !self.is_served_here() {
@@ -844,7 +846,7 @@ impl Shared {
                 self.max_delay.is_zero() && state.queued == entry.jobs() && state.running == 0 && state.alone < threads;
             // A deadline and a canceller refer to the entry. They may end the ticket while the job runs, and this thread returns then.
             let may_end_early = Arc::weak_count(entry) > 0;
-            // Where there are many callers, they are faster together. A thread of a pool would have to hand the job over.
+            // Many callers are faster together. A thread of a pool would have to hand the job over.
             if !is_idle || may_end_early || state.latest > 1 || rayon::current_thread_index().is_some() {
                 return;
             }
@@ -892,10 +894,10 @@ impl Queue {
         }))
     }
 
-    /// Queues a job of this size. It is made if there is room.
+    /// Queues a job of this size. `make` is called only if there is room.
     pub fn submit<J: Queued>(&self, size: Size, make: impl FnOnce() -> J) -> Result<Ticket<J::Out>, Error> {
         let (shared, process) = (&self.0, id());
-        // Where nothing is counted, nothing waits.
+        // Every job counts, because the queue does not wait for jobs that count for nothing.
         let size = Size { jobs: size.jobs.max(1), ..size };
         shared.reserve(process, size).inspect_err(|_| shared.counters.refused())?;
         shared.counters.submitted();
@@ -936,7 +938,7 @@ impl Queue {
         shared.in_callback()?;
         let mut state = lock(&shared.state);
         state.is_closed = true;
-        // Jobs wait for no others any more.
+        // From now on, jobs do not wait for others.
         shared.rouse(&mut state);
         shared.release(state);
         let (mut state, is_quiet) = shared.wait_until(lock(&shared.state), Some(until), State::is_quiet);
@@ -951,7 +953,7 @@ impl Queue {
         Err(Error::DeadlineExceeded)
     }
 
-    /// What went through the queue.
+    /// The counters of the queue.
     pub fn stats(&self) -> TicketStats {
         let mut stats = self.0.counters.stats();
         if self.0.same_process().is_ok() {
@@ -976,7 +978,7 @@ impl Drop for Queue {
         let threads = std::mem::take(&mut state.threads);
         shared.release(state);
         shared.work.notify_all();
-        // In a callback this thread is one of them: they end by themselves.
+        // In a callback this thread is one of these threads, which then end by themselves.
         if !threads.iter().any(|thread| thread.thread().id() == current().id()) {
             threads.into_iter().for_each(|thread| drop(thread.join()));
         }
@@ -990,7 +992,7 @@ pub struct Ticket<T> {
     entry: Arc<dyn Holds<T>>,
     process: u32,
     deadline: Option<Deadline>,
-    /// A callback takes the result, or it was taken: there is nothing to cancel.
+    /// Whether a callback takes the result, or it was taken, so that there is nothing to cancel.
     is_released: bool,
 }
 
@@ -1016,7 +1018,7 @@ impl<T> Ticket<T> {
         if let Err(why) = self.same_process() {
             return Some(Err(why));
         }
-        // No clock shows a time that is too far away.
+        // A time that is too far away for the clock is no limit.
         self.entry.cell().wait(Instant::now().checked_add(most))
     }
 
@@ -1174,7 +1176,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Whether there is room, or an error where there never will be.
+    /// Whether there is room, or an error if there never will be; `None` if there is no room now.
     fn look(shared: &Shared, state: &State) -> Option<Result<(), Error>> {
         match state.is_closed {
             true => Some(Err(if state.is_gone { gone() } else { cancelled("the engine was drained") })),

@@ -1,4 +1,4 @@
-//! The devices of an engine: what each may hold, its permits and threads, and what becomes of one that fails.
+//! The devices of an engine: the memory that each may hold, its permits and threads, and the state of a device that failed.
 
 use super::blocks::{NonEmpty, QueuedBlock};
 use super::permits::Permits;
@@ -27,8 +27,8 @@ const LANES: usize = 16;
 /// second on an H100.)
 const SINGLES_OF_A_DEVICE: usize = 16;
 
-/// Single jobs at a time for each thread of the host. With one, a core that is done waits until the next caller wakes: on two cores
-/// 16 callers get 1,140 signatures of 128f a second with one, 1,850 with two. More make some wait longer.
+/// Single jobs at a time for each thread of the host. With one, a core that is done waits until the next caller wakes: on two cores 16 callers get
+/// 1,140 signatures of 128f a second with one, 1,850 with two. More single jobs would make some callers wait longer.
 const SINGLES_OF_A_THREAD: usize = 2;
 
 /// Calls of an engine with one thread that may compute at a time, each on its caller's thread: more than there are threads.
@@ -39,25 +39,25 @@ const CALLS: usize = 1 << 12;
 pub struct Fault {
     /// The device.
     pub device: Device,
-    /// What it reported, or which check its results failed.
+    /// The error that the device reported, or the check that its results failed.
     pub error: Error,
-    /// Jobs whose results it lost.
+    /// Jobs whose results the device lost.
     pub jobs: usize,
 }
 
 /// A device that the engine uses.
 pub struct Worker {
-    /// Its programs.
+    /// The device's programs.
     pub programs: Programs,
     pub(super) permits: Permits,
-    /// For each slot the threads that run its chunks; none on the host, whose chunks run in the engine's pool.
+    /// For each slot the threads that run its chunks; `None` on the host, whose chunks run in the engine's pool.
     pools: Option<Vec<OnceLock<Result<ThreadPool, Error>>>>,
     state: AtomicU8,
 }
 
-/// It failed, and another device does its part.
+/// The state of a device that failed, so that another device does its part.
 const FAILED: u8 = 1;
-/// The same, and its results were wrong.
+/// The state of a device that failed with wrong results, so that another device does its part again.
 const WRONG: u8 = 2;
 
 impl Worker {
@@ -85,12 +85,12 @@ impl Worker {
         self.programs.device()
     }
 
-    /// Whether it failed, and another device does its part.
+    /// Whether the device failed, so that another device does its part.
     pub fn is_disabled(&self) -> bool {
         self.state.load(Relaxed) != 0
     }
 
-    /// Whether what it has computed cannot be trusted.
+    /// Whether the results that the device has computed cannot be trusted.
     pub(super) fn is_wrong(&self) -> bool {
         self.state.load(Relaxed) == WRONG
     }
@@ -100,37 +100,37 @@ impl Worker {
         self.state.fetch_max(state, Relaxed);
     }
 
-    /// Whether its chunks run in the engine's own threads.
+    /// Whether the device's chunks run in the engine's own threads.
     pub(super) fn is_host(&self) -> bool {
         self.pools.is_none()
     }
 
-    /// Chunks that keep it busy, at most.
+    /// The most chunks that keep the device busy.
     pub fn queue(&self) -> usize {
         self.device().queue.max(1) as usize
     }
 
-    /// The same for one group.
+    /// The most chunks of one group that keep the device busy; [`queue`](Worker::queue) if the group is not known.
     pub fn queue_of(&self, group: Option<Group>) -> usize {
         group.and_then(|group| self.programs.facts(group).ok()).map_or(self.queue(), |facts| facts.queue)
     }
 
-    /// Jobs of a full program, as far as is known.
+    /// Jobs of a full program; 1,024 if the group is not known.
     pub(super) fn most(&self, group: Option<Group>) -> usize {
         group.and_then(|group| self.programs.facts(group).ok()).map_or(1024, |facts| facts.most())
     }
 
-    /// Whether it is not the host itself that computes.
+    /// Whether the device is discrete: the host itself is not.
     pub fn is_discrete(&self) -> bool {
         self.queue() > 1 || self.has_memory()
     }
 
-    /// Whether it has memory of its own.
+    /// Whether the device has memory of its own.
     pub fn has_memory(&self) -> bool {
         self.device().memory > 0
     }
 
-    /// Whether it can do such jobs.
+    /// Whether the device can do jobs of this group.
     pub fn takes(&self, group: Group) -> bool {
         self.programs.facts(group).is_ok()
     }
@@ -140,16 +140,16 @@ impl Worker {
         self.programs.facts(group).ok().map(|facts| 1.0 / facts.seconds())
     }
 
-    /// Predicted time of a full program.
+    /// Predicted seconds of a full program.
     pub(super) fn full(&self, group: Group) -> Option<f64> {
         self.programs.facts(group).ok().map(|facts| facts.seconds() * facts.most() as f64)
     }
 
-    /// Jobs of a chunk, at most: results are to come out now and then.
+    /// The most jobs of a chunk, limited so that results come out now and then.
     fn jobs_of_a_chunk(&self, group: Group) -> Option<usize> {
         let facts = self.programs.facts(group).ok()?;
         let of_time = (CHUNK_TIME.as_secs_f64() / facts.seconds()) as usize;
-        // A device that has memory of its own is not fast with few.
+        // A device that has memory of its own is not fast with few jobs.
         let least = if self.has_memory() { facts.most().div_ceil(8) } else { 1 };
         Some(of_time.clamp(least, facts.most().max(least)))
     }
@@ -167,16 +167,16 @@ impl Worker {
     }
 }
 
-/// How many jobs a batch of tickets has at most: more would make others wait and be no faster.
+/// How many jobs a batch of tickets has at most: with more, others would wait and the batch would be no faster.
 #[derive(Clone, Copy)]
 pub(super) struct Pay {
     pub(super) most: usize,
-    /// Where the host alone computes, and fewer than `most` wait, of a batch that one of its threads does while the others do other
-    /// batches. A flood of `most` shows that other devices are worth initialising.
+    /// The most jobs of a batch that one thread of the host does while the others do other batches. This holds if the host alone computes and fewer
+    /// than `most` wait: a flood of `most` shows that other devices are worth initialising.
     pub(super) of_thread: Option<usize>,
-    /// Jobs that fill the lanes of a CPU together; 1 if each fills them by itself.
+    /// Jobs that fill the lanes of a CPU together; 1 if each job fills them by itself.
     pub(super) lanes: usize,
-    /// Batches that run at a time, at most: as many as devices have programs for, and one that is ready when a program is.
+    /// The most batches that run at a time: as many as devices have programs for, and one that is ready when a program is.
     pub(super) slots: usize,
 }
 
@@ -187,7 +187,7 @@ impl Scheduler {
         live.next().is_some_and(Worker::is_host) && live.next().is_none()
     }
 
-    /// See [`Pay`].
+    /// How many jobs of this kind pay; see [`Pay`].
     pub(super) fn jobs_that_pay(&self, kind: Kind) -> Pay {
         let group = Group { kind, threads: self.options.threads };
         if self.is_host_alone() {
@@ -205,10 +205,10 @@ impl Scheduler {
     }
 }
 
-/// How jobs weigh on one device.
+/// Weighs jobs on one device.
 #[derive(Clone, Copy)]
 pub struct Scale<'a> {
-    /// Whose device.
+    /// The scheduler that has the device.
     pub scheduler: &'a Scheduler,
     /// The device.
     pub worker: &'a Worker,
@@ -229,7 +229,7 @@ impl Scale<'_> {
         verified_by.map_or(0, |kind| bytes(Group { kind, ..group })).max(bytes(group))
     }
 
-    /// What a chunk that begins with a job of `group` may not exceed, on this device among `others`.
+    /// The limits of a chunk that begins with a job of `group`, on this device among `others`.
     pub fn bounds<'w>(&self, memory: u64, group: Option<Group>, others: impl Iterator<Item = &'w Worker>) -> Bounds {
         let most = self.worker.most(group);
         // The results of several devices are put in order: none should take much longer for its chunk than another.
@@ -246,16 +246,16 @@ impl Scale<'_> {
     }
 }
 
-/// A block that others may join, until a call takes it.
+/// A block that other jobs may join, until a call takes it.
 pub(super) struct QueuedJob<J> {
     pub(super) jobs: NonEmpty<J>,
-    /// Which program does them, or why none can.
+    /// The group whose program does the jobs, or why none can.
     pub(super) group: Result<Group, Error>,
     /// Bytes that the jobs and their outputs take while they are worked on.
     pub(super) held: u64,
-    /// What they count for.
+    /// The number of jobs that they count for.
     pub(super) count: usize,
-    /// What the jobs of the block may count for, and bytes of the block, at most.
+    /// The most jobs that the block may count for, and the most bytes of the block.
     pub(super) block: (usize, u64),
 }
 
@@ -275,7 +275,7 @@ impl<J: Job> QueuedJob<J> {
         None
     }
 
-    /// Takes another job of the block's group into it, which holds so much; gives it back if the block would be too large.
+    /// Takes another job of the block's group, which holds `held` bytes, into the block; gives it back if the block would be too large.
     #[inline]
     pub(super) fn take(&mut self, next: J, held: u64) -> Option<J> {
         if !self.takes(next.count(), held) {
@@ -285,7 +285,7 @@ impl<J: Job> QueuedJob<J> {
         None
     }
 
-    /// Whether there is room for jobs that count for `count` and hold so much: they count from now on.
+    /// Whether there is room for jobs that count for `count` and hold `held` bytes. If so, they count from now on.
     fn takes(&mut self, count: usize, held: u64) -> bool {
         let (held, count) = (self.held.saturating_add(held), self.count + count);
         let has_room = J::JOINS && count <= self.block.0 && held <= self.block.1;
@@ -321,9 +321,9 @@ impl Weigh<QueuedBlock> for Scale<'_> {
     }
 }
 
-/// Whether it is the device that failed, not the call.
+/// Whether the error is that of a device that failed, not that of the call.
 pub fn is_fault(error: &Error) -> bool {
     use ErrorKind::{DeviceFailed, OutOfMemory, Unsupported, Withheld};
-    // A plan that a device lists and then cannot prepare, for want of a compiler say, others may.
+    // Other devices may prepare a plan that this one lists and then cannot prepare, for want of a compiler, say.
     matches!(error.kind(), DeviceFailed | OutOfMemory | Unsupported | Withheld)
 }

@@ -14,7 +14,7 @@ use std::thread::scope;
 const SOON: Duration = Duration::from_secs(60);
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// A time, and how often a clock was asked for it.
+/// A time, and how often a clock was asked for the time.
 #[derive(Clone)]
 struct Time(Arc<(Mutex<(Instant, usize)>, Condvar)>);
 
@@ -41,7 +41,7 @@ impl Time {
         lock(&self.0.0).0 += ahead;
     }
 
-    /// Waits until the clock was asked so often more.
+    /// Waits until the clock was asked `times` more times.
     fn wait_for(&self, times: usize) {
         let state = lock(&self.0.0);
         let until = state.1 + times;
@@ -89,7 +89,7 @@ impl Queued for GatedSet {
     fn discard(_: ()) {}
 }
 
-/// A queue by a clock of its own, and the gate of its jobs.
+/// A queue with a clock of its own, and the gate of its jobs.
 struct Gatekeeper {
     queue: Queue,
     gate: Arc<(Mutex<bool>, Condvar)>,
@@ -121,7 +121,7 @@ impl Gatekeeper {
         self.queue.submit(size, || GatedSet(Gated(self.gate.clone()))).unwrap()
     }
 
-    /// Submits jobs with these deadlines, from now on. What their callbacks get, each with its number.
+    /// Submits jobs with these deadlines, counted from now. Gives the results that their callbacks get, each with the job's number.
     fn submit_all(&self, deadlines: &[Option<Duration>]) -> Receiver<(usize, Result<(), Error>)> {
         let (sender, results) = channel();
         for (number, deadline) in deadlines.iter().enumerate() {
@@ -154,7 +154,7 @@ fn time_that_stands_still_or_jumps_ends_each_ticket_once() {
     early.sort_by_key(|(number, _)| *number);
     let expected: Vec<_> = (0..40).step_by(2).map(|number| (number, Err(Error::DeadlineExceeded))).collect();
     assert_eq!(early, expected);
-    // What is submitted now has the new time.
+    // A job that is submitted now has the new time.
     assert_eq!(keeper.submit().deadline(keeper.time.now() - CENTURY).wait(), Err(Error::DeadlineExceeded));
     let late = keeper.submit().deadline(keeper.time.now() + CENTURY);
 
@@ -276,7 +276,7 @@ impl Drop for Gatekeeper {
     }
 }
 
-/// Sees whether there is a result when it is woken.
+/// Records whether there is a result when it is woken.
 struct Looks(Arc<dyn Holds<()>>, AtomicBool);
 
 impl Wake for Looks {
@@ -285,7 +285,7 @@ impl Wake for Looks {
     }
 }
 
-/// Or a queue that is drained would be quiet too early.
+/// Otherwise a queue that is drained would be quiet too early.
 #[test]
 fn a_job_leaves_the_queue_when_its_result_is_set() {
     let keeper = Gatekeeper::new(1, Duration::ZERO);
@@ -382,7 +382,7 @@ fn a_slow_job_is_a_batch() {
     assert_eq!([Op::Verify, Op::Sign].map(most), [1_000_000, 1]);
 }
 
-/// So many jobs.
+/// The entries of a line, as a number of jobs only.
 struct Jobless(usize);
 
 impl Entries for Jobless {
