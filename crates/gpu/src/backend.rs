@@ -19,29 +19,29 @@ use std::sync::Arc;
 /// Compressions of one program: about 30 ms of work for a large GPU, so that launches and tails are a small part of it.
 const PROGRAM_WORK: f64 = 5e8;
 
-/// The same of key pairs, whose programs are small: the host draws the first one's seeds, and completes the last one's keys, while the
-/// device waits. (An H200 makes 3.48 million key pairs of 128f a second in calls of 262,144, 3.46 with twice and 3.39 with four times
-/// the work.)
+/// Compressions of one program that makes key pairs. They are fewer: the host draws the first program's seeds, and completes the last
+/// program's keys, while the device waits. (An H200 makes 3.48 million key pairs of 128f a second in calls of 262,144, 3.46 with twice and
+/// 3.39 with four times the work.)
 const PROGRAM_WORK_OF_KEYS: f64 = 1.25e8;
 
-/// The same for each core of a CPU under a GPU's driver: some tenths of a second, in lanes that a single signature fills.
+/// Compressions of one program for each core of a CPU under a GPU's driver: some tenths of a second, in lanes that a single signature fills.
 const PROGRAM_WORK_OF_A_CORE: f64 = 5e6;
 
-/// Bytes of one program's signatures, at most: the copies of the first and the computing of the last overlap with nothing.
+/// Bytes of one program's signatures, at most: the first program's copies and the last program's computation overlap with nothing.
 const PROGRAM_BYTES: usize = 640 << 20;
 
-/// Programs in flight: one computes, one is copied, and of verifications, which take the host as long as the device, two more
-/// are laid out (docs/cuda.md).
+/// Programs in flight: one computes and one is copied. Two more are laid out if they verify, which takes the host as long as the device
+/// (docs/cuda.md).
 const QUEUE: u32 = 4;
 const QUEUE_OF_OTHERS: u32 = 2;
 
-/// The share of a device's memory that one program may take: two that sign are in flight, and cached keys need the rest.
+/// One program may take one part in so many of a device's memory: two that sign are in flight, and cached keys need the rest.
 pub(crate) const PROGRAM_SHARE: u64 = 3;
 
-/// The same for zkDilithium, of whose programs four are in flight.
+/// One program of zkDilithium may take one part in so many of a device's memory: four are in flight.
 const ZK_PROGRAM_SHARE: u64 = 5;
 
-/// The share for cached nodes.
+/// Cached nodes may take one part in so many of a device's memory.
 const CACHE_SHARE: u64 = 4;
 
 /// Bytes of device memory for one program.
@@ -58,7 +58,7 @@ pub struct Gpus<G: Gpu> {
 }
 
 impl<G: Gpu> Gpus<G> {
-    /// GPUs whose numbers are their places, or why there are none; and where their compiled code is kept.
+    /// A backend of these GPUs, numbered by their places; or the reason why there are none. `cache` keeps their compiled code.
     pub fn new(name: &'static str, gpus: Result<Vec<Arc<G>>, String>, cache: Option<Arc<Cache>>) -> Gpus<G> {
         let with_nodes = |gpu: Arc<G>| {
             let nodes = Arc::new(NodesCache::new(gpu.facts().memory / CACHE_SHARE));
@@ -95,7 +95,7 @@ impl<G: Gpu> Backend for Gpus<G> {
         };
         Ok(self.gpus.iter().enumerate().map(device).collect())
     }
-    /// Kernels are compiled for each set.
+    /// Every set is tested, since kernels are compiled for each.
     fn self_test(&self) -> SelfTest {
         SelfTest::EverySet
     }
@@ -112,7 +112,7 @@ impl<G: Gpu> Backend for Gpus<G> {
         let clock = self.gpu(device).ok()?.0.facts().clock;
         (clock > 0).then_some(clock as f64)
     }
-    /// The sources of the kernels that the device runs, and the defaults.
+    /// A checksum of the sources of the kernels that the device runs, and of its default policy.
     fn fingerprint(&self, device: &Device) -> String {
         let mut hash = Sha256::new();
         hash.update(FINGERPRINT);
@@ -160,14 +160,14 @@ impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
             let policy = GpuPolicy::on(gpu.facts(), policy)?;
             GpuProgram::compile(gpu, plan, batch, budget(gpu.facts()), policy)
         };
-        // `prepare` says it.
+        // `prepare` reports the error.
         let _: Result<(), Error> = compile();
     }
     fn queue(&self, _: &Device, plan: &Plan) -> u32 {
         if plan.op == Op::Verify { QUEUE } else { QUEUE_OF_OTHERS }
     }
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        // `prepare` says that there is no such device, or policy.
+        // `prepare` reports that there is no such device or policy.
         let Ok((gpu, _)) = self.gpu(device) else { return 0 };
         let facts = gpu.facts();
         program::host_bytes(plan, batch, GpuPolicy::on(facts, policy).unwrap_or_default(), facts)
@@ -183,7 +183,7 @@ impl<G: Gpu> HostMemory for Gpus<G> {
     fn allocate(&self, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error> {
         let none =
             || Error::Unsupported { device: self.name.into(), what: "memory of the host that devices reach".into() };
-        // All of them reach what one allocates.
+        // All devices of the driver reach memory that one of them allocates.
         let gpu = self.gpus.iter().find(|(gpu, _)| gpu.hung().is_none()).or(self.gpus.first());
         gpu.and_then(|(gpu, _)| gpu.alloc_reached(bytes)).unwrap_or_else(|| Err(none()))
     }

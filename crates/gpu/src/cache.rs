@@ -1,8 +1,8 @@
-//! Compiled code on disk: a file for each, whole or not there, with a checksum.
+//! A cache of compiled code on disk: one file for each code, with a checksum. A file is there as a whole or not at all.
 //!
-//! What is read here is executed, by a GPU and, as a driver's compiled pipelines, by the driver in this process. A checksum
-//! finds damage, no intent. So the directory and each file must be ones that nobody but this process's user can have
-//! written: others are left out, and a notice says so.
+//! Code that is read here is executed by a GPU. A driver's compiled pipelines are also executed by the driver in this process. A checksum finds
+//! damage, but no intent. So nobody but this process's user may be able to write the directory and each file. Other directories and files
+//! are not read, and a notice says so.
 
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ pub const CHECKSUM: usize = 32;
 #[derive(Debug)]
 pub struct Cache {
     path: PathBuf,
-    /// `None` if it cannot be used.
+    /// The open directory; `None` if it cannot be used.
     folder: OnceLock<Option<Folder>>,
     notices: Mutex<Vec<String>>,
 }
 
-/// Over the key too: a file under another's name is not taken for it.
+/// The checksum covers the key too, so that a file under another file's name is not accepted.
 fn checksum(key: &[u8; 32], code: &[u8]) -> [u8; CHECKSUM] {
     Sha256::new().chain_update(key).chain_update(code).finalize().into()
 }
 
-/// Why something is not read: it is not there or cannot be had, or others can have written it.
+/// Why a directory or file is not read: it is missing or cannot be opened, or other users can have written it.
 #[derive(Debug)]
 enum Refusal {
     Missing,
@@ -42,13 +42,13 @@ impl From<std::io::Error> for Refusal {
 }
 
 impl Cache {
-    /// Nothing is touched before the first [`load`](Cache::load) or [`store`](Cache::store), which makes the directory if it
-    /// is not there: for its user alone.
+    /// A cache in this directory. The first [`load`](Cache::load) or [`store`](Cache::store) makes the directory, for its user alone, if it is
+    /// missing. Nothing is touched before.
     pub fn new(path: &Path) -> Cache {
         Cache { path: path.into(), folder: OnceLock::new(), notices: Mutex::default() }
     }
 
-    /// What was left out, and why: a line each.
+    /// The directories and files that were not read, each with the reason in one line.
     pub fn notices(&self) -> Vec<String> {
         self.lines().clone()
     }
@@ -57,7 +57,7 @@ impl Cache {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a line down, once.
+    /// Adds a notice, unless there is the same one already.
     fn notice(&self, path: &Path, why: &str) {
         let line = format!("{}: {why}; compiled code is not read from there", path.display());
         let mut lines = self.lines();
@@ -78,7 +78,7 @@ impl Cache {
         self.folder.get_or_init(open).as_ref()
     }
 
-    /// The code in a cached file; `None` if there is none, it is damaged, or others can have written it.
+    /// The code in a cached file. `None` if there is no file, if it is damaged, or if other users can have written it.
     pub fn load(&self, key: &[u8; 32]) -> Option<Vec<u8>> {
         let name = file_name(key);
         match self.folder()?.read(&name) {
@@ -94,7 +94,7 @@ impl Cache {
         }
     }
 
-    /// Keeps code for other processes, which see the whole file or none. Where that cannot be done, they compile again.
+    /// Keeps code for other processes, which see the whole file or none. If the file cannot be written, they compile again.
     pub fn store(&self, key: &[u8; 32], code: &[u8]) {
         if let Some(folder) = self.folder() {
             let _ = folder.write(&file_name(key), &[MAGIC, &checksum(key, code), code]);
@@ -120,11 +120,11 @@ mod unix {
     use std::os::unix::fs::DirBuilderExt;
     use std::path::Path;
 
-    /// An open directory: what takes its path's place later is not looked at.
+    /// An open directory. Another directory that takes its place at the path later is not read.
     #[derive(Debug)]
     pub(super) struct Folder(OwnedFd);
 
-    /// Whether others can have written it. Access lists, too, show in the group's bits.
+    /// Refuses a directory or file that other users can have written. Access lists, too, show in the group's bits.
     fn check(stat: &Stat) -> std::result::Result<(), Refusal> {
         let (owner, user, mode) = (stat.st_uid, rustix::process::geteuid().as_raw(), stat.st_mode & 0o7777);
         if owner != user {
@@ -141,7 +141,7 @@ mod unix {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let found = match open(path, flags, Mode::empty()) {
                 Err(Errno::NOENT) => {
-                    // Whoever comes first, its owner is judged below.
+                    // Another process may make the directory first. Its owner is checked below.
                     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
                     open(path, flags, Mode::empty())
                 }
@@ -158,7 +158,7 @@ mod unix {
         }
 
         pub(super) fn read(&self, name: &str) -> std::result::Result<Vec<u8>, Refusal> {
-            // Without waiting for a pipe's writer.
+            // With `NONBLOCK`, opening a pipe does not wait for its writer.
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let file = match openat(&self.0, name, flags, Mode::empty()) {
                 Err(Errno::LOOP) => return Err(Refusal::Untrusted("it is a symbolic link".into())),
@@ -175,7 +175,7 @@ mod unix {
         }
 
         pub(super) fn write(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
-            // Processes may share the directory, and their numbers where they are on several machines.
+            // The name is random: processes may share the directory, and on several machines they may have the same number.
             let new = format!("{name}.{:016x}", RandomState::new().build_hasher().finish());
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let mut file = File::from(openat(&self.0, &new, flags, Mode::RUSR | Mode::WUSR)?);
@@ -191,7 +191,7 @@ mod unix {
 
 #[cfg(not(unix))]
 use elsewhere::Folder;
-/// Where files have no owner and mode of that kind, the directory is its user's, as the operating system makes it.
+/// Where files have no such owner and mode, the operating system makes the directory its user's.
 #[cfg(not(unix))]
 mod elsewhere {
     use super::Refusal;

@@ -1,6 +1,6 @@
-//! What programs need of a GPU: a driver's crate has the real ones; tests have one that runs the same kernels on the host.
+//! The traits through which programs use a GPU. The drivers' crates implement them for GPUs, the tests for kernels that run on the host.
 
-/// With what it limits.
+/// The argument of [`Queue::limit`].
 pub(crate) use crate::wait::WaitLimit;
 use hypergrove_engine::{Error, Policy, ReachableMemory, Timing};
 use hypergrove_fips205::plan::Rates;
@@ -12,40 +12,40 @@ use zeroize::Zeroize;
 /// A device as its driver describes it.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// `cuda:0`, as errors name it.
+    /// The device's name in errors, such as `cuda:0`.
     pub id: String,
-    /// What the maker calls it.
+    /// The maker's name for the device.
     pub name: String,
     /// Compute capability and driver version.
     pub detail: String,
     /// Compute units (SMs of CUDA).
     pub compute_units: u32,
-    /// Bytes of memory.
+    /// Bytes of device memory.
     pub memory: u64,
-    /// Cycles a second, at most; 0 if it is not known.
+    /// Cycles a second, at most; 0 if unknown.
     pub clock: u64,
-    /// Compressions and permutations a second that its arithmetic allows, if that is known.
+    /// Compressions and permutations a second that the device's arithmetic allows, if known.
     pub rates: Option<Rates>,
-    /// Whether memory corrects errors.
+    /// Whether the memory corrects errors.
     pub ecc: bool,
-    /// Bytes that one allocation may have.
+    /// Bytes of the largest allocation that the device allows.
     pub largest: u64,
-    /// Whether blocks should have the threads that their kernel was made ready for: any other number is compiled anew.
+    /// Whether blocks should have the size that their kernel was prepared for, because the driver compiles a kernel anew for any other size.
     pub fixed_blocks: bool,
-    /// Policy axes that mean nothing to it.
+    /// Policy axes that mean nothing to this device.
     pub without: &'static [&'static str],
-    /// Values for other axes that are better here than the defaults.
+    /// Values of other axes that are better on this device than the defaults.
     pub defaults: &'static [(&'static str, u32)],
-    /// What tells it from all other GPUs, whatever driver it is reached by.
+    /// An identifier that no other GPU has, and that is the same under every driver.
     pub uuid: Option<[u8; 16]>,
-    /// Whether it is a CPU under a GPU's driver: nothing to choose unless it is asked for.
+    /// Whether the device is a CPU under a GPU's driver. Engines use such a device only if the caller names it.
     pub is_cpu: bool,
-    /// Iterations that all loops of a thread may have together; `usize::MAX` without a limit.
+    /// Iterations, at most, of all loops of a thread together; `usize::MAX` without a limit.
     pub most_iterations: usize,
 }
 
 impl Facts {
-    /// Whether a policy may name an axis.
+    /// Whether a policy may name this axis.
     pub(crate) fn has(&self, axis: &str) -> bool {
         !self.without.contains(&axis)
     }
@@ -63,7 +63,7 @@ impl Facts {
 /// of all its threads, so that any shape gives the same bytes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Launch {
-    /// What runs.
+    /// The kernel that runs.
     pub kernel: Kernel,
     /// Blocks of threads.
     pub blocks: u32,
@@ -73,19 +73,20 @@ pub struct Launch {
     pub args: Args,
 }
 
-/// What a queue does, in order. Addresses are the device's; a host range is a part of a [`Gpu::HostMemory`].
+/// One step of a queue, which runs its steps in order. Addresses are as the device sees them. A host range lies in a [`Gpu::HostMemory`], or
+/// in a caller's memory that the device [reaches](Gpu::reaches).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Step {
-    /// Host memory to device memory.
+    /// Copies host memory to device memory.
     Upload {
         /// Device address.
         to: u64,
         /// Host address.
         from: u64,
-        /// How many.
+        /// Bytes that are copied.
         bytes: usize,
     },
-    /// Some columns of rows in host memory to the same columns of rows in device memory, which have the same size.
+    /// Copies some columns of rows in host memory to the same columns of rows in device memory. Rows have the same size in both.
     UploadColumns {
         /// Device address.
         to: u64,
@@ -95,28 +96,28 @@ pub enum Step {
         width: usize,
         /// Bytes from one row to the next.
         pitch: usize,
-        /// How many.
+        /// How many rows.
         rows: usize,
     },
-    /// Device memory to host memory.
+    /// Copies device memory to host memory.
     Download {
         /// Host address.
         to: u64,
         /// Device address.
         from: u64,
-        /// How many.
+        /// Bytes that are copied.
         bytes: usize,
     },
-    /// Zeros.
+    /// Writes zeros to device memory.
     Zero {
         /// Device address.
         at: u64,
-        /// How many.
+        /// Bytes that are written.
         bytes: usize,
     },
-    /// On the main stream.
+    /// Launches a kernel on the main stream.
     Launch(Launch),
-    /// On the side stream, which runs concurrently with the main stream from `Fork` to `Join`.
+    /// Launches a kernel on the side stream, which runs concurrently with the main stream from `Fork` to `Join`.
     Beside(Launch),
     /// The side stream starts when all steps so far are done.
     Fork,
@@ -130,99 +131,100 @@ pub trait Gpu: Send + Sync + Sized + 'static {
     type Memory: Send + Sync;
     /// Host memory that the device reads and writes: pinned, and mapped at the same address.
     ///
-    /// From the submission of a step that copies to or from some of its bytes until that step is waited for, those bytes are
-    /// the device's: no reference to them may exist, since the device writes without the compiler's knowledge. References
-    /// to other bytes of the same memory may. No function gives a reference to more than it is asked for.
+    /// Bytes that a step copies from or to are the device's from the step's submission until the step is waited for. Then no reference to them may
+    /// exist, since the device writes without the compiler's knowledge. References to other bytes of the same memory may exist. No function of
+    /// this trait gives a reference to more bytes than its caller named.
     type HostMemory: Send + Sync;
     /// Kernels ready to launch.
     type Kernels: Send + Sync;
     /// An ordered stream of work, with a second stream that runs concurrently.
     type Queue: Queue<Kernels = Self::Kernels>;
 
-    /// What its driver says of it.
+    /// The device as its driver describes it.
     fn facts(&self) -> &Facts;
     /// Bytes of device memory that are free now.
     fn free(&self) -> Result<u64, Error>;
-    /// Uninitialised memory. `Error::OutOfMemory` if there is not enough.
+    /// Allocates uninitialised device memory. `Error::OutOfMemory` if there is not enough.
     fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Self::Memory, Error>;
-    /// Its address on the device.
+    /// The memory's address on the device.
     fn address(memory: &Self::Memory) -> u64;
-    /// Zeroed host memory.
+    /// Allocates zeroed host memory.
     fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<Self::HostMemory, Error>;
-    /// The same for host memory.
+    /// The memory's address, the same on the host and on the device.
     fn host_address(memory: &Self::HostMemory) -> u64;
-    /// Some bytes to change, none of which is the device's now (see [`Gpu::HostMemory`]). Panics beyond the end.
+    /// Bytes of a range, to change. None of them may be the device's now (see [`Gpu::HostMemory`]). Panics if the range exceeds the memory.
     fn host_bytes(memory: &mut Self::HostMemory, range: Range<usize>) -> &mut [u8];
-    /// Some bytes to read, none of which a step under way writes. Panics beyond the end.
+    /// Bytes of a range, to read. No step under way may write any of them. Panics if the range exceeds the memory.
     fn host_view(memory: &Self::HostMemory, range: Range<usize>) -> &[u8];
-    /// Copies bytes to an offset, none of which is the device's now or used by another thread: several threads may fill
-    /// different bytes of the memory. Panics beyond the end.
+    /// Copies bytes to an offset of the memory. Neither the device nor another thread may use the bytes there now, but several threads may fill
+    /// different bytes. Panics if the bytes exceed the memory.
     fn host_write(memory: &Self::HostMemory, at: usize, bytes: &[u8]);
-    /// Zeroed memory of the host that every device of the driver reaches at its address. `None` where there is no such memory.
+    /// Allocates zeroed host memory that every device of the driver reaches at its address. `None` where the driver has no such memory.
     ///
-    /// Whoever calls an engine owns it and has references to it, also while a device copies from it or to it: he has lent
-    /// the engine what is copied from, and lent it alone what is copied to.
+    /// An engine's caller owns this memory, and may have references to it while a device copies. The caller lends the engine bytes that a device
+    /// reads by a shared reference, and bytes that it writes by an exclusive one.
     fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>>;
-    /// Whether all of these bytes of the host lie in such memory.
+    /// Whether all of these host bytes lie in memory from [`alloc_reached`](Gpu::alloc_reached).
     fn reaches(&self, at: u64, bytes: usize) -> bool;
-    /// Compiles what is neither loaded nor in the cache. With each kernel come the threads that most of its blocks will have.
+    /// Loads kernels, and compiles those that are neither loaded nor in the cache. Each kernel comes with the number of threads that most of its
+    /// blocks will have.
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Self::Kernels, Error>;
-    /// Whether doubles are multiplied half as fast as words, and not a 32nd part.
+    /// Whether the device multiplies doubles at half the rate of words, and not at a 32nd of that rate.
     fn has_fast_doubles(&self) -> bool {
         false
     }
-    /// A stream of its own.
+    /// Makes a queue, with streams of its own.
     fn queue(self: &Arc<Self>) -> Result<Self::Queue, Error>;
-    /// Why the device was given up, if a wait for it took longer than its limit. The device may still read and write all that it was
-    /// given: the driver frees none of its memory. Memory of the host that steps of a failed wait copy stays the device's: no
-    /// reference to it may exist any more. The driver overwrites [`Gpu::HostMemory`] when it is dropped, and callers' memory stays.
+    /// Why the device was given up, if a wait for it took longer than its limit. The device may still read and write all memory that it was
+    /// given, so the driver frees none of it. Host memory that steps of the failed wait copy stays the device's: no reference to it may exist any
+    /// more. The driver overwrites a [`Gpu::HostMemory`] when it is dropped; it neither overwrites nor frees callers' memory.
     fn hung(&self) -> Option<Error>;
 }
 
-/// Numbers that a queue remembers states of its work under.
+/// How many states of its work a queue can remember, each under a number: see [`Queue::mark`].
 pub const SLOTS: usize = 16;
 
 /// An ordered stream of work on one device. A wait that takes longer than its limit ends with an error, and the device is
 /// [hung](Gpu::hung).
 pub trait Queue: Send {
-    /// What [`Gpu::kernels`] gives.
+    /// Kernels ready to launch, made by [`Gpu::kernels`].
     type Kernels;
-    /// Steps that are submitted at once.
+    /// Recorded steps, which are submitted at once.
     type Recording: Send;
     /// Submits steps; returns before they are done. After an error nothing that was submitted is under way, unless the device is
     /// [hung](Gpu::hung).
     fn submit(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
     /// Prepares steps to be submitted again and again at little cost.
     fn record(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<Self::Recording, Error>;
-    /// Submits what was recorded.
+    /// Submits recorded steps.
     fn replay(&mut self, recording: &Self::Recording) -> Result<(), Error>;
     /// Remembers under a number below [`SLOTS`] all that was submitted so far.
     fn mark(&mut self, slot: usize) -> Result<(), Error>;
-    /// Waits until what was remembered under that number is done, if anything was.
+    /// Waits until the steps that [`mark`](Queue::mark) remembered under that number are done, if there are any.
     fn wait_for(&mut self, slot: usize) -> Result<(), Error>;
-    /// Submits steps that [`Queue::wait`] does not wait for; what is submitted later does. An error of theirs shows then.
+    /// Submits steps that [`Queue::wait`] does not wait for. Steps that are submitted later wait for them, and then report their errors.
     fn follow(&mut self, kernels: &Self::Kernels, steps: &[Step]) -> Result<(), Error>;
-    /// Sets whether launches that fill the device take turns with those of other queues that do: while one queue's run, the copies of others
-    /// do. At first they take turns.
+    /// Sets whether launches that fill the device take turns with such launches of other queues: while the launches of one queue run, so do the
+    /// copies of others. Initially they take turns.
     fn takes_turns(&mut self, takes_turns: bool);
-    /// Sets how long waits may take from now on, those of a drop included. At first it is [`WaitLimit::default`]. A wait without a limit ends
-    /// when the device is done, also when others have given the device up.
+    /// Sets how long waits may take from now on, those of a drop included. The initial limit is [`WaitLimit::default`]. A wait without a limit
+    /// ends when the device is done, even if other waits have given the device up.
     fn limit(&mut self, limit: WaitLimit);
-    /// Waits until all is done that was submitted or replayed. The device's times for it, as far as they were measured:
-    /// up to the first launch, launches, and after the last; a recording's as a whole.
+    /// Waits until all submitted and replayed steps are done. Returns the device's times, as far as they were measured: before the first launch,
+    /// during the launches, and after the last one. A recording has one time for all of its steps.
     fn wait(&mut self) -> Result<Option<Timing>, Error>;
 }
 
-/// What puts something between programs and a driver's GPUs: faults, for tests.
+/// Wraps a driver's GPUs: tests put faults between programs and GPUs in this way.
 #[doc(hidden)]
 pub trait Wrapper {
-    /// What a GPU becomes.
+    /// The wrapped GPU.
     type Gpu<G: Gpu>: Gpu;
-    /// Makes it of one.
+    /// Wraps a GPU.
     fn wrap<G: Gpu>(&self, gpu: Arc<G>) -> Self::Gpu<G>;
 }
 
-/// Overwrites memory of the host. Word by word: `zeroize` takes a store for each element, and what programs hold is megabytes.
+/// Overwrites host memory with zeros, word by word: `zeroize` takes a store for each element, and programs hold megabytes.
 pub(crate) fn wipe(bytes: &mut [u8]) {
     let (head, words, tail) = bytemuck::pod_align_to_mut::<u8, u64>(bytes);
     head.zeroize();

@@ -1,7 +1,7 @@
 //! A GPU for tests: kernels run as functions of the host, memory is the host's.
 //!
-//! It does nothing before it is waited for, and panics where bytes of the host are looked at that are the device's just then
-//! (see [`Gpu::HostMemory`]): a program that does not wait reads what is not there yet, or is caught.
+//! The GPU executes steps only when a program waits for them. It panics if the program uses host bytes that are the device's at that time
+//! (see [`Gpu::HostMemory`]). So a program that does not wait reads old bytes, or panics.
 
 use crate::gpu::{Facts, Gpu, Queue, SLOTS, Step, WaitLimit};
 use crate::mapped::MappedBytes;
@@ -15,32 +15,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) struct HostGpu {
     pub(crate) facts: Facts,
-    /// Bytes that one allocation may have.
+    /// Bytes of the largest allocation of device memory.
     pub(crate) most: AtomicU64,
-    /// The same of pinned memory.
+    /// Bytes of the largest allocation of pinned memory.
     pub(crate) most_locked: AtomicU64,
-    /// Submissions that may still succeed.
+    /// How many more submissions succeed.
     pub(crate) submissions: AtomicU64,
-    /// Bytes that were copied between the device and pinned memory that is no caller's.
+    /// Bytes that were copied between the device and programs' own pinned memory.
     pub(crate) staged: AtomicU64,
     /// The kernel (its number) after whose next launch one bit of what it wrote is changed; `u32::MAX` for none.
     pub(crate) fault: AtomicU32,
     /// The kernel whose next launch does nothing; `u32::MAX` for none.
     pub(crate) skip: AtomicU32,
-    /// A bit that is to be changed.
+    /// A bit that is still to be changed.
     pub(crate) planted: Mutex<Option<Planted>>,
-    /// What freed device memory held.
+    /// The contents of all freed memory, if `keep_freed`.
     pub(crate) freed: Mutex<Vec<Vec<u8>>>,
     pub(crate) keep_freed: bool,
     /// Queues that were made so far.
     queues: AtomicU64,
-    /// Memory of callers.
+    /// Callers' memory that the device reaches.
     reached: Mutex<Allocations<()>>,
-    /// Bytes of the host that are the device's.
+    /// Bytes of the host that are the device's now.
     under_way: Mutex<Vec<PendingRange>>,
 }
 
-/// A bit that is changed once: after the first `spared` launches of a kernel, in a word that its arguments tell.
+/// A bit that changes once, after the launch of a kernel that follows the first `spared` ones. `word` finds the address of the bit's word in
+/// the launch's arguments.
 pub(crate) struct Planted {
     pub(crate) kernel: Kernel,
     pub(crate) spared: u32,
@@ -97,7 +98,7 @@ impl HostGpu {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Panics where the device copies some of these bytes; if they are only read, where it writes some.
+    /// Panics if the device copies some of these bytes. Bytes that are only read may be read by the device, too.
     pub(crate) fn check_host(&self, at: u64, bytes: usize, writes: bool) {
         let host = Access { place: Place::Host, at, bytes, writes };
         let under_way = self.under_way();
@@ -112,7 +113,7 @@ impl HostGpu {
     }
 }
 
-/// Words behind a plain pointer: the device reaches them by their address while others have references to parts.
+/// Memory behind a plain pointer: the device uses it by its address while programs have references to parts of it.
 pub(crate) struct Memory {
     bytes: MappedBytes,
     gpu: Arc<HostGpu>,
@@ -133,7 +134,7 @@ impl Memory {
         self.bytes.start() as u64
     }
 
-    /// Panics where the device copies some of these bytes; if they are only read, where it writes some.
+    /// Panics if the device copies some of these bytes. Bytes that are only read may be read by the device, too.
     fn check(&self, range: &Range<usize>, writes: bool) {
         self.gpu.check_host(self.address() + range.start as u64, range.len(), writes);
     }
@@ -147,12 +148,12 @@ impl Drop for Memory {
             self.gpu.freed.lock().expect("no panic").push(bytes);
         }
         let words = std::ptr::slice_from_raw_parts_mut(self.bytes.start().cast::<u64>(), self.bytes.count() / 8);
-        // SAFETY: it came from a box of so many words, and goes once.
+        // SAFETY: the pointer came from a box of so many words, which is freed once.
         drop(unsafe { Box::from_raw(words) });
     }
 }
 
-/// Memory that a caller has.
+/// Memory of a caller, which the device reaches.
 struct HostReached {
     memory: Memory,
     bytes: usize,
@@ -187,7 +188,7 @@ impl Gpu for HostGpu {
     }
     fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Memory, Error> {
         self.has_room(bytes, &self.most)?;
-        // Poisoned: what a kernel reads it must have written.
+        // The memory is poisoned, so that tests notice a kernel that reads memory which no step has written.
         Ok(Memory::new(self, bytes, 0xa5a5_5a5a_dead_beef))
     }
     fn address(memory: &Memory) -> u64 {
@@ -228,14 +229,14 @@ impl Gpu for HostGpu {
         let (submitted, awaited) = (0, 0);
         Ok(HostQueue { gpu: self.clone(), number, pending: VecDeque::new(), submitted, awaited, marks: [0; SLOTS] })
     }
-    /// What hangs is put around it: `hypergrove_testkit::faults`.
+    /// This device never hangs. `hypergrove_testkit::faults` wraps it in a device that does.
     fn hung(&self) -> Option<Error> {
         None
     }
 }
 
-/// The leaf that the first job reveals in its first tree, where a fault is asked for. One in another leaf's chain would
-/// show in no root that a signature leads to: that is what computing twice is for.
+/// The leaf that the first job reveals in its first tree. Tests put faults into its chains: a fault in another leaf's chain
+/// would show in no root that a signature leads to, and only computing twice finds it.
 pub(crate) const REVEALED: u64 = 3;
 
 /// The first job's tree in layer 0.
@@ -247,7 +248,7 @@ fn wots_offset(args: &Args) -> u32 {
     16 * (1 + k * (1 + a))
 }
 
-/// Where the signature that the top layer has of the first job's tree is stored, if there are two layers.
+/// The address of the top layer's stored signature of the first job's tree, if there are two layers.
 #[allow(unsafe_code)]
 fn stored_row(args: &Args, n: usize) -> u64 {
     // SAFETY: the kernel that was launched has read the same words, the address of the first key's nodes.
@@ -261,16 +262,16 @@ type Loaded = (Config, Vec<Kernel>);
 pub(crate) struct HostQueue {
     gpu: Arc<HostGpu>,
     number: u64,
-    /// Submissions that were not done yet, each with its number.
+    /// Submissions that are not done yet, each with its number.
     pending: VecDeque<(u64, Loaded, Vec<Step>)>,
-    /// Submissions so far, those up to which [`Queue::wait`] waits, and those that were marked.
+    /// The last submission's number, that of the last submission that [`Queue::wait`] waits for, and those of the last before each mark.
     submitted: u64,
     awaited: u64,
     marks: [u64; SLOTS],
 }
 
 impl HostQueue {
-    /// Does what was submitted, up to a number.
+    /// Executes what was submitted, up to the submission with this number.
     fn work(&mut self, most: u64) {
         while let Some((number, kernels, steps)) = self.pending.pop_front_if(|(number, ..)| *number <= most) {
             self.execute(&kernels, &steps);
@@ -281,7 +282,7 @@ impl HostQueue {
     #[allow(unsafe_code)]
     fn execute(&self, (config, loaded): &Loaded, steps: &[Step]) {
         for step in steps {
-            // SAFETY: the program under test gives addresses inside memory that it holds; that it does is what tests
+            // SAFETY: the program under test gives addresses inside memory that it holds. If it did not, tests
             // under a sanitizer would notice, as on a GPU.
             unsafe {
                 match *step {

@@ -1,4 +1,4 @@
-//! A key as kernels want it, laid out by the host: what the kernel `keys` does for many.
+//! Lays out a key as kernels read it, on the host. For many keys the kernel `keys` does this.
 
 use hypergrove_engine::Key;
 use hypergrove_fips205::sha2::{IV256, IV512};
@@ -7,7 +7,7 @@ use hypergrove_kernels::KEY_WORDS;
 use sha2::block_api::{compress256, compress512};
 use zeroize::Zeroizing;
 
-/// PK.seed and SK.seed as words, the hash states after PK.seed's block, the address of the cached nodes.
+/// Writes PK.seed and SK.seed as words, the hash states after PK.seed's block, and the address of the cached nodes.
 pub(crate) fn lay_out(p: &Params, key: &Key<'_>, nodes: u64, to: &mut [u8]) {
     let mut words = Zeroizing::new([0u32; KEY_WORDS]);
     let word_of = match p.family {

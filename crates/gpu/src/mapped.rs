@@ -1,5 +1,5 @@
-//! Bytes of the host that a device reads and writes. The crate's only `unsafe`, but for its test double of a GPU: the drivers' memory and
-//! the double's is used here alone.
+//! Bytes of the host that a device reads and writes. Here is the crate's only `unsafe`, except for its test double of a GPU: programs use the
+//! host memory of the drivers and of the double through this module alone.
 
 use std::ops::Range;
 
@@ -8,9 +8,9 @@ pub struct MappedBytes {
     start: *mut u8,
     count: usize,
 }
-// SAFETY: the bytes are its own, and may be used in any thread, as `zeroed` demands.
+// SAFETY: the bytes belong to this value, and may be used in any thread, as `zeroed` demands.
 unsafe impl Send for MappedBytes {}
-// SAFETY: as above; through `&` bytes are read, or written that nothing else uses, as `zeroed` demands.
+// SAFETY: as above; through `&`, bytes are read, and only bytes are written that nothing else uses, as `zeroed` demands.
 unsafe impl Sync for MappedBytes {}
 
 impl MappedBytes {
@@ -18,21 +18,21 @@ impl MappedBytes {
     ///
     /// # Safety
     ///
-    /// From `start` on there are `count` bytes that can be read and written in any thread for as long as this value is used. Nothing uses them but this
-    /// value and the device. Whoever has the value uses it as [`Gpu`](crate::Gpu) demands of its `HostMemory`, `host_bytes`, `host_view` and
-    /// `host_write`: it asks for no bytes while a step copies to them, and writes none that another thread uses.
+    /// From `start` on there are `count` bytes that can be read and written in any thread for as long as this value is used. Nothing uses them but
+    /// this value and the device. Whoever has the value uses it as [`Gpu`](crate::Gpu) demands of its `HostMemory`, `host_bytes`, `host_view` and
+    /// `host_write`. So nobody gets bytes while a step copies to them, or writes bytes that another thread uses.
     pub unsafe fn zeroed(start: *mut u8, count: usize) -> MappedBytes {
         // SAFETY: the bytes are there, and nothing else uses them.
         unsafe { start.write_bytes(0, count) };
         MappedBytes { start, count }
     }
 
-    /// Where they begin.
+    /// Where the bytes begin.
     pub fn start(&self) -> *mut u8 {
         self.start
     }
 
-    /// How many there are.
+    /// How many bytes there are.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -44,28 +44,28 @@ impl MappedBytes {
         unsafe { self.start.add(range.start) }
     }
 
-    /// Some bytes to change. Panics beyond the end.
+    /// Bytes of a range, to change. Panics if the range exceeds them.
     pub fn slice_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         // SAFETY: the bytes are inside, were zeroed at the beginning, and live as long as `self`, which is borrowed.
         // While a step that copies them is under way nobody asks for them, as `zeroed` demands.
         unsafe { std::slice::from_raw_parts_mut(self.at(&range), range.len()) }
     }
 
-    /// Some bytes to read. Panics beyond the end.
+    /// Bytes of a range, to read. Panics if the range exceeds them.
     pub fn slice(&self, range: Range<usize>) -> &[u8] {
-        // SAFETY: as in `slice_mut`; what is borrowed is not written, by the device or by `write`.
+        // SAFETY: as in `slice_mut`; neither the device nor `write` writes bytes that are borrowed.
         unsafe { std::slice::from_raw_parts(self.at(&range), range.len()) }
     }
 
-    /// Copies bytes to an offset. Panics beyond the end.
+    /// Copies bytes to an offset. Panics if they exceed the memory.
     pub fn write(&self, at: usize, bytes: &[u8]) {
         let to = self.at(&(at..at.saturating_add(bytes.len())));
         // SAFETY: the bytes are inside and live; neither the device nor another thread uses them, as `zeroed` demands, so
-        // that no reference to them exists, which could overlap.
+        // that no reference exists that could overlap with them.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
-    /// Zeros, for memory that a hung device may use at the same time.
+    /// Writes zeros to all bytes, even if a hung device uses them at the same time.
     pub fn overwrite(&mut self) {
         for at in 0..self.count {
             // SAFETY: the byte is inside and lives. No reference to it exists, since `self` is borrowed alone. The device is no

@@ -1,7 +1,8 @@
-//! What the programs of one device share: cached nodes of keys in device memory, kept between batches, and turns.
+//! The programs of one device share the cached nodes of keys, which stay in device memory between batches. Here they also take turns at the
+//! link to the device, and at making nodes.
 //!
-//! Behind the nodes of a key there may be its WOTS+ signatures of all cached trees' roots: those of the cached layers but the
-//! lowest, a row a leaf, the top layer first. A row is the signature's len·n bytes and a word, the sum of them and of the
+//! Behind a key's nodes there may be its WOTS+ signatures of cached trees' roots. The leaves of all cached layers but the lowest sign them:
+//! one row for each leaf, the top layer first. A row is the signature's len·n bytes and a word, the sum of these bytes and of the
 //! authentication path (`stored.k`).
 
 use crate::gpu::Gpu;
@@ -9,7 +10,7 @@ use hypergrove_fips205::Params;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The layers above the lowest of the top `cached` ones.
+/// The layers whose signatures are stored: all but the lowest of the top `cached` layers.
 pub(crate) fn stored_layers(p: &Params, cached: usize) -> Range<usize> {
     (p.d + 1 - cached).min(p.d)..p.d
 }
@@ -19,17 +20,17 @@ pub(crate) fn leaves(p: &Params, layer: usize) -> usize {
     1 << (p.hp * (p.d - layer))
 }
 
-/// Rows for the top `cached` layers.
+/// Rows of stored signatures if the top `cached` layers are cached.
 pub(crate) fn rows(p: &Params, cached: usize) -> usize {
     stored_layers(p, cached).map(|layer| leaves(p, layer)).sum()
 }
 
-/// Where the rows begin, in steps of 256 bytes.
+/// Where the rows begin behind so many bytes of nodes, in units of 256 bytes.
 pub(crate) fn rows_at(nodes: usize) -> usize {
     nodes.div_ceil(256)
 }
 
-/// Bytes of nodes and rows.
+/// Bytes of nodes and rows together.
 pub(crate) fn bytes_with_rows(p: &Params, cached: usize, nodes: usize) -> usize {
     rows_at(nodes) * 256 + rows(p, cached) * (p.len() * p.n + 4)
 }
@@ -37,14 +38,14 @@ pub(crate) fn bytes_with_rows(p: &Params, cached: usize, nodes: usize) -> usize 
 /// Nodes of a key in device memory.
 pub(crate) struct Nodes<G: Gpu> {
     pub(crate) memory: G::Memory,
-    /// Bytes of the nodes, and of all.
+    /// Bytes of the nodes alone, and of the nodes with the rows.
     pub(crate) of_nodes: usize,
     pub(crate) bytes: usize,
-    /// Whether WOTS+ signatures lie behind them.
+    /// Whether WOTS+ signatures lie behind the nodes.
     pub(crate) stored: bool,
 }
 
-/// Nodes by the identity of their key, the one that was used last at the end.
+/// Keys' nodes by the key's identity. The nodes that were used last are at the end.
 pub(crate) struct NodesCache<G: Gpu> {
     budget: u64,
     held: Mutex<Vec<CacheEntry<G>>>,
@@ -54,7 +55,7 @@ pub(crate) struct NodesCache<G: Gpu> {
 
 struct CacheEntry<G: Gpu> {
     id: u64,
-    /// Signatures that were asked for.
+    /// Signatures under this key that batches have wanted so far.
     signatures: u64,
     nodes: Arc<Nodes<G>>,
 }
@@ -68,22 +69,22 @@ impl<G: Gpu> NodesCache<G> {
         NodesCache { budget, held: Mutex::default(), making: Mutex::default(), sending: Mutex::default() }
     }
 
-    /// The link to the device for one program alone: sharing it, two would begin to compute late and together.
+    /// Gives one program the link to the device alone. If two programs shared the link, both would begin to compute late, and at the same time.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         locked(&self.sending)
     }
 
-    /// One program makes nodes at a time: another may want the same.
+    /// Lets one program make nodes at a time: another program may want the same nodes.
     pub(crate) fn turn_to_make(&self) -> MutexGuard<'_, ()> {
         locked(&self.making)
     }
 
-    /// Whether so many bytes may be kept.
+    /// Whether the budget allows so many bytes.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         bytes as u64 <= self.budget
     }
 
-    /// Nodes of that identity and size, if they are here, and the signatures that were made with them, `more` included.
+    /// Nodes of that identity and size, if they are cached, and how many signatures batches have wanted with them, `more` included.
     pub(crate) fn get(&self, id: u64, bytes: usize, more: u64) -> Option<(Arc<Nodes<G>>, u64)> {
         let mut held = locked(&self.held);
         let at = held.iter().position(|one| one.id == id && one.nodes.of_nodes == bytes && id != 0)?;
@@ -98,7 +99,7 @@ impl<G: Gpu> NodesCache<G> {
         locked(&self.held).retain(|one| one.id != id);
     }
 
-    /// Gives back what no program uses now; whether there was any.
+    /// Frees the nodes that no program uses now. Returns whether there were any.
     pub(crate) fn drop_unused(&self) -> bool {
         let mut held = locked(&self.held);
         let before = held.len();
@@ -106,8 +107,7 @@ impl<G: Gpu> NodesCache<G> {
         held.len() < before
     }
 
-    /// Keeps nodes, if they have an identity and fit the budget, instead of others of that identity; those used longest ago
-    /// make way.
+    /// Keeps nodes that have an identity and fit the budget, instead of other nodes of that identity. Nodes that were used longest ago make way.
     pub(crate) fn put(&self, id: u64, nodes: Nodes<G>, signatures: u64) -> Arc<Nodes<G>> {
         let nodes = Arc::new(nodes);
         if id != 0 && self.fits(nodes.bytes) {

@@ -1,4 +1,4 @@
-//! What can be tuned, and the values that were measured to be good.
+//! The axes of tuning for SLH-DSA on a GPU, and defaults that were measured to be good.
 
 use crate::gpu::Facts;
 use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
@@ -13,7 +13,7 @@ pub struct GpuPolicy {
     pub threads: usize,
     /// Threads of a block, where there is work for them.
     pub block: u32,
-    /// The same for the kernels of one kind, in their order in the space; 0: as `block`.
+    /// Threads of a block for each kind of kernel, in the order of `KINDS`; 0: as `block`.
     pub of_kind: [u32; KINDS.len()],
     /// Blocks of a launch, at most; 0: as many as its work asks for.
     pub blocks: u32,
@@ -33,9 +33,9 @@ pub struct GpuPolicy {
     pub window: u32,
     /// 0: all chain values of revealed leaves are kept until their digits are known; 1: they are computed again.
     pub replay: u32,
-    /// Whether a key's WOTS+ signatures of cached roots are stored on the device: 0 never, 1 once that has paid, 2 at once.
+    /// Whether a key's WOTS+ signatures of cached roots are stored on the device: 0 never, 1 once making them has cost as much as storing, 2 at once.
     pub stored: u32,
-    /// Levels of parallelism: 0 none, 1 trees, 2 and nodes, 3 and chains, 4 and what a hash allows.
+    /// Levels of parallelism: 0 none, 1 trees, 2 also nodes, 3 also chains, 4 also within a hash.
     pub levels: u32,
     /// Whether each layer's root is computed once more, from the signature.
     pub check: u32,
@@ -78,7 +78,7 @@ impl Default for GpuPolicy {
 static BLOCK: &[u32] = &[32, 64, 128, 256];
 static BLOCK_OF_KIND: &[u32] = &[0, 32, 64, 128, 256];
 
-/// Kernels that may have blocks of a size of their own, by the axis for it.
+/// Kinds of kernels that may have their own block size, each with its axis.
 const KINDS: [(&str, &[Kernel]); 4] = [
     ("chains_block", &[Kernel::Chains, Kernel::Complete, Kernel::LeafSolo, Kernel::ClimbSolo]),
     ("xmss_block", &[Kernel::Xmss, Kernel::XmssAbove, Kernel::Climb]),
@@ -97,7 +97,7 @@ static STORED: &[u32] = &[0, 1, 2];
 static LEVELS: &[u32] = &[0, 1, 2, 3, 4];
 static DIGEST: &[u32] = &[0, 256];
 
-/// Bytes of an M′ that a policy may have the device hash, at most: every job of a program has room for it.
+/// Bytes of an M′ that a policy may have the device hash, at most: every job of a program gets room for that M′.
 const MOST_HASHED: u32 = 4096;
 
 /// Whether any of an op's launches depends on an axis: where none does, nothing is to be tuned.
@@ -110,7 +110,7 @@ pub(crate) fn matters(axis: &str, op: Op) -> bool {
     !idle.contains(&axis)
 }
 
-/// The space of this backend, for an op.
+/// This backend's axes for an op.
 pub(crate) fn axes(op: Op) -> Vec<Axis> {
     let all = [
         Axis { tuned: false, ..Axis::threads() },
@@ -129,12 +129,12 @@ pub(crate) fn axes(op: Op) -> Vec<Axis> {
         Axis::new("window", WINDOW),
         Axis::new("replay", SWITCH),
         Axis { tuned: false, ..Axis::new("stored", STORED) },
-        // Levels are there to be compared with the last, a check is not given up for time, and what a recording saves is the
-        // host's time, which kernels do not show.
+        // Lower levels exist only for comparison with the last, and a check is not given up for time. A recording saves the host's time, which
+        // the kernels' times do not show.
         Axis { tuned: false, ..Axis::new("levels", LEVELS) },
         Axis { tuned: false, ..Axis::new("check", SWITCH) },
         Axis::new("beside", SWITCH),
-        // As above: what it saves is the host's time.
+        // Hashing on the device saves the host's time, too.
         Axis { tuned: false, ..Axis::new("digest", DIGEST) },
         Axis { tuned: false, ..Axis::new("record", SWITCH) },
     ];
@@ -142,14 +142,14 @@ pub(crate) fn axes(op: Op) -> Vec<Axis> {
 }
 
 impl GpuPolicy {
-    /// The named values, on a GPU that may lack some axes and have defaults of its own.
+    /// The policy with the named values, on a GPU that may lack some axes and have defaults of its own.
     pub(crate) fn on(facts: &Facts, policy: &Policy) -> Result<GpuPolicy, Error> {
         facts.check(policy)?;
         let defaults = facts.defaults.iter().copied();
         GpuPolicy::of(&Policy(defaults.chain(policy.0.iter().copied()).collect()))
     }
 
-    /// The named values, defaults for the rest.
+    /// The policy with the named values, and defaults for the rest.
     pub fn of(policy: &Policy) -> Result<GpuPolicy, Error> {
         let mut out = GpuPolicy::default();
         for (name, value) in &policy.0 {
@@ -219,7 +219,7 @@ impl GpuPolicy {
         if self.window > 0 { fit.min(self.window) } else { fit }
     }
 
-    /// What kernels are built for; see `Shape::is_thin`.
+    /// The configuration that kernels are compiled for. `thin` comes from `Shape::is_thin`.
     pub(crate) fn config(&self, p: &Params, thin: bool) -> Config {
         let imad = if thin { 0 } else { self.imad };
         let defines = vec![("CHAINS_BLOCKS", self.occupancy), ("IMAD", imad), ("UNROLLED", self.unrolled)];

@@ -35,38 +35,38 @@ pub(crate) struct GpuProgram<G: Gpu> {
     kernels: G::Kernels,
     queue: G::Queue,
     memory: G::Memory,
-    /// The second time's signatures, from the first run on that computes twice.
+    /// Signatures of the second computation, allocated at the first run that computes twice.
     second: Option<G::Memory>,
     host: G::HostMemory,
     cache: Arc<NodesCache<G>>,
-    /// Bytes of device memory that it may take.
+    /// Bytes of device memory that the program may take.
     budget: u64,
     /// Whether jobs change places: see [`Program::elsewhere`].
     elsewhere: bool,
     /// Whether this pass computes signatures for the second time, and the device compares them with the first.
     compares: bool,
-    /// Whether the host has laid the keys of this pass out: then they stay where they are uploaded to.
+    /// Whether the host has laid out the keys of this pass: then kernels read them where they were uploaded to.
     keys_laid_out: bool,
     /// Whether WOTS+ signatures are stored behind the nodes of all keys of this batch.
     stored: bool,
-    /// What the device hashes in this pass, if it does.
+    /// The messages that the device hashes in this pass, if it hashes any.
     hashed: Option<DigestShape>,
-    /// Whether the device had this pass's signatures before the host was done with what it does meanwhile: the wait for them took less than `late`.
+    /// Whether the device had this pass's signatures before the host's own work was done: the wait for them took less than `late`.
     is_late: bool,
     late: Duration,
-    /// Batches of more signatures than [`MOST_IN_COLUMNS`] whose messages the device is still to hash, since the host was late.
+    /// The device hashes the messages of so many more batches of over [`MOST_IN_COLUMNS`] signatures, since the host was late.
     hashes: u32,
-    /// How long its waits may take.
+    /// How long the program's waits may take.
     limit: WaitLimit,
-    /// What the last pass had that could have been recorded: a usual one, and one elsewhere.
+    /// The key of the last usual pass, and of the last pass elsewhere, under which it could have been recorded.
     last: [Option<RecordingKey>; 2],
-    /// Steps that were recorded, for some number of jobs and keys: of usual runs, and of those elsewhere.
+    /// Recorded steps of usual passes, and of passes elsewhere, each for one [`RecordingKey`].
     recorded: [Option<Recorded<<G::Queue as Queue>::Recording>>; 2],
     /// Roots and FORS roots of the last run, as words.
     kept: RootValues,
 }
 
-/// Messages that the device hashes: words of a row, the rows' bytes, and those of the keys behind them.
+/// The size of messages that the device hashes: words of a row, bytes of all rows, and bytes of the keys behind the rows.
 #[derive(Clone, Copy, PartialEq)]
 struct DigestShape {
     words: usize,
@@ -74,7 +74,7 @@ struct DigestShape {
     keys: usize,
 }
 
-/// What a program works on, for errors.
+/// A program's work, as errors name it.
 fn work(op: Op) -> &'static str {
     match op {
         Op::Keygen => "key pairs",
@@ -84,12 +84,13 @@ fn work(op: Op) -> &'static str {
     }
 }
 
-/// A limit for waits on a device. A CPU does not hang.
+/// A limit for waits on a device. A CPU gets no limit, since it does not hang.
 pub(crate) fn wait_limit(work: &'static str, time: Option<Duration>, facts: &Facts) -> WaitLimit {
     WaitLimit { work, time: time.filter(|_| !facts.is_cpu) }
 }
 
-/// Jobs, keys, whether signatures are stored, whether they are compared, and what the device hashes.
+/// Passes that agree in this can share a recording: jobs, keys, whether signatures are stored, whether they are compared, and the messages
+/// that the device hashes.
 type RecordingKey = (usize, usize, bool, bool, Option<DigestShape>);
 
 struct Recorded<R> {
@@ -99,16 +100,16 @@ struct Recorded<R> {
 
 /// Signatures that a pass verifies.
 enum SignatureInput<'a> {
-    /// Those that are still to be sent; none if the pass signs, or has them among its other inputs.
+    /// Signatures that are still to be sent; none if the pass signs, or has them among its other inputs.
     Later(&'a [&'a [u8]]),
-    /// The device fetches them, and the link is this program's until it has those that it fetches first. The steps fetch the others
-    /// while it computes.
+    /// The device fetches the signatures. The link is this program's until the device has the columns that it fetches first. The steps fetch the
+    /// other columns while the device computes.
     UnderWay(MutexGuard<'a, ()>, Vec<Step>),
 }
 
 #[derive(Default)]
 struct RootValues {
-    /// Whether there were several passes; else the values of these jobs are in the host's memory.
+    /// Whether there were several passes. If not, the values of these jobs are still in the host's memory.
     passes: bool,
     jobs: usize,
     roots: Vec<u8>,
@@ -131,7 +132,7 @@ impl<G: Gpu> GpuProgram<G> {
             _ => batch.max(1),
         };
         let mut layout = shape.layout(jobs);
-        // A batch that one program must not or cannot address takes several passes.
+        // A batch takes several passes if one pass would exceed the budget, the largest allocation or 32-bit indices.
         let largest = gpu.facts().largest;
         while !(shape.indexable(&layout) && layout.device as u64 <= budget && layout.host as u64 <= largest) {
             if jobs == 1 {
@@ -142,18 +143,19 @@ impl<G: Gpu> GpuProgram<G> {
             layout = shape.layout(jobs);
         }
         let memory = match gpu.alloc(layout.device) {
-            // Keys' nodes make way first.
+            // Keys' nodes that no program uses make way first.
             Err(Error::OutOfMemory { .. }) if cache.drop_unused() => gpu.alloc(layout.device)?,
             memory => memory?,
         };
         let (mut queue, limit) = (gpu.queue()?, wait_limit(work(plan.op), WaitLimit::default().time, gpu.facts()));
         queue.limit(limit);
-        // Programs that verify begin one after the other, since they fetch one after the other: concurrently they leave no compute unit
-        // idle. (An H200 verifies 2.04 million signatures of 128f a second so, 1.94 in turns; of 256f 846,000 and 734,000.) Others would end
-        // together, and copy together. (It makes 3.13 million key pairs so, 3.39 in turns.)
+        // Programs that verify take no turns. They begin one after the other, since they fetch one after the other, and concurrently they
+        // leave no compute unit idle. (An H200 verifies 2.04 million signatures of 128f a second concurrently, 1.94 in turns; of 256f 846,000
+        // and 734,000.) Without turns, other programs would end together, and copy together. (An H200 makes 3.13 million key pairs
+        // concurrently, 3.39 in turns.)
         queue.takes_turns(plan.op != Op::Verify);
         if plan.op == Op::Sign {
-            // No kernel writes R, and whole rows are handed out.
+            // Rows are handed out whole, but no kernel need write R, so R's place is cleared.
             let (at, bytes) = (G::address(&memory) + layout.output.at as u64, layout.output.bytes);
             queue.submit(&kernels, &[Step::Zero { at, bytes }])?;
             queue.wait()?;
@@ -185,7 +187,7 @@ impl<G: Gpu> GpuProgram<G> {
         })
     }
 
-    /// Compiles what [`new`](GpuProgram::new) would.
+    /// Compiles the kernels that [`new`](GpuProgram::new) would compile.
     pub(crate) fn compile(
         gpu: &Arc<G>,
         plan: &Plan,
@@ -221,7 +223,7 @@ impl<G: Gpu> GpuProgram<G> {
             .iter()
             .copied()
             .filter(|kernel| match kernel {
-                // Of no plan.
+                // No plan uses these kernels.
                 Kernel::Sha256 => false,
                 kernel if kernel.is_zk() => false,
                 Kernel::Select => shape.policy.replay == 0,
@@ -271,12 +273,12 @@ impl<G: Gpu> GpuProgram<G> {
     fn download(&self, part: Part, bytes: usize) -> Step {
         Step::Download { to: self.on_host(part), from: self.device(part), bytes }
     }
-    /// Keys and jobs on the device.
+    /// The addresses of keys and jobs on the device.
     fn jobs(&self) -> Jobs {
         let keys = self.device(if self.keys_laid_out { self.layout.seeds } else { self.layout.keys });
         Jobs { params: self.p(), keys, jobs: self.device(self.layout.positions) }
     }
-    /// Signatures on the device: those that are verified, or made.
+    /// The address of the signatures on the device that this pass verifies or makes.
     fn signatures(&self) -> u64 {
         match &self.second {
             Some(second) if self.compares => G::address(second),
@@ -284,18 +286,18 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
-    /// Wipes what was secret in device memory.
+    /// Steps that wipe secrets in device memory.
     fn wipes(&self) -> Vec<Step> {
         let l = &self.layout;
-        // Messages lie there in passes whose messages the device hashes.
+        // The part for messages is in use only if the device hashes this pass's messages.
         let messages = if self.hashed.is_some() { l.messages } else { Part::default() };
         let secrets = [l.seeds, l.keys, messages, l.trace, l.cached_trace];
         let secrets = secrets.into_iter().filter(|part| part.bytes > 0 && self.plan.op != Op::Verify);
         secrets.map(|part| Step::Zero { at: self.device(part), bytes: part.bytes }).collect()
     }
 
-    /// Submits steps; or with `record` replays what was recorded for the same. Gives the time of each launch
-    /// if they are timed alone.
+    /// Submits steps. With `record`, replays the recording with this key, which is made first if there is none.
+    /// Returns the time of each launch if launches are timed alone.
     fn submit(
         &mut self,
         steps: impl Fn(&Self) -> Vec<Step>,
@@ -323,7 +325,7 @@ impl<G: Gpu> GpuProgram<G> {
         done.map(|()| Vec::new())
     }
 
-    /// The same steps in no more blocks than the policy allows.
+    /// Limits the blocks of each launch to the policy's number.
     fn bounded(&self, mut steps: Vec<Step>) -> Vec<Step> {
         let most = self.shape.policy.blocks;
         for step in &mut steps {
@@ -334,7 +336,7 @@ impl<G: Gpu> GpuProgram<G> {
         steps
     }
 
-    /// Submits step after step, waiting for each: the times of the launches.
+    /// Submits one step after the other and waits for each. Returns the launches' times.
     fn one_by_one(&mut self, steps: &[Step]) -> Result<Vec<StageTime>, Error> {
         let mut stages = Vec::new();
         self.queue.wait()?;
@@ -355,7 +357,7 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(stages)
     }
 
-    /// Has the device work on a pass, and wipes what was secret. What is on the host of the keys is wiped in any case.
+    /// Has the device compute a pass, and wipes secrets. The keys in the host's memory are wiped also after an error.
     fn go(
         &mut self,
         steps: impl Fn(&Self) -> Vec<Step>,
@@ -370,9 +372,9 @@ impl<G: Gpu> GpuProgram<G> {
         let mut done = sent.and_then(|()| self.submit(steps, record));
         if let (Ok(_), Some(_turn)) = (&done, turn) {
             let start = Instant::now();
-            // What else this pass copies to the device is ahead of the next program's signatures.
+            // The turn ends after this wait. This pass's other copies to the device are ahead of the next program's signatures.
             done = self.queue.wait_for(0).and(done);
-            // Launches that are timed alone have been waited for.
+            // With launches that are timed alone, the program has waited already.
             self.is_late = done.is_ok() && self.shape.policy.stages == 0 && start.elapsed() < self.late;
         }
         if done.is_ok() {
@@ -381,12 +383,12 @@ impl<G: Gpu> GpuProgram<G> {
         let wiped = if done.is_ok() { self.queue.follow(&self.kernels, &self.wipes()) } else { Ok(()) };
         let waited = self.queue.wait();
         self.queue.limit(self.limit);
-        // The driver overwrites what a hung device may still use.
+        // The driver overwrites memory that a hung device may still use.
         if self.gpu.hung().is_none() {
             let (seeds, messages) = (self.layout.seeds, self.layout.messages);
             wipe(self.bytes(seeds));
             if let (Some(DigestShape { rows, keys, .. }), Op::Sign) = (self.hashed, self.plan.op) {
-                // SK.prf, and opt_rand in the rows.
+                // The keys have SK.prf, the rows opt_rand.
                 wipe(&mut self.bytes(messages)[..rows + keys]);
             }
         }
@@ -399,18 +401,18 @@ impl<G: Gpu> GpuProgram<G> {
         if stages.is_empty() {
             return Ok(timing);
         }
-        // What was waited for at the end were copies.
+        // Launches were timed alone, so the last wait was for copies.
         let execute = stages.iter().map(|stage| stage.time).sum();
         Ok(Timing { execute, download: timing.execute, upload: timing.upload, stages })
     }
 
-    /// Wipes all memory: of a failed pass nothing stays, since a signature that failed its check would help an attacker.
+    /// Wipes all memory: nothing of a failed pass stays, since a signature that failed its check would help an attacker.
     fn forget(&mut self) {
         let mut all = vec![Step::Zero { at: G::address(&self.memory), bytes: self.layout.device }];
         all.extend(
             self.second.iter().map(|second| Step::Zero { at: G::address(second), bytes: self.layout.output.bytes }),
         );
-        // A device that fails now has nothing that could be wiped any more.
+        // If the device fails now, nothing on it can be wiped any more.
         let _ = self.queue.follow(&self.kernels, &all);
         let _ = self.queue.wait();
         if self.gpu.hung().is_none() {
@@ -419,7 +421,7 @@ impl<G: Gpu> GpuProgram<G> {
         self.kept = RootValues::default();
     }
 
-    /// Signatures to the device, through the ring.
+    /// Sends signatures to the device, through the ring.
     fn send(&mut self, signatures: &[&[u8]]) -> Result<(), Error> {
         if signatures.is_empty() {
             return Ok(());
@@ -429,7 +431,7 @@ impl<G: Gpu> GpuProgram<G> {
         self.ring().send(signatures, to)
     }
 
-    /// What copies rows of signatures that the device reaches, if most of them follow each other there: before it computes, and while it does.
+    /// Steps that copy signatures which the device reaches: before it computes, and while it does. `None` unless most rows follow each other.
     fn fetches(&self, rows: &[&[u8]]) -> Option<[Vec<Step>; 2]> {
         let (row, to) = (self.p().sig_bytes(), self.device(self.layout.input));
         let runs = reached(&*self.gpu, rows.iter().map(|signature| (signature.as_ptr() as u64, row)), 0)?;
@@ -438,7 +440,7 @@ impl<G: Gpu> GpuProgram<G> {
         }
         let first = first_columns(self.p());
         if first == row {
-            // A single tree.
+            // A set with a single tree has no other columns.
             return Some([runs.iter().map(|run| run.upload(to)).collect(), Vec::new()]);
         }
         let columns = |columns: Range<usize>| {
@@ -455,7 +457,7 @@ impl<G: Gpu> GpuProgram<G> {
         self.checked(jobs)
     }
 
-    /// Signatures from the device, all but R; none of them if a check failed. Elsewhere, the device's first one is the second job's,
+    /// Copies signatures without R from the device, unless a check failed. In a pass elsewhere, the device's first signature is the second job's,
     /// and its last one the first job's.
     fn receive(&mut self, out: &mut [u8]) -> Result<(), Error> {
         let (p, from) = (self.p(), self.device(self.layout.output));
@@ -464,18 +466,18 @@ impl<G: Gpu> GpuProgram<G> {
         self.ring().receive([first, last], p.n, from)
     }
 
-    /// The same into several parts. The device writes by itself what it reaches; R is undefined if the host makes it.
+    /// Copies signatures into several parts. The device itself writes parts that it reaches; there R is undefined if the host makes it.
     fn receive_held(&mut self, rows: &mut [&mut [u8]]) -> Result<(), Error> {
         let (p, mut from) = (self.p(), self.device(self.layout.output));
-        // The host puts R where the host has made it.
+        // If the host makes R, the host also writes it.
         let skip = if self.hashed.is_some() { 0 } else { p.n };
-        // Memory that the device does not reach, part after part as long as they follow each other.
+        // Parts that the device does not reach, collected as long as they follow each other.
         let (mut others, mut from_others): (Vec<&mut [u8]>, u64) = (Vec::new(), from);
         for rows in rows {
             let (to, bytes) = (rows.as_mut_ptr() as u64, rows.len());
             if self.gpu.reaches(to, bytes) {
                 self.ring().receive(std::mem::take(&mut others), skip, from_others)?;
-                // The caller has lent this memory until the device is done with it. Copies alone are left for the device to do.
+                // The wait has no limit: the caller has lent this memory until the device is done with it. The device has only copies left to do.
                 self.queue.limit(WaitLimit { time: None, ..self.limit });
                 self.queue.submit(&self.kernels, &[Step::Download { to, from, bytes }])?;
             } else {
@@ -489,7 +491,7 @@ impl<G: Gpu> GpuProgram<G> {
         self.ring().receive(others, skip, from_others)
     }
 
-    /// The root of the highest tree that was grown for each job of the pass at hand.
+    /// For each job of the current pass, the root of the highest tree that was grown.
     fn highest_roots(&self, jobs: usize) -> Vec<u8> {
         let (p, grown) = (self.p(), self.shape.grown);
         let row = (p.d + 1) * p.n;
@@ -506,13 +508,13 @@ impl<G: Gpu> GpuProgram<G> {
         Ring { queue, kernels, host, at: self.layout.ring.on_host, slots, parallel }
     }
 
-    /// Whether every layer of every job of the pass at hand passed its root-consistency check: what was not checked has not.
+    /// Fails unless every layer of every job of the current pass passed its root-consistency check. A layer that was not checked has not passed.
     fn checked(&self, jobs: usize) -> Result<(), Error> {
         if self.shape.policy.check == 0 {
             return Ok(());
         }
         let words = self.view(self.layout.flag, flag_words(self.p(), jobs) * 4).as_chunks::<4>().0;
-        // All are looked at, several at a time.
+        // All words are compared, several at a time.
         let agree = |words: &[[u8; 4]]| words.iter().fold(0, |bad, word| bad | (u32::from_le_bytes(*word) ^ 1)) == 0;
         match words.split_first() {
             Some(([0, 0, 0, 0], words)) if agree(words) => Ok(()),
@@ -525,7 +527,7 @@ impl<G: Gpu> GpuProgram<G> {
         Error::Inconsistent { device: self.gpu.facts().id.clone(), what }
     }
 
-    /// Lays the keys of a pass out; gives the first job of each, and its number in `numbers`.
+    /// Lays out the keys of a pass. Returns the first job of each key, and writes the keys' numbers to `numbers`.
     fn put_keys(&mut self, batch: &Batch<'_>, of: &[u32], numbers: &mut [u32], nodes: &[u64]) -> Vec<usize> {
         let each = self.plan.op == Op::Keygen;
         let (mut distinct, mut firsts) = (Vec::new(), Vec::new());
@@ -536,7 +538,7 @@ impl<G: Gpu> GpuProgram<G> {
                 firsts.push(job);
             }
         }
-        // Elsewhere the last job's key is the last: jobs that share a key may have left it in its first place.
+        // In a pass elsewhere, the last job's key gets the last place: jobs that share this key may have left it in its usual place.
         if self.elsewhere
             && !each
             && let Some(last) = of.last()
@@ -587,8 +589,8 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
-    /// What the device is to hash of these jobs: words of a row. `None` if a message is too long for it, or if jobs of one key differ
-    /// in PK.root: it gets one for each key.
+    /// Words of a row of the messages that the device is to hash. `None` if it hashes none, if a message is too long for it, or if jobs of one key
+    /// differ in PK.root: the device gets one PK.root for each key.
     fn message_words(&self, digests: &dyn Digests, batch: &Batch<'_>) -> Option<usize> {
         let most = self.shape.most_hashed();
         if most == 0 {
@@ -596,7 +598,7 @@ impl<G: Gpu> GpuProgram<G> {
         }
         let (key_of, mut firsts) = (batch.key_of, vec![usize::MAX; batch.keys.len()]);
         for (job, key) in key_of.iter().enumerate() {
-            // A key that is not there is an error of the batch, which its check names.
+            // A key that does not exist is an error of the batch, which the batch's check reports.
             let first = firsts.get_mut(*key as usize)?;
             *first = job.min(*first);
         }
@@ -613,7 +615,7 @@ impl<G: Gpu> GpuProgram<G> {
         Some(self.shape.message_words(longest?))
     }
 
-    /// Lays messages out in rows of so many words, and their keys behind them, each as its first job has it.
+    /// Lays out messages in rows of so many words, and their keys behind the rows. Each key has its first job's values.
     fn put_messages(
         &mut self,
         of: &[u32],
@@ -622,7 +624,7 @@ impl<G: Gpu> GpuProgram<G> {
         keys: &[Key<'_>],
     ) {
         let (n, part, parallel) = (self.p().n, self.layout.messages, in_threads(self.shape.policy.threads));
-        // Elsewhere the first place is the second job's, and the last the first job's.
+        // In a pass elsewhere, the first place is the second job's, and the last place the first job's.
         let moved = usize::from(self.elsewhere);
         let hashed = DigestShape { words, rows: of.len() * words * 4, keys: firsts.len() * 3 * n };
         let (rows, of_keys) = self.bytes(part)[..hashed.rows + hashed.keys].split_at_mut(hashed.rows);
@@ -641,7 +643,7 @@ impl<G: Gpu> GpuProgram<G> {
             to[..4].copy_from_slice(&numbers[*key as usize].to_le_bytes());
             to[4..8].copy_from_slice(&(bytes as u32).to_le_bytes());
             to[8..][..opt_rand.len()].copy_from_slice(opt_rand);
-            // R is between.
+            // R's place is between opt_rand and M′.
             let mut at = 8 + opt_rand.len() + n;
             for part in m_prime.parts() {
                 to[at..][..part.len()].copy_from_slice(part);
@@ -658,7 +660,7 @@ impl<G: Gpu> GpuProgram<G> {
         self.hashed = Some(hashed);
     }
 
-    /// Of a batch of several passes, every pass's values are kept; of a single one they stay where they are.
+    /// Keeps this pass's values if the batch takes several passes. The values of a single pass stay in the host's memory.
     fn keep(&mut self, jobs: usize) {
         if !self.kept.passes {
             self.kept.jobs = jobs;
@@ -675,7 +677,7 @@ impl<G: Gpu> GpuProgram<G> {
         G::host_view(&self.host, part.on_host..part.on_host + bytes)
     }
 
-    /// A pass with every job in its neighbour's place; a single one comes twice, and the second place counts.
+    /// Runs a pass with every job in its neighbour's place. A single job is computed twice, and the result in the second place counts.
     fn pass_elsewhere(
         &mut self,
         batch: &Batch<'_>,
@@ -705,12 +707,12 @@ impl<G: Gpu> GpuProgram<G> {
             // `receive` puts each signature where it belongs.
             return self.pass(&moved, 0..order.len(), nodes, None, signatures, out);
         }
-        // They are the caller's, or after an error nobody's.
+        // The rows become the caller's; after an error, nobody gets them.
         let mut rows = vec![0; order.len() * each];
         let timing =
             self.pass(&moved, 0..order.len(), nodes, None, signatures, &mut rows).inspect_err(|_| wipe(&mut rows))?;
         let head = if self.plan.op == Op::Sign { self.p().n } else { 0 };
-        // Of a single job the second place counts.
+        // For a single job, the second place counts.
         let moved_to = |i: usize| if jobs.len() == 1 { 1 } else { (i + jobs.len() - 1) % jobs.len() };
         let back = |(i, out): (usize, &mut [u8])| out[head..].copy_from_slice(&rows[moved_to(i) * each..][head..each]);
         if in_threads(self.shape.policy.threads) {
@@ -721,7 +723,7 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(timing)
     }
 
-    /// Lays keys of a pass out, and positions, or messages in rows of so many words; gives the number of distinct keys.
+    /// Lays out keys of a pass, and positions, or messages in rows of so many words. Returns the number of distinct keys.
     fn lay_out(
         &mut self,
         batch: &Batch<'_>,
@@ -744,7 +746,7 @@ impl<G: Gpu> GpuProgram<G> {
         firsts.len()
     }
 
-    /// A pass that signs; `receive` gets the roots of the highest trees when the checks of the layers have passed.
+    /// Runs a pass that signs. `receive` gets the roots of the highest trees when the layers have passed their checks.
     fn pass_held(
         &mut self,
         batch: &Batch<'_>,
@@ -767,8 +769,8 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(timing)
     }
 
-    /// Two passes that sign. The first one's signatures stay on the device. In the second, every job is in its neighbour's place: the first
-    /// signature is the second job's, the last one the first job's. The device compares both, and only then hands out the first ones.
+    /// Runs two passes that sign. The first pass's signatures stay on the device. In the second pass, every job is in its neighbour's place: the
+    /// first signature is the second job's, the last one the first job's. The device compares both passes, and only then hands out the first's.
     fn held_twice(
         &mut self,
         batch: &Batch<'_>,
@@ -805,12 +807,12 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(timing)
     }
 
-    /// Whether there is memory for the second time's signatures: it is kept from then on.
+    /// Whether there is memory for the second computation's signatures. The program keeps it from then on.
     fn has_room_for_second(&mut self) -> Result<bool, Error> {
         let bytes = self.layout.output.bytes;
         if self.second.is_none() && (self.layout.device + bytes) as u64 <= self.budget {
             let memory = match self.gpu.alloc(bytes) {
-                // Keys' nodes make way first.
+                // Keys' nodes that no program uses make way first.
                 Err(Error::OutOfMemory { .. }) if self.cache.drop_unused() => self.gpu.alloc(bytes),
                 memory => memory,
             };
@@ -823,7 +825,8 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(self.second.is_some())
     }
 
-    /// Whether both times gave the same signatures, as the device has found, and the same roots: what was not compared is not the same.
+    /// Fails unless both computations gave the same signatures, as the device has found, and the same roots. Signatures that were not compared
+    /// count as different.
     fn same(&self, first: &[u8], second: &[u8]) -> Result<(), Error> {
         let n = self.p().n;
         let words = self.view(self.layout.compared, first.len() / n * 4);
@@ -837,7 +840,7 @@ impl<G: Gpu> GpuProgram<G> {
         Err(Error::differs(self.gpu.facts().id.clone(), result, job))
     }
 
-    /// What a pass may be recorded as: one of few jobs always, one of more if it is like the last.
+    /// The key under which a pass is to be recorded: always for few jobs, and for more jobs if the last pass had the same key.
     fn recordable(&mut self, jobs: usize, keys: usize) -> Option<RecordingKey> {
         let what = (jobs, keys, self.stored, self.compares, self.hashed);
         let last = &mut self.last[usize::from(self.elsewhere)];
@@ -850,7 +853,7 @@ impl<G: Gpu> GpuProgram<G> {
         !self.elsewhere && batch.len() > MOST_RECORDED && batch.len() <= self.layout.jobs
     }
 
-    /// A pass that verifies what `uploads` fetch.
+    /// Runs a pass that verifies the signatures that `uploads` and `others` fetch.
     fn verify_fetched(
         &mut self,
         batch: &Batch<'_>,
@@ -859,8 +862,8 @@ impl<G: Gpu> GpuProgram<G> {
         out: &mut [u8],
     ) -> Result<Timing, Error> {
         self.kept = RootValues::default();
-        // While the device fetches many, the host has time to hash, unless its threads have other work. (An H200 verifies 5.4 million signatures
-        // of 128s a second, and 4.5 million if it hashes their messages.)
+        // While the device fetches many signatures, the host has time to hash, unless its threads have other work. (An H200 verifies 5.4 million
+        // signatures of 128s a second, and 4.5 million if the device hashes their messages.)
         let are_few = batch.len() <= MOST_IN_COLUMNS;
         let words = if are_few || self.hashes > 0 { self.message_words(digests, batch) } else { None };
         self.is_late = false;
@@ -870,7 +873,7 @@ impl<G: Gpu> GpuProgram<G> {
         let positions = if words.is_none() { digests.positions() } else { Vec::new() };
         let batch = &Batch { positions: &positions, ..*batch };
         if let Err(why) = under_way.and_then(|()| self.check(batch, words, out.len())) {
-            // The signatures are the caller's again when this returns.
+            // When this returns, the signatures are the caller's again: no copy may be under way.
             let _ = self.queue.wait();
             return Err(why);
         }
@@ -883,7 +886,7 @@ impl<G: Gpu> GpuProgram<G> {
         done
     }
 
-    /// Checks a batch, whose positions the device computes if its messages' rows have so many words.
+    /// Checks a batch. If `words` are given (of a message's row), the device computes the positions.
     fn check(&self, batch: &Batch<'_>, words: Option<usize>, out: usize) -> Result<(), Error> {
         self.gpu.hung().map_or(Ok(()), Err)?;
         match words {
@@ -892,7 +895,7 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
-    /// A pass of a batch that signs, verifies or makes keys.
+    /// Runs a pass that signs, verifies or makes keys.
     fn pass(
         &mut self,
         batch: &Batch<'_>,
@@ -971,33 +974,33 @@ impl<G: Gpu> GpuProgram<G> {
 /// log2 of the leaves that a block of the cooperative kernels works on at a time.
 const WIDE_CHUNK: u32 = WIDE_ROWS.ilog2();
 
-/// Jobs of a batch that is submitted as a recording: with more, the launches cost nothing compared with the work.
+/// Jobs, at most, of a batch that is always submitted as a recording: with more, the launches cost nothing compared with the work.
 const MOST_RECORDED: usize = 16;
 
 /// Jobs, at most, of a batch that is submitted as a recording if the batch before was like it: a recording is made to be used again. (A
 /// replay of 64 signatures of 128f is submitted in 35 µs on an H200, the same launches in 125 µs. This number is chosen, not measured.)
 const MOST_RECORDED_AGAIN: usize = 1024;
 
-/// Signatures of a batch that the device fetches in two parts: while it has too few to be busy, it is to begin early. It begins with
-/// [`first_columns`], and hashes the messages. (An H200 verifies 417,000 signatures of 128f a second in calls of 1,024, and 409,000 if
-/// it has them all first; in calls of 64, 46,000 and 48,000, since those are recorded. The greatest number is chosen, not measured.) In
-/// tests of this crate both ways are taken with few.
+/// The device fetches a batch of so many signatures in two parts: they are too few to keep it busy, so it should begin early. It begins with
+/// [`first_columns`], and hashes the messages. (An H200 verifies 417,000 signatures of 128f a second in calls of 1,024, and 409,000 if it
+/// fetches all columns first; in calls of 64, 46,000 and 48,000, since those are recorded. The greatest number is chosen, not measured.)
+/// Tests of this crate take both ways with few signatures.
 const LEAST_IN_COLUMNS: usize = if cfg!(test) { MOST_RECORDED + 1 } else { 256 };
 const MOST_IN_COLUMNS: usize = if cfg!(test) { 48 } else { 2048 };
 
-/// The wait for signatures that the device has already takes 4 to 7 µs on an H200.
+/// If the wait for signatures is shorter, the device had them before the host was done. Then the wait takes 4 to 7 µs on an H200.
 const LATE: Duration = Duration::from_micros(50);
 
-/// Batches until the host hashes again, and may be in time. (docs/lab/2026-11-24-numpy.md compares 15 and 63.)
+/// Batches after which a host that was late hashes again, and may be in time. (docs/lab/2026-11-24-numpy.md compares 15 and 63.)
 const HASHED_AFTER_LATE: u32 = 63;
 
-/// Bytes of a signature that the device works on first: R, FORS, and of the layers of XMSS as many as take about as long as the other
-/// layers' copies.
+/// Bytes of a signature that the device works on first: R, FORS, and as many layers of XMSS as take about as long as the other layers'
+/// copies.
 fn first_columns(p: &Params) -> usize {
     p.n * (1 + p.k * (1 + p.a) + first_layers(p) * (p.len() + p.hp))
 }
 
-/// The lowest layers that are among them.
+/// How many layers, from the lowest on, are in [`first_columns`].
 fn first_layers(p: &Params) -> usize {
     p.d.div_ceil(8)
 }
@@ -1005,14 +1008,14 @@ fn first_layers(p: &Params) -> usize {
 /// Rows that a thread copies back from other places, at least.
 const ROWS_OF_A_TASK: usize = 64;
 
-/// What the host computes again of messages, if it is the same as the first time.
+/// The positions that the host computes a second time from the messages. Fails if they differ from the first.
 fn positions_again(digests: &mut dyn Digests, first: &[Position]) -> Result<Vec<Position>, Error> {
     let again = digests.positions_again()?;
     let differs = (0..first.len().max(again.len())).find(|job| first.get(*job) != again.get(*job));
     differs.map_or(Ok(again), |job| Err(Error::differs("host".into(), "the digest", job)))
 }
 
-/// Words of a node, as the device keeps them, become bytes.
+/// Turns words of nodes, as the device keeps them, into bytes.
 fn in_bytes(p: &Params, words: &mut [u8]) {
     match p.family {
         Family::Sha2 => words.chunks_exact_mut(4).for_each(<[u8]>::reverse),
@@ -1020,7 +1023,7 @@ fn in_bytes(p: &Params, words: &mut [u8]) {
     }
 }
 
-/// Copies that follow each other on both sides become one.
+/// Merges copies that follow each other on both sides.
 fn merged(steps: &[Step]) -> Vec<Step> {
     let mut out: Vec<Step> = Vec::with_capacity(steps.len());
     for step in steps {
@@ -1044,7 +1047,7 @@ fn near(to: u64, from: u64, have: usize, to2: u64, from2: u64) -> bool {
 }
 
 impl<G: Gpu> Drop for GpuProgram<G> {
-    /// What was computed may have been rejected later, by the caller: nothing of it stays.
+    /// The caller may have rejected the results after they were computed, so nothing of them may stay.
     fn drop(&mut self) {
         self.forget();
     }
@@ -1088,7 +1091,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
         accept: Accept<'_>,
         twice: bool,
     ) -> Option<Result<Timing, Error>> {
-        // Few are copied by the kernels themselves.
+        // Few signatures cannot be held back: the kernels themselves copy them.
         if self.plan.op != Op::Sign || !self.takes_whole(batch) {
             return None;
         }
@@ -1125,7 +1128,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
         out: &mut [u8],
     ) -> Option<Result<Timing, Error>> {
         let row = self.p().sig_bytes();
-        // What has another length is for `run` to refuse.
+        // `run` refuses signatures of another length.
         let fits = self.takes_whole(batch) && batch.signatures.iter().all(|signature| signature.len() == row);
         if self.plan.op != Op::Verify || !fits {
             return None;

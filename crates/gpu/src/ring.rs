@@ -1,20 +1,20 @@
-//! Large copies between rows of the caller's and a device: through a ring of pinned slots, which threads fill or
-//! empty while the device copies others.
+//! Large copies between a caller's rows and a device. They go through a ring of pinned slots, which threads fill or empty while the device
+//! copies other slots.
 
 use crate::gpu::{Gpu, Queue, SLOTS, Step};
 use hypergrove_engine::Error;
 use rayon::{Scope, Yield, in_place_scope, yield_now};
 use std::sync::mpsc::{Receiver, channel};
 
-/// Bytes of one slot, at most: little enough for all slots to stay in the host's cache until they are read. (An H200 verifies 3.84 to 3.93
+/// Bytes of one slot, at most: so few that all slots stay in the host's cache until they are read. (An H200 verifies 3.84 to 3.93
 /// million signatures of 128s a second from ordinary memory; 3.01 to 3.72 with slots of 4 MiB, 3.39 with 1 MiB, 2.50 with 512 KiB.)
 const MOST_OF_SLOT: usize = if cfg!(test) { 100 } else { 2 << 20 };
 
-/// The same, at least: handing a slot over takes some 13 µs. (An H200 makes 76,000 to 81,000 signatures of 128f a second in calls of 64
-/// rows in ordinary memory; 71,000 with a sixteenth of them in each slot.) In tests of this crate a slot has one row, or few.
+/// Bytes of one slot, at least: handing a slot over takes some 13 µs. (An H200 makes 76,000 to 81,000 signatures of 128f a second in calls of
+/// 64 rows in ordinary memory; 71,000 with a sixteenth of the rows in each slot.) In tests of this crate a slot has one row, or a few.
 const LEAST_OF_SLOT: usize = if cfg!(test) { 1 } else { 256 << 10 };
 
-/// Whether the host's share is done by the threads of a pool: a caller that is in none has little to do.
+/// Whether a pool's threads do the host's work: a caller outside of every pool has little to do.
 pub(crate) fn in_threads(threads: usize) -> bool {
     threads > 1 && rayon::current_thread_index().is_some()
 }
@@ -26,12 +26,12 @@ pub(crate) struct Slots {
     row: usize,
     /// Rows of a slot.
     rows: usize,
-    /// How many.
+    /// How many slots.
     count: usize,
 }
 
 impl Slots {
-    /// For so many rows of so many bytes.
+    /// Slots for so many rows of `row` bytes.
     pub(crate) fn new(rows: usize, row: usize) -> Slots {
         let bytes = (rows * row).div_ceil(SLOTS).clamp(LEAST_OF_SLOT, MOST_OF_SLOT);
         let of_slot = (bytes / row).max(1);
@@ -43,22 +43,22 @@ impl Slots {
         self.rows * self.row
     }
 
-    /// Bytes of all.
+    /// Bytes of all slots.
     pub(crate) fn all_bytes(&self) -> usize {
         self.count * self.bytes()
     }
 }
 
-/// What copies go through, and how.
+/// A ring of slots in pinned memory, and the queue that copies from and to it.
 pub(crate) struct Ring<'a, G: Gpu> {
     pub queue: &'a mut G::Queue,
     pub kernels: &'a G::Kernels,
     pub host: &'a G::HostMemory,
     /// Where the ring begins in the host's memory.
     pub at: usize,
-    /// For as many rows as are copied at a time, at least.
+    /// Slots for at least as many rows as are copied at a time.
     pub slots: Slots,
-    /// Whether the threads of the current pool share the copying; else the calling one does all.
+    /// Whether the threads of the current pool share the copying. If not, the calling thread does all of it.
     pub parallel: bool,
 }
 
@@ -79,8 +79,8 @@ impl<G: Gpu> Ring<'_, G> {
             let (sender, filled) = channel();
             let mut is_being_filled = [false; SLOTS];
             for i in 0..chunks.len() + SLOTS {
-                // All that is full goes to the device before this thread waits: the device is to have some to copy meanwhile.
-                // And a slot goes there before anything else is copied into it.
+                // All full slots go to the device before this thread waits, so that the device has slots to copy meanwhile. And a slot
+                // goes there before other rows are copied into it.
                 loop {
                     let full: usize = match is_being_filled[i % SLOTS] {
                         true => next(&filled),
@@ -102,7 +102,7 @@ impl<G: Gpu> Ring<'_, G> {
                     for (number, bytes) in chunk.iter().enumerate() {
                         G::host_write(host, slot + number * row, bytes);
                     }
-                    // Nobody waits for it after an error.
+                    // After an error nobody waits for this message.
                     let _ = sender.send(i);
                 });
             }
@@ -110,7 +110,7 @@ impl<G: Gpu> Ring<'_, G> {
         })
     }
 
-    /// Copies rows from the device to `places`, each of which has room for whole rows, all but the first `skip` bytes of each row.
+    /// Copies rows from the device to `places`, except for the first `skip` bytes of each row. Each place has room for whole rows.
     pub(crate) fn receive<'p>(
         &mut self,
         places: impl IntoIterator<Item = &'p mut [u8]>,
@@ -145,8 +145,8 @@ impl<G: Gpu> Ring<'_, G> {
                 self.queue.wait_for(done % SLOTS)?;
                 let (slot, sender) = (self.slot_of(done), sender.clone());
                 copiers.run(move || {
-                    // The task's own reference, to its slot alone: the device fills others meanwhile, and this one after
-                    // the message below.
+                    // The task refers to its own slot alone. The device fills other slots meanwhile, and this one only
+                    // after the message below.
                     let mut from = G::host_view(host, slot..slot + chunk.bytes);
                     for to in chunk.places {
                         let (rows, others) = from.split_at(to.len());
@@ -155,7 +155,7 @@ impl<G: Gpu> Ring<'_, G> {
                         }
                         from = others;
                     }
-                    // As above.
+                    // After an error nobody waits for this message.
                     let _ = sender.send(done % SLOTS);
                 });
             }
@@ -164,7 +164,7 @@ impl<G: Gpu> Ring<'_, G> {
     }
 }
 
-/// Places that take what one slot holds.
+/// Places that take the bytes of one slot.
 #[derive(Default)]
 struct Chunk<'p> {
     bytes: usize,
@@ -188,7 +188,7 @@ fn chunks<'p>(places: impl IntoIterator<Item = &'p mut [u8]>, size: usize) -> Ve
     chunks
 }
 
-/// Who does tasks: the threads of a pool, or the calling one.
+/// The threads that do tasks: those of a pool, or the calling thread alone.
 enum Copiers<'a, 's> {
     Pool(&'a Scope<'s>),
     Alone,
@@ -203,12 +203,12 @@ impl<'s> Copiers<'_, 's> {
     }
 }
 
-/// Returns when all tasks are done.
+/// Calls `work`, and returns when all its tasks are done.
 fn copiers<'s, R>(parallel: bool, work: impl FnOnce(&Copiers<'_, 's>) -> R) -> R {
     if parallel { in_place_scope(|scope| work(&Copiers::Pool(scope))) } else { work(&Copiers::Alone) }
 }
 
-/// What a task sends. Until then this thread, if it is one of the pool's, does tasks too.
+/// Waits for the next message of a task. Until then this thread does tasks too, if it belongs to the pool.
 fn next<T>(tasks: &Receiver<T>) -> T {
     loop {
         match tasks.try_recv() {

@@ -1,12 +1,12 @@
-//! Rows of the caller's that the device reaches: it copies those that follow each other by one step.
+//! Runs: rows that follow each other in a caller's memory that the device reaches. The device copies a run by one step.
 
 use crate::gpu::{Gpu, Step};
 use std::ops::Range;
 
-/// Rows that one copy of the device takes, on average at least: every copy takes a call of the driver. Chosen, not measured.
+/// Rows that one copy of the device must take on average, because every copy costs a call of the driver. Chosen, not measured.
 const ROWS_OF_A_COPY: usize = 4;
 
-/// Bytes of the host that follow each other, and where they belong in a part of the device's memory.
+/// Consecutive bytes of the host, and where they belong in a part of the device's memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Run {
     host: u64,
@@ -15,24 +15,24 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Copies it to a part of the device's memory that begins there.
+    /// A step that copies the run to the part of the device's memory that begins at `part`.
     pub(crate) fn upload(&self, part: u64) -> Step {
         Step::Upload { to: part + self.device, from: self.host, bytes: self.bytes }
     }
-    /// Copies these columns of its rows, of `row` bytes each, to the same columns there.
+    /// A step that copies these columns of the run's rows, of `row` bytes each, to the same columns on the device.
     pub(crate) fn upload_columns(&self, part: u64, row: usize, columns: Range<usize>) -> Step {
         let (at, width) = (columns.start as u64, columns.len());
         let (to, from) = (part + self.device + at, self.host + at);
         Step::UploadColumns { to, from, width, pitch: row, rows: self.bytes / row }
     }
-    /// Copies it from there.
+    /// A step that copies the run back from the device.
     pub(crate) fn download(&self, part: u64) -> Step {
         Step::Download { to: self.host, from: part + self.device, bytes: self.bytes }
     }
 }
 
-/// Runs of these rows, each given by its address and bytes, if the device reaches them and few copies take them all. On the device, the
-/// first begins behind `device` bytes.
+/// The runs of these rows, of which each is given by its address and size. `None` if the device does not reach them all, or if they would
+/// take too many copies. On the device, the first row begins behind `device` bytes.
 pub(crate) fn reached<G: Gpu>(
     gpu: &G,
     rows: impl ExactSizeIterator<Item = (u64, usize)>,

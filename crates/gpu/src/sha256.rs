@@ -1,4 +1,4 @@
-//! SHA-256 of many messages: pieces of them go through several streams of work, so that copies and launches overlap.
+//! SHA-256 of many messages. Chunks of messages go through several streams of work, so that copies and launches overlap.
 
 use crate::gpu::{Facts, Gpu, Launch, Queue, Step, WaitLimit};
 use crate::program::wait_limit;
@@ -11,11 +11,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where a message begins that lies where the table says.
+/// Messages that the table locates begin at multiples of so many bytes.
 const ALIGNMENT: usize = 16;
 /// Words of the table for a message.
 const SPAN_WORDS: usize = 3;
-/// Bytes of a piece for each message that it has room for: more, shorter messages fill it by their number.
+/// Bytes of a chunk for each message that it has room for. Shorter messages fill a chunk by their number.
 const ROOM: usize = 64;
 /// Threads of a block, at most.
 const MOST_THREADS: u32 = 1024;
@@ -36,7 +36,7 @@ pub struct HashPolicy {
     pub imad: u32,
     /// Streams of work, each with memory of its own.
     pub streams: u32,
-    /// MiB of messages that one of them takes at a time.
+    /// MiB of messages that one stream takes at a time, as a chunk.
     pub piece: u32,
 }
 
@@ -68,7 +68,7 @@ impl HashPolicy {
         axes
     }
 
-    /// The named values, defaults for the rest.
+    /// The policy with the named values, and defaults for the rest.
     pub fn of(policy: &Policy) -> Result<HashPolicy, Error> {
         let mut out = HashPolicy::default();
         for (name, value) in &policy.0 {
@@ -114,11 +114,11 @@ impl HashPolicy {
     }
 }
 
-/// Bytes of a run by which the link is measured, and runs.
+/// Bytes of a run that measures the link, and how many runs there are.
 const LINK_BYTES: usize = 512 << 20;
 const LINK_RUNS: usize = 5;
 
-/// Where a piece lies in both memories, from the start.
+/// Where the parts of a chunk lie in both memories, from the start.
 #[derive(Clone, Copy)]
 struct PieceLayout {
     bytes: usize,
@@ -127,7 +127,7 @@ struct PieceLayout {
     all: usize,
 }
 
-/// A stream of work and its memory. The stream comes first: it is waited for before the memory goes.
+/// A stream of work and its memory. The queue comes first: its drop waits for the work before the memory is freed.
 struct Row<G: Gpu> {
     queue: G::Queue,
     device: G::Memory,
@@ -140,7 +140,7 @@ pub(crate) struct GpuHasher<G: Gpu> {
     gpu: Arc<G>,
     policy: HashPolicy,
     layout: PieceLayout,
-    /// For many messages and for few: with few, an addition's latency counts.
+    /// Kernels for many messages, and for few: with few, an addition's latency counts.
     kernels: [G::Kernels; 2],
     rows: Vec<Row<G>>,
 }
@@ -164,17 +164,17 @@ impl<G: Gpu> GpuHasher<G> {
         Ok(hasher)
     }
 
-    /// An error if a wait for the device was given up: its memory may not be looked at.
+    /// Fails if the device was given up: then its memory may not be used.
     fn check_device(&self) -> Result<(), Error> {
         self.gpu.hung().map_or(Ok(()), Err)
     }
 
-    /// Messages that a piece has room for.
+    /// How many messages a chunk has room for.
     fn room(&self) -> usize {
         self.layout.bytes / ROOM
     }
 
-    /// The messages of the piece that begins with message `from`.
+    /// The messages of the chunk that begins with message `from`.
     fn piece(&self, messages: Messages<'_>, from: usize) -> Range<usize> {
         let most = messages.len().min(from + self.room());
         if let Some(each) = messages.each() {
@@ -198,12 +198,12 @@ impl<G: Gpu> GpuHasher<G> {
         Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(messages as u32) }
     }
 
-    /// Which of the kernels is right for so many messages.
+    /// The index of the kernels for so many messages: 1 for few.
     fn thin(&self, messages: usize) -> usize {
         usize::from(messages < (MAX_THREADS * self.gpu.facts().compute_units) as usize)
     }
 
-    /// Lays a piece out and submits it.
+    /// Lays out a chunk and submits it.
     fn submit(&mut self, row: usize, messages: Messages<'_>, piece: Range<usize>) -> Result<(), Error> {
         let (layout, part) = (self.layout, messages.range(piece.clone()));
         let host = G::host_bytes(&mut self.rows[row].host, 0..layout.digests);
@@ -232,7 +232,7 @@ impl<G: Gpu> GpuHasher<G> {
         self.rows[row].queue.submit(&self.kernels[thin], &steps)
     }
 
-    /// Waits for a row, and takes its digests.
+    /// Waits for a stream, and takes its digests.
     fn collect(&mut self, row: usize, digests: &mut [[u8; 32]], timing: &mut Timing) -> Result<(), Error> {
         let (layout, row) = (self.layout, &mut self.rows[row]);
         let Some(piece) = row.busy.take() else { return Ok(()) };
@@ -244,11 +244,11 @@ impl<G: Gpu> GpuHasher<G> {
         Ok(())
     }
 
-    /// Leaves nothing under way.
+    /// Waits until nothing is under way.
     fn settle(&mut self) {
         for row in &mut self.rows {
             row.busy = None;
-            // What failed has been said.
+            // The caller reports the first error.
             let _ = row.queue.wait();
         }
     }
@@ -277,15 +277,15 @@ impl<G: Gpu> GpuHasher<G> {
     }
 }
 
-/// Bytes that a message takes of a piece.
+/// Bytes of a chunk that a message takes.
 fn packed(each: Option<usize>, bytes: usize) -> usize {
     if each.is_some_and(|each| each.is_multiple_of(4)) { bytes } else { bytes.next_multiple_of(ALIGNMENT) }
 }
 
-/// Bytes that one thread copies at a time: a piece's sums, too, are copied by several.
+/// Bytes that one thread copies at a time: several threads copy even a chunk's digests.
 const SHARE: usize = 64 << 10;
 
-/// Copies by all threads; gives the bytes.
+/// Copies bytes, by all threads if there are many. Returns how many.
 fn copy(threads: usize, from: &[u8], to: &mut [u8]) -> usize {
     let to = &mut to[..from.len()];
     if threads > 1 && from.len() > SHARE {
@@ -296,8 +296,8 @@ fn copy(threads: usize, from: &[u8], to: &mut [u8]) -> usize {
     from.len()
 }
 
-/// Lays messages out, each at a multiple of 16 bytes, and says in the table where they are, the longest first: threads
-/// that run concurrently then end together. Gives the bytes used.
+/// Lays out messages, each at a multiple of 16 bytes, and writes their places to the table. The longest messages come first, so that threads
+/// that run concurrently end together. Returns the bytes used.
 fn pack(threads: usize, messages: Messages<'_>, to: &mut [u8], table: &mut [u8]) -> usize {
     let (mut spans, mut used) = (Vec::with_capacity(messages.len()), 0);
     for number in 0..messages.len() {
@@ -349,7 +349,7 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         messages.check(digests)?;
         self.check_device()?;
-        // A piece may hold what is too long for a thread.
+        // A chunk may have room for a message that is too long for a thread.
         if self.longest() < self.layout.bytes {
             let lengths = (0..messages.len()).map(|at| messages.get(at).len());
             if let Some(bytes) = lengths.max().filter(|bytes| *bytes > self.longest()) {
@@ -424,7 +424,7 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
         };
         let times: Result<_, Error> = measure();
         if times.is_err() {
-            // The memory goes when nothing uses it any more.
+            // The memory is freed only when nothing uses it any more.
             let _ = row.queue.wait();
         }
         let times = times?;

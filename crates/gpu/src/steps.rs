@@ -1,4 +1,4 @@
-//! What drivers check of steps, and how they may overlap.
+//! Checks of steps that every driver makes, and groups of steps that may overlap.
 
 use crate::gpu::Step;
 use std::collections::BTreeMap;
@@ -6,34 +6,34 @@ use std::collections::BTreeMap;
 /// A kind of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// The device's.
+    /// The device's memory.
     Device,
-    /// The host's, which the device sees.
+    /// The host's memory that the device sees.
     Host,
 }
 
 /// Memory that a step reads or writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// Of which kind it must be.
+    /// The kind of memory that it must be.
     pub place: Place,
-    /// Its address.
+    /// The first byte's address.
     pub at: u64,
-    /// Its bytes.
+    /// How many bytes.
     pub bytes: usize,
-    /// Whether the step changes it.
+    /// Whether the step changes the memory.
     pub writes: bool,
 }
 
 impl Access {
-    /// Whether the order of the two matters.
+    /// Whether the order of the two accesses matters.
     pub fn conflicts(&self, other: &Access) -> bool {
         let (end, others) = (self.at + self.bytes as u64, other.at + other.bytes as u64);
         (self.writes || other.writes) && self.at < others && other.at < end
     }
 }
 
-/// What a step copies or clears; of columns, with what lies between. Kernels' arguments are not known here.
+/// The memory that a step copies or clears; columns count with the bytes between them. Launches give nothing: their arguments are unknown here.
 pub fn accesses(step: &Step) -> impl Iterator<Item = Access> + use<> {
     let device = |at, bytes, writes| Some(Access { place: Place::Device, at, bytes, writes });
     let host = |at, bytes, writes| Some(Access { place: Place::Host, at, bytes, writes });
@@ -50,7 +50,7 @@ pub fn accesses(step: &Step) -> impl Iterator<Item = Access> + use<> {
     both.into_iter().flatten().filter(|access| access.bytes != 0)
 }
 
-/// Whether the side stream is used between `Fork` and `Join` alone, and joined at the end.
+/// Checks that the side stream is used between `Fork` and `Join` alone, and is joined at the end.
 pub fn check_order(steps: &[Step]) -> Result<(), &'static str> {
     let mut forked = false;
     for step in steps {
@@ -65,18 +65,18 @@ pub fn check_order(steps: &[Step]) -> Result<(), &'static str> {
     if forked { Err("leaves its side stream without a join") } else { Ok(()) }
 }
 
-/// The span from the first launch to the last, with what is between.
+/// The range from the first launch to the last, `Fork`, `Join` and the steps between them included; empty without a launch.
 pub fn launches(steps: &[Step]) -> std::ops::Range<usize> {
     let is_launch = |step: &Step| matches!(step, Step::Launch(_) | Step::Beside(_) | Step::Fork | Step::Join);
     let first = steps.iter().position(is_launch).unwrap_or(steps.len());
     first..steps.iter().rposition(is_launch).map_or(first, |at| at + 1)
 }
 
-/// Copies and launches in groups, one after the other: those of a group may overlap. For drivers that know barriers
-/// instead of streams; the order must have been checked.
+/// Copies and launches in groups that run one after the other; the steps of a group may overlap. This is for drivers that have barriers
+/// instead of streams. The steps must have passed [`check_order`].
 pub fn groups(steps: &[Step]) -> Vec<Vec<&Step>> {
     let mut groups: Vec<Vec<&Step>> = Vec::new();
-    // The group of the next step of each stream, and what the main stream's last group copies, if it does.
+    // For each stream the group of its next step; and the accesses of the main stream's last group, if that group copies.
     let (mut main, mut side, mut copied): (usize, usize, Vec<Access>) = (0, 0, Vec::new());
     let mut put = |at: usize, step| {
         if groups.len() <= at {
@@ -117,7 +117,7 @@ pub fn groups(steps: &[Step]) -> Vec<Vec<&Step>> {
     groups
 }
 
-/// Memory by where it begins, with what a driver keeps of each.
+/// Allocations by their first address, each with a driver's value for it.
 #[derive(Debug)]
 pub struct Allocations<T>(BTreeMap<u64, (u64, Place, T)>);
 
@@ -128,15 +128,15 @@ impl<T> Default for Allocations<T> {
 }
 
 impl<T> Allocations<T> {
-    /// Memory from `at` on.
+    /// Adds an allocation that begins at `at`.
     pub fn insert(&mut self, at: u64, bytes: usize, place: Place, kept: T) {
         self.0.insert(at, (at + bytes as u64, place, kept));
     }
-    /// What begins there is memory no more.
+    /// Removes the allocation that begins at `at`.
     pub fn remove(&mut self, at: u64) {
         self.0.remove(&at);
     }
-    /// The allocation of the right kind that all of it lies in, and where in it.
+    /// The value of the allocation that contains the whole access and has its kind, and the access's offset in it.
     pub fn find(&self, access: Access) -> Option<(&T, u64)> {
         let (start, (end, place, kept)) = self.0.range(..=access.at).next_back()?;
         let last = access.at.checked_add(access.bytes as u64)?;

@@ -1,4 +1,4 @@
-//! The conformance suite on kernels that run on the host, and what only a GPU that obeys can show.
+//! The conformance suite on kernels that run on the host, and tests that need a GPU which fails on command.
 
 use crate::backend::{Gpus, PROGRAM_SHARE};
 use crate::gpu::{Gpu, Queue, SLOTS, Step};
@@ -50,7 +50,7 @@ fn many<R>(jobs: usize, run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
     run(&Plan::new(p, Op::Sign), &Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &[] })
 }
 
-/// Positions that are known, of messages that are not.
+/// Known positions of unknown messages.
 struct Known(Vec<Position>);
 
 impl Digests for Known {
@@ -91,7 +91,7 @@ fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
     let (prf, chains) = one(|plan, batch| {
         let mut program = gpus.prepare(&device, plan, 1, &Policy::default()).unwrap();
         program.run(batch, &mut signature).unwrap();
-        // Without this, dropping would wipe all: what the pass itself has wiped is the question.
+        // Without this, dropping the program would wipe all memory. The test looks at what the pass itself has wiped.
         gpu.submissions.store(0, Ordering::Relaxed);
         drop(program);
         // The first value of the first revealed chain, and the secret of a leaf that was not revealed.
@@ -115,7 +115,7 @@ fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
         }
     }
     gpu.submissions.store(u64::MAX, Ordering::Relaxed);
-    // The scan sees what is there.
+    // The scan finds bytes that are there.
     assert!(freed.iter().any(|memory| contains(memory, &signature[16..32])), "the signature is not secret");
 }
 
@@ -150,7 +150,7 @@ fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
     });
 }
 
-/// One bit of what the kernels gave is changed before the check reads it: nothing leaves, nothing stays.
+/// One bit of the kernels' results is changed before the check reads them: no signature is handed out, and nothing stays.
 #[test]
 fn a_signature_that_fails_its_check_is_withheld_and_wiped() {
     for jobs in [1, 40] {
@@ -188,7 +188,7 @@ fn a_signature_that_fails_its_check_is_withheld_and_wiped() {
     }
 }
 
-/// What the tests of this crate stand on: the double of a GPU catches references to bytes that are the device's.
+/// This crate's tests rely on this: the double of a GPU catches references to bytes that are the device's.
 #[test]
 fn bytes_of_the_host_are_the_devices_while_they_are_copied() {
     let gpu = Arc::new(HostGpu::new(false));
@@ -219,7 +219,7 @@ fn bytes_of_the_host_are_the_devices_while_they_are_copied() {
     assert_eq!(HostGpu::host_view(&host, 33..48), [7; 15]);
 }
 
-/// More rows than the ring has slots for, so that all are used again while copies are under way.
+/// There are more rows than the ring has slots for, so that all slots are used again while copies are under way.
 #[test]
 fn rows_go_through_the_ring_while_others_are_under_way() {
     let gpu = Arc::new(HostGpu::new(false));
@@ -234,7 +234,7 @@ fn rows_go_through_the_ring_while_others_are_under_way() {
         let all: Vec<u8> = (0..rows * row).map(|i| (i % 251) as u8).collect();
         let mut ring = Ring::<HostGpu> { queue: &mut queue, kernels: &kernels, host: &host, at, slots, parallel };
         ring.send(&all.chunks(row).collect::<Vec<_>>(), HostGpu::address(&device)).unwrap();
-        // Into places of several sizes.
+        // The places have several sizes.
         let mut out = vec![0; all.len()];
         let (first, others) = out.split_at_mut(rows / 3 * row);
         let places = [first].into_iter().chain(others.chunks_mut(7 * row));
@@ -246,8 +246,8 @@ fn rows_go_through_the_ring_while_others_are_under_way() {
     }
 }
 
-/// Into memory that the device reaches and into other memory, in parts; nothing before the roots were accepted, and nothing is
-/// left on the device of what was not.
+/// Signatures go into parts of memory that the device reaches and of other memory. None goes there before the roots were accepted, and
+/// refused signatures leave nothing on the device.
 #[test]
 fn signatures_are_held_back_until_they_are_accepted() {
     let p = &TOY_SHA2_16;
@@ -293,7 +293,7 @@ fn signatures_are_held_back_until_they_are_accepted() {
             .unwrap_err();
         assert!(why.to_string().contains("refused"), "{why}");
         assert!(reached.bytes().iter().chain(&more).all(|byte| *byte == 7));
-        // Dropping wipes too: it cannot, now.
+        // Dropping wipes too, but cannot now.
         gpu.submissions.store(0, Ordering::Relaxed);
         drop(program);
         gpu.submissions.store(u64::MAX, Ordering::Relaxed);
@@ -303,11 +303,11 @@ fn signatures_are_held_back_until_they_are_accepted() {
         let secret = &expected[16..48];
         assert!(freed.len() >= 2 && freed.iter().all(|m| !contains(m, secret) && !contains(&swapped(m), secret)));
     });
-    // Few are copied by the kernels themselves, and no other op holds anything back.
+    // Few signatures are not held back: the kernels themselves copy them. No other op holds anything back.
     one(|plan, batch| {
         let (gpus, device) = device(HostGpu::new(false));
         let mut program = gpus.prepare(&device, plan, 64, &Policy::default()).unwrap();
-        // No positions are wanted of a batch that is not held back.
+        // A batch that is not held back needs no positions of these digests.
         assert!(
             program
                 .run_held(batch, &mut Known(Vec::new()), &mut [&mut vec![0; size]], &mut |_| Ok(()), false)
@@ -316,10 +316,11 @@ fn signatures_are_held_back_until_they_are_accepted() {
     });
 }
 
-/// Jobs under several keys, whose messages the device hashes if the policy says so.
+/// Jobs of the tests that compute twice. They have several keys, and the device hashes their messages if the policy says so.
 const TWICE: usize = 40;
 
-/// A program that signs them, all that it needs, and their signatures: as the device makes them, but for R if the host makes it.
+/// Gives `work` a program that signs these jobs, the batch and digests for it, and their signatures as the device makes them: without R
+/// if the host makes it.
 fn signed_twice(
     gpu: &Arc<HostGpu>,
     digest: u32,
@@ -344,8 +345,8 @@ fn signed_twice(
     work(&mut *prepare(), &batch, told, &expected);
 }
 
-/// A run that computes twice, into memory that the device reaches and other memory: what it gives, and what is in the rows. Rows in
-/// memory that the device reaches have R of no meaning if the host makes it.
+/// Signs twice, into memory that the device reaches and other memory. Returns the result and the rows. If the host makes R, R is overwritten,
+/// because it has no meaning in memory that the device reaches.
 fn held_twice(
     gpu: &Arc<HostGpu>,
     program: &mut dyn Program,
@@ -366,14 +367,15 @@ fn held_twice(
     (done.expect("so many are held back").map(drop), rows)
 }
 
-/// One bit is changed in either pass, behind all other checks: the difference is found and named, nothing leaves, nothing stays.
+/// One bit is changed in either pass, behind all other checks. The difference is found and named, no signature is handed out, and nothing stays.
 #[test]
 fn a_fault_in_either_time_is_found_on_the_device() {
     fn row(args: &hypergrove_kernels::Args, job: u64) -> u64 {
         args.sigs + job * TOY_SHA2_16.sig_bytes() as u64
     }
     const SIGNATURE: &str = "the output of Sign";
-    // Digest: R. Fors: a secret that the signature reveals. Climb, which checks layers: the signature's last word, and the highest root.
+    // The bits are in these words. Digest: R. Fors: a secret that the signature reveals. Climb, which checks layers: the signature's last
+    // word, and the highest root.
     type Word = fn(&hypergrove_kernels::Args) -> u64;
     let faults: [(Kernel, u32, &str, [usize; 2], Word); 6] = [
         (Kernel::Digest, 512, SIGNATURE, [0, 1], |args| row(args, 0)),
@@ -404,19 +406,19 @@ fn a_fault_in_either_time_is_found_on_the_device() {
             gpu.freed.lock().unwrap().clear();
             plant();
             fails(held_twice(&gpu, program, batch, &mut told, digest > 0));
-            // Dropping wipes too: it cannot, now.
+            // Dropping wipes too, but cannot now.
             gpu.submissions.store(0, Ordering::Relaxed);
         });
         gpu.submissions.store(u64::MAX, Ordering::Relaxed);
         let freed = gpu.freed.lock().unwrap();
         let all = |memory: &[u8], value| memory[..memory.len() - 8].iter().all(|byte| *byte == value);
-        // Rows, and both memories of the device and one of the host.
+        // The rows, both memories of the device, and one of the host.
         assert_eq!(freed.len(), 4);
         assert!(freed.iter().all(|memory| all(memory, 0) || all(memory, 7)), "{kernel:?}: nothing stays");
     }
 }
 
-/// Runs of each kind are recorded when they come again, and none is taken for another.
+/// Runs of each kind are recorded when they are repeated, and no recording is used for another kind.
 #[test]
 fn runs_that_compute_twice_are_told_from_others() {
     let gpu = Arc::new(HostGpu::new(false));
@@ -437,7 +439,7 @@ fn runs_that_compute_twice_are_told_from_others() {
     });
 }
 
-/// What was not compared has not passed, also if the run before it has.
+/// Signatures that were not compared have not passed, even if those of the run before have.
 #[test]
 fn a_comparison_that_did_not_run_is_noticed() {
     for digest in [0, 512] {
@@ -454,10 +456,10 @@ fn a_comparison_that_did_not_run_is_noticed() {
     }
 }
 
-/// Digests of which the host makes something else the second time.
+/// Digests of which the host computes other positions the second time.
 struct Fickle<'a> {
     digests: DigestJobs<'a>,
-    /// The job whose position is another, or the error instead.
+    /// The job whose position differs the second time, or the error that the host reports.
     again: Result<usize, Error>,
 }
 
@@ -510,13 +512,13 @@ fn what_the_host_makes_of_messages_is_compared_too() {
         gpu.submissions.store(u64::MAX, Ordering::Relaxed);
         let freed = gpu.freed.lock().unwrap();
         let all = |memory: &[u8], value| memory[..memory.len() - 8].iter().all(|byte| *byte == value);
-        // The second memory was never written.
+        // The memory for second signatures was never written.
         let written = freed.iter().filter(|memory| memory.len() != TWICE * TOY_SHA2_16.sig_bytes());
         assert!(written.clone().count() == 3 && written.into_iter().all(|memory| all(memory, 0) || all(memory, 7)));
     }
 }
 
-/// The second signatures have memory from the first run on that wants it, if that fits what the program may take; and it is wiped.
+/// A program takes memory for second signatures at the first run that needs it, if the budget has room, and wipes that memory.
 #[test]
 fn a_program_takes_memory_for_second_signatures_when_they_are_wanted() {
     let (plan, jobs) = (Plan::new(&TOY_SHA2_16, Op::Sign), TWICE);
@@ -547,7 +549,7 @@ fn a_program_takes_memory_for_second_signatures_when_they_are_wanted() {
     }
 }
 
-/// The device fetches what it reaches, in as many copies as there are gaps, and what has many gaps goes through the ring.
+/// The device fetches signatures from memory that it reaches, by one copy for each run. Signatures with many gaps go through the ring.
 #[test]
 fn signatures_are_fetched_from_where_they_lie() {
     let p = &TOY_SHA2_16;
@@ -563,7 +565,7 @@ fn signatures_are_fetched_from_where_they_lie() {
     assert!(gpu.reaches(reached.bytes().as_ptr() as u64, jobs * size));
     assert!(!gpu.reaches(reached.bytes().as_ptr() as u64, jobs * size + 1) && !gpu.reaches(bytes.as_ptr() as u64, 1));
     let mut program = gpus.prepare(&device, &Plan::new(p, Op::Verify), jobs, &Policy::default()).unwrap();
-    // In both ways, where the device fetches these signatures by itself.
+    // Verifies in both ways, if the device itself fetches these signatures.
     let mut roots = |signatures: &[&[u8]], fetches: bool| {
         let jobs = signatures.len();
         let (key_of, positions) = (&key_of[..jobs], &positions[..jobs]);
@@ -585,19 +587,19 @@ fn signatures_are_fetched_from_where_they_lie() {
     let expected = roots(&elsewhere, false);
     let here: Vec<&[u8]> = reached.bytes().chunks(size).collect();
     assert!(roots(&here, true) == expected);
-    // So few that the device begins when it has their first columns.
+    // These are so few that the device begins when it has their first columns.
     assert!(roots(&here[..40], true) == expected[..40 * p.n]);
     let mut mixed = here.clone();
     mixed[30] = elsewhere[30];
     assert!(roots(&mixed, false) == expected);
-    // Two copies, and one for each row.
+    // Two halves take two copies, and rows in reverse order would take one for each.
     let halves = [&here[32..], &here[..32]].concat();
     assert!(roots(&halves[12..52], true) == [&expected[44 * p.n..], &expected[..20 * p.n]].concat());
     assert!(roots(&halves, true) == [&expected[32 * p.n..], &expected[..32 * p.n]].concat());
     let backwards: Vec<&[u8]> = here.iter().rev().copied().collect();
     let expected: Vec<u8> = expected.chunks(p.n).rev().flatten().copied().collect();
     assert!(roots(&backwards, false) == expected);
-    // A device that is lost has no more of the caller's memory, whatever it was doing.
+    // A device that is lost uses none of the caller's memory any more, whatever it was doing.
     let few = Batch { keys: &keys, key_of: &key_of[..40], positions: &[], signatures: &here[..40] };
     for left in 0..5 {
         let mut program = gpus.prepare(&device, &Plan::new(p, Op::Verify), jobs, &Policy::default()).unwrap();
@@ -634,7 +636,7 @@ fn a_program_for_many_runs_few() {
     });
 }
 
-/// What was not checked is not handed out, also if everything else went well.
+/// Signatures that were not checked are not handed out, even if everything else went well.
 #[test]
 fn a_check_that_did_not_run_is_noticed() {
     for (jobs, kernel) in [(1, Kernel::Links), (40, Kernel::Climb)] {
@@ -652,7 +654,7 @@ fn a_check_that_did_not_run_is_noticed() {
     }
 }
 
-/// Stored signatures are the same bytes as those that are made; what is damaged in memory does not leave, and is made again.
+/// Stored signatures have the same bytes as signatures that are made. One that is damaged in memory is not handed out, and is made again.
 #[test]
 fn stored_signatures_are_checked() {
     let p = &TOY_SHA2_16;
@@ -680,7 +682,7 @@ fn stored_signatures_are_checked() {
             sign(&[("stored", 2)]).expect("damaged only afterwards");
             assert_eq!(gpu.fault.load(Ordering::Relaxed), u32::MAX, "the stored signatures were used");
             assert!(matches!(sign(&[("stored", 2)]), Err(Error::Inconsistent { .. })), "{jobs} jobs");
-            // A root that was read wrongly is not signed for good.
+            // A signature of a root that was read wrongly is not stored.
             gpu.fault.store(Kernel::Cached as u32, Ordering::Relaxed);
             assert!(matches!(sign(&[("stored", 2)]), Err(Error::Inconsistent { .. })), "{jobs} jobs");
             assert_eq!(gpu.fault.load(Ordering::Relaxed), u32::MAX);
@@ -689,7 +691,7 @@ fn stored_signatures_are_checked() {
     }
 }
 
-/// Signatures are stored when making them has cost as much.
+/// Signatures are stored when making them has cost as much as storing.
 #[test]
 fn signatures_are_stored_once_that_has_paid() {
     let p = &TOY_SHA2_16;
@@ -762,7 +764,7 @@ fn a_batch_beyond_a_programs_share_of_memory_takes_several_passes() {
         let mut cut = HostGpu::new(false);
         cut.facts.largest = all / 2;
         assert_eq!(run(cut).unwrap(), whole);
-        // What other programs hold the caller knows, who may have them make way or ask for less.
+        // If other programs hold the memory, it is for the caller to have them make way, or to want less.
         let full = HostGpu::new(false);
         full.most.store(all - 1, Ordering::Relaxed);
         assert!(matches!(run(full), Err(Error::OutOfMemory { .. })));
@@ -797,13 +799,13 @@ fn lanes() -> HostGpu {
 fn threads_that_are_lanes_give_the_same_bytes() {
     let position =
         |p: &Params| Position { fors: (0..p.k as u32).map(|i| i % 60).collect(), idx_tree: TREE, idx_leaf: 3 };
-    // Of SHAKE threads go up fewer levels than they are asked to: Keccak's rounds are iterations of a loop, of which a thread may have so many.
+    // With SHAKE, threads go up fewer levels than the policy says: Keccak's rounds are iterations of a loop, and a thread's iterations are limited.
     for p in [&SLH_DSA_SHA2_128F, &SLH_DSA_SHA2_192F, &SLH_DSA_SHA2_256F, &SLH_DSA_SHAKE_128F, &SLH_DSA_SHAKE_192F] {
         let (pk_seed, sk_seed) = (vec![1; p.n], vec![2; p.n]);
         let (positions, mut signature) = ([position(p)], Vec::new());
         let climbs = vec!["climb_solo"; p.d];
         let verify = [&["fors_climb_solo"], &climbs[..]].concat();
-        // How far a thread goes up is an axis: to every height, the root's too.
+        // An axis says how far a thread goes up. Every height is tested, the root's too.
         let ops: [(Op, &[&str], &[u32]); 4] = [
             (Op::Keygen, &["leaf_solo"], &[1, 2, 3, 9]),
             (Op::Cache, &["leaf_solo"], &[1, 3]),
@@ -842,7 +844,7 @@ fn threads_that_are_lanes_give_the_same_bytes() {
     }
 }
 
-/// Every leaf and digit, sets with another w, for which there are no such kernels, and keys with cached layers.
+/// The tests cover every leaf and digit, sets with another w, for which there are no such kernels, and keys with cached layers.
 #[test]
 fn threads_that_are_lanes_do_what_all_backends_do() {
     hypergrove_testkit::suite::toys_exhaustively(&gpus(lanes()));
@@ -872,7 +874,7 @@ fn a_device_may_lack_axes_and_have_defaults_of_its_own() {
     assert!(gpus.sha256().unwrap().prepare(&device, &Policy(vec![("imad", 0)])).is_err());
 }
 
-/// The self-test's batch is the smallest whose messages a device hashes: of fewer jobs, no device would ever hash any.
+/// The self-test's batch is the smallest whose messages a device hashes: with fewer jobs in it, no device would ever hash messages.
 #[test]
 fn a_device_hashes_messages_once_it_is_tested() {
     let (gpus, device) = device(HostGpu::new(false));
@@ -910,7 +912,7 @@ fn a_device_hashes_messages_once_it_is_tested() {
     }
 }
 
-/// The digests by the oracle.
+/// The digests that the oracle computes.
 fn digests(messages: Messages<'_>) -> Vec<[u8; 32]> {
     let device = Reference.devices().unwrap().remove(0);
     let mut digests = vec![[0; 32]; messages.len()];
@@ -926,7 +928,7 @@ fn messages_in_any_launch_shape() {
     for policy in [shape(0, 0, 3), shape(1, 1, 1), shape(64, 2, 2), shape(512, 1, 8)] {
         let policy = Policy([&policy.0[..], &[("piece", 1), ("threads", 2)]].concat());
         let mut hasher = gpus.sha256().unwrap().prepare(&device, &policy).unwrap();
-        // Two pieces and more; one word, words that are no quads, odd lengths, whole blocks and not.
+        // Two chunks and more, with messages of one word, of words that are no quads, of odd lengths, of whole blocks and not.
         for (each, count) in [(4, 20_000), (20, 99), (64, 3), (55, 40), (1000, 1100), (1024, 2051)] {
             let messages = Messages::equal(&data[..each * count], each).unwrap();
             let mut got = vec![[0; 32]; count];
@@ -1019,8 +1021,8 @@ fn stages_are_timed_alone_in_the_shape_that_was_asked_for() {
     });
 }
 
-/// The tables that come with the tool were measured with other kernels or defaults if this fails: then GPUs get the defaults. Where
-/// no step changes that those times are of, the tables' `space` may be written anew; else they are to be measured again.
+/// If this fails, the tables that come with the tool were measured with other kernels or defaults, and GPUs get the defaults. If no
+/// measured step has changed, the tables' `space` may be written anew. Otherwise they must be measured again.
 #[test]
 fn tables_that_come_along_are_of_these_kernels() {
     let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tuning"));

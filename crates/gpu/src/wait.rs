@@ -5,27 +5,27 @@ use std::hint::spin_loop;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A wait that takes less is a loop without pauses, since a pause takes 0.1 ms at least. (On an H200 nothing is faster without any pauses:
-/// docs/lab/2026-11-23-two-h200.md.)
+/// A wait begins with a loop without pauses that lasts so long, since a pause takes 0.1 ms at least. (On an H200 nothing is faster without any
+/// pauses: docs/lab/2026-11-23-two-h200.md.)
 const SPIN: Duration = Duration::from_millis(2);
 
-/// In a shorter time still, the loop asks without a break: one signature takes about as long. Later it takes a break of a microsecond
-/// or two between questions, since the driver has a lock, which others want.
+/// The loop begins with queries without a break for so long: one signature takes about that time. Later it breaks for a microsecond or two
+/// between queries, since a query takes a lock of the driver, which other threads want.
 const EAGER: Duration = Duration::from_micros(200);
 const SPINS: usize = 64;
 
-/// After it, a pause is one part in so many of the time before it, within these bounds. So a long wait is longer by a few parts in
-/// a thousand.
+/// After [`SPIN`], a pause is one part in so many of the time that the wait has taken, within these bounds. So pauses make a long wait longer
+/// by a few parts in a thousand.
 const PAUSES: u32 = 256;
 const SHORTEST: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_millis(10);
 
-/// What a queue works on, for errors, and how long a wait for it may take.
+/// How long a wait for a queue may take, and the queue's work, which errors name.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitLimit {
-    /// What the queue works on.
+    /// The queue's work, in words, such as `signatures`.
     pub work: &'static str,
-    /// Without it, a wait takes as long as the device does.
+    /// The limit. Without one, a wait takes as long as the device does.
     pub time: Option<Duration>,
 }
 
@@ -36,7 +36,7 @@ impl Default for WaitLimit {
 }
 
 impl WaitLimit {
-    /// The error of a device that did not end in this time.
+    /// The error of a device that did not finish within the limit.
     pub fn error(&self, device: &str) -> Error {
         let time = self.time.unwrap_or_default().as_secs_f64();
         let what = format!(
@@ -46,9 +46,9 @@ impl WaitLimit {
         Error::Device { device: device.into(), what }
     }
 
-    /// Asks until the work is done. `Ok(false)` when the time is over and the last answer was no.
+    /// Calls `is_done` until the work is done. Returns `Ok(false)` if the time is over and the last answer was no.
     ///
-    /// A pause counts as long as it was meant to be. So a process that is stopped in it, with its device, gives no device up.
+    /// A pause counts with its intended length. So a process that is stopped in a pause, together with its device, does not give the device up.
     pub fn poll<E>(&self, mut is_done: impl FnMut() -> Result<bool, E>) -> Result<bool, E> {
         let began = Instant::now();
         loop {
@@ -90,7 +90,7 @@ mod tests {
         };
         assert_eq!(FIFTH.poll(|| Ok::<_, ()>(at_third(&mut asked))), Ok(true));
         assert_eq!(FIFTH.poll(|| Err::<bool, _>("lost")), Err("lost"));
-        // Also one that is longer than the loop without pauses.
+        // A wait that is longer than the loop without pauses ends with the work, too.
         let began = Instant::now();
         assert_eq!(FIFTH.poll(|| Ok::<_, ()>(began.elapsed() >= Duration::from_millis(20))), Ok(true));
         assert!(began.elapsed() >= Duration::from_millis(20));
@@ -119,14 +119,14 @@ mod tests {
         assert_eq!(WaitLimit::default().time, Some(DEVICE_TIMEOUT));
     }
 
-    /// A pause that takes longer than it was meant to is not the device's.
+    /// A pause that takes longer than intended does not count against the device.
     #[test]
     fn a_process_that_is_stopped_gives_no_device_up() {
         let mut asked = 0;
         let limit = WaitLimit { time: Some(Duration::from_millis(30)), ..WaitLimit::default() };
         let stopped = |asked: &mut u32| {
             *asked += 1;
-            // The whole limit, several times over, in one question.
+            // Each of the first three queries takes longer than the whole limit.
             if *asked < 4 {
                 sleep(Duration::from_millis(40));
             }

@@ -1,8 +1,7 @@
 //! zkDilithium on a GPU: keys made ready there, and streams of launches for passes of jobs.
 //!
-//! A pass is what memory holds. Signing goes in rounds of attempts: those of all open jobs, and where that leaves the
-//! device idle, several of each with rising κ. The host reads which passed, and lays the next round out. See
-//! docs/zkdilithium.md.
+//! A pass has as many jobs as memory holds. Signing goes in rounds of attempts: one for each open job, and several with rising κ where one
+//! leaves the device idle. The host reads which attempts passed, and lays out the next round. See docs/zkdilithium.md.
 
 mod keygen;
 mod pass;
@@ -37,8 +36,8 @@ pub struct ZkPolicy {
     pub fp64: u32,
     /// Threads of a block.
     pub block: u32,
-    /// Threads of a compute unit that Poseidon's registers leave room for: as many attempts are made concurrently
-    /// where there are open jobs, or later attempts of them.
+    /// Threads of a compute unit that Poseidon's registers leave room for. So many attempts run concurrently on it: for open jobs, or with later
+    /// κ for the same jobs.
     pub fill: u32,
     /// Attempts at one signature in a round, at most.
     pub width: u32,
@@ -62,7 +61,7 @@ static PASS: &[u32] = &[1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18];
 /// 889 operations in doubles, 64 lanes a cycle either way (docs/zkdilithium.md).
 const POSEIDON_CYCLES: [f64; 2] = [21.0 * 1657.0 / 64.0, 21.0 * 889.0 / 64.0];
 
-/// Programs in flight, of each operation: while the host lays one out or takes its results, the GPU computes others. (An H200 with 16
+/// Programs in flight, for each operation: while the host lays one out or takes its results, the GPU computes others. (An H200 with 16
 /// cores makes 11.7 million private keys a second with four, 11.1 with three, in passes of 32,768; it signs 947,000 messages with three, 918,000 with two,
 /// 938,000 with four. Verifying is slower with three.)
 const QUEUE: [u32; 3] = [4, 3, 2];
@@ -82,7 +81,7 @@ impl ZkPolicy {
             Axis::new("pass", PASS),
         ]
     }
-    /// These with the named values in their place.
+    /// This policy with the named values.
     pub(crate) fn with(mut self, policy: &Policy) -> Result<ZkPolicy, Error> {
         for (name, value) in &policy.0 {
             let (field, least, most) = match *name {
@@ -113,15 +112,15 @@ impl ZkPolicy {
     }
 }
 
-/// What a pass holds at most.
+/// Limits of one pass.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     jobs: usize,
-    /// Distinct keys of jobs, and private keys that are made.
+    /// Distinct keys of jobs, and (in `made`) private keys that a pass makes.
     keys: usize,
     made: usize,
     attempts: usize,
-    /// Bytes of messages; one that is longer comes alone.
+    /// Bytes of messages. A longer message gets a pass of its own.
     messages: usize,
 }
 
@@ -132,9 +131,9 @@ pub(crate) struct ZkGpu<G: Gpu> {
     limits: Limits,
     memory: Memory<G>,
     timing: Timing,
-    /// Of waits for the device.
+    /// The limit of waits for the device.
     limit: WaitLimit,
-    /// Jobs, keys and attempts that nobody asks for and that come first in a pass, so that the others have other places: 0 or 1.
+    /// How many unwanted jobs, keys and attempts come first in a pass, so that the wanted ones have other places: 0 or 1.
     pad: usize,
 }
 
@@ -148,7 +147,7 @@ impl<G: Gpu> ZkGpu<G> {
             attempts: 2 * wave.max(1),
             messages: 256 << 20,
         };
-        // Half of everything until it fits.
+        // All limits are halved until a pass fits the budget.
         while pass::most_bytes(limits) as u64 > budget {
             if limits.jobs.max(limits.keys).max(limits.attempts) == 1 {
                 let needs = pass::most_bytes(limits) as u64;
@@ -172,13 +171,13 @@ impl<G: Gpu> ZkGpu<G> {
         Ok(zk)
     }
 
-    /// A launch of so many threads; of Poseidon in small blocks, so that what takes long ends together.
+    /// A launch of so many threads. Poseidon has small blocks, so that its threads, which take long, end together.
     fn threads<A: Arguments>(&self, total: usize, arguments: A) -> Step {
         let threads = if A::KERNEL == Kernel::ZkSponge { self.policy.block.min(64) } else { self.policy.block };
         let blocks = total.div_ceil(threads as usize).max(1) as u32;
         Step::Launch(Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(total as u32) })
     }
-    /// A launch of a block for each, as far as any GPU numbers blocks; they go on with the next ones.
+    /// A launch of one block for each of `total` items, but of no more blocks than every GPU allows: these go on with the next items.
     fn blocks<A: Arguments>(&self, total: usize, arguments: A) -> Step {
         let (blocks, threads) = (total.clamp(1, 65_535) as u32, self.policy.block);
         Step::Launch(Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(total as u32) })
@@ -194,7 +193,7 @@ impl<G: Gpu> ZkGpu<G> {
         Ok(())
     }
 
-    /// A pass after the other until all jobs are done; then the time they took.
+    /// Runs one pass after the other until all jobs are done. Returns the time that they took.
     fn passes<J>(
         &mut self,
         jobs: &[J],
@@ -208,7 +207,7 @@ impl<G: Gpu> ZkGpu<G> {
         while !rest.is_empty() {
             let (now, later) = rest.split_at(cut(&self.limits, rest));
             let done = pass(self, now);
-            // What was secret goes in any case, and what failed leaves nothing.
+            // Secrets are wiped in any case, and a failed pass leaves nothing.
             let parallel = in_threads(self.policy.threads);
             let wiped = match (&done, secret) {
                 (Ok(()), true) => self.memory.wipe_soon(&self.kernels, parallel),
@@ -224,12 +223,12 @@ impl<G: Gpu> ZkGpu<G> {
 
 impl<G: Gpu> Drop for ZkGpu<G> {
     fn drop(&mut self) {
-        // A device that fails now has nothing that could be wiped any more.
+        // If the device fails now, nothing on it can be wiped any more.
         let _ = self.memory.wipe(&self.kernels, false);
     }
 }
 
-/// Keys by their place in memory, each once. One key for many jobs is the usual case: it is found without a search.
+/// Distinct keys, identified by their place in memory. Many jobs with one key are the usual case, so the last key is found without a search.
 struct Keys<'a, K> {
     keys: Vec<&'a K>,
     numbers: BTreeMap<*const K, u32>,
@@ -240,11 +239,11 @@ impl<'a, K> Keys<'a, K> {
     fn new() -> Keys<'a, K> {
         Keys { keys: Vec::new(), numbers: BTreeMap::new(), last: None }
     }
-    /// None that can be found, behind `pad` times the first.
+    /// A table that begins with `pad` times the first key. [`number`](Keys::number) does not find these.
     fn behind(pad: usize, first: &'a K) -> Keys<'a, K> {
         Keys { keys: vec![first; pad], ..Keys::new() }
     }
-    /// The number of a key.
+    /// The number of a key, which is added if it is new.
     fn number(&mut self, key: &'a K) -> u32 {
         let place = std::ptr::from_ref(key);
         if let Some((_, number)) = self.last.filter(|(last, _)| *last == place) {
@@ -259,10 +258,10 @@ impl<'a, K> Keys<'a, K> {
     }
 }
 
-/// Jobs that a thread lays out, at least: one takes a few nanoseconds.
+/// Jobs that a thread lays out, at least: a job takes a few nanoseconds.
 const JOBS_OF_A_THREAD: usize = 4096;
 
-/// What `of` gives for each job, behind `pad` times that for the first, by the threads of the current pool if `parallel`.
+/// The results of `of` for all jobs, with `pad` times the first job's in front. The threads of the current pool compute them if `parallel`.
 fn padded<J: Sync, T: Send>(pad: usize, jobs: &[J], parallel: bool, of: impl Fn(&J) -> T + Sync) -> Vec<T> {
     let (count, one) = (pad + jobs.len(), |i: usize| of(&jobs[i.saturating_sub(pad)]));
     match parallel && count > JOBS_OF_A_THREAD {
@@ -271,7 +270,7 @@ fn padded<J: Sync, T: Send>(pad: usize, jobs: &[J], parallel: bool, of: impl Fn(
     }
 }
 
-/// Jobs of the next pass: as many as the limits allow, one at least.
+/// How many jobs the next pass takes: as many as the limits allow, one at least.
 fn cut<'a, K: 'a>(limits: &Limits, jobs: impl Iterator<Item = (&'a K, Message<'a>)>) -> usize {
     let (mut keys, mut bytes, mut count) = (Keys::new(), 0, 0);
     for (key, message) in jobs {
@@ -298,7 +297,7 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
     fn space(&self) -> Vec<Axis> {
         ZkPolicy::axes()
     }
-    /// A GPU knows its own clock.
+    /// The argument does not matter: a GPU reports its own clock.
     fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
         let facts = self.gpu.facts();
         let known = facts.clock > 0 && facts.rates.is_some() && (self.policy.fp64 == 0 || self.gpu.has_fast_doubles());

@@ -13,10 +13,10 @@ use hypergrove_kernels::arguments::{
 };
 use std::sync::Arc;
 
-/// Passes in which signatures are stored, at most: a program of few jobs leaves that to another.
+/// Passes, at most, for storing signatures: a program of few jobs leaves storing to another program.
 const MOST_PASSES: usize = 1024;
 
-/// What holds the nodes of a batch's keys, and their addresses.
+/// References that hold the nodes of a batch's keys in device memory, and the nodes' addresses.
 type HeldNodes<G> = (Vec<Arc<Nodes<G>>>, Vec<u64>);
 
 impl<G: Gpu> GpuProgram<G> {
@@ -25,7 +25,7 @@ impl<G: Gpu> GpuProgram<G> {
         cache_bytes(self.p(), self.shape.cached).expect("checked when the plan was made")
     }
 
-    /// What holds the nodes of the batch's keys, if layers are cached, and their addresses.
+    /// Holds the nodes of the batch's keys in device memory, if layers are cached, and finds their addresses.
     pub(super) fn nodes_of_keys(&mut self, batch: &Batch<'_>) -> Result<HeldNodes<G>, Error> {
         let held = if self.shape.cached > 0 { self.hold_nodes(batch)? } else { Vec::new() };
         let addresses = held.iter().map(|nodes| G::address(&nodes.memory)).collect();
@@ -33,7 +33,7 @@ impl<G: Gpu> GpuProgram<G> {
         Ok((held, addresses))
     }
 
-    /// Nodes that are damaged would fail every batch of their key.
+    /// Removes the batch's keys from the cache: nodes that are damaged would fail every batch of their key.
     pub(super) fn drop_nodes(&self, batch: &Batch<'_>) {
         batch.keys.iter().for_each(|key| self.cache.remove(key.cached_id));
     }
@@ -47,7 +47,7 @@ impl<G: Gpu> GpuProgram<G> {
         batch.keys.iter().zip(signatures).map(|(key, signatures)| self.nodes_of(key, signatures, keys)).collect()
     }
 
-    /// A key's nodes, of which a batch of so many keys wants so many signatures: uploaded, unless they are there from an
+    /// The nodes of a key, under which a batch of `keys` keys wants `signatures` signatures. They are uploaded, unless they are there from an
     /// earlier batch.
     fn nodes_of(&mut self, key: &Key<'_>, signatures: u64, keys: usize) -> Result<Arc<Nodes<G>>, Error> {
         let (cache, id) = (self.cache.clone(), key.cached_id);
@@ -58,7 +58,7 @@ impl<G: Gpu> GpuProgram<G> {
             return Ok(nodes);
         }
         let _turn = cache.turn_to_make();
-        // Another program may have made them meanwhile.
+        // Another program may have made the nodes meanwhile.
         let found = cache.get(id, key.cached_nodes.len(), 0);
         let all = found.as_ref().map_or(signatures, |(_, all)| *all);
         if let Some((nodes, all)) = &found
@@ -68,7 +68,7 @@ impl<G: Gpu> GpuProgram<G> {
         }
         if id != 0 && self.stores(all, keys) {
             match self.make_nodes(key, true) {
-                // Signing does without, where there is no memory for them.
+                // Without memory for stored signatures, signing does without them.
                 Err(Error::OutOfMemory { .. }) => {}
                 made => return Ok(cache.put(id, made?, all)),
             }
@@ -79,9 +79,9 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
-    /// Whether a key of which so many signatures were asked for gets its WOTS+ signatures of cached roots stored: when making
-    /// those signatures has cost as much as storing would, so that all together never costs twice of what it could. And only
-    /// if there is room for those of all keys of the batch: it uses either all or none.
+    /// Whether to store a key's WOTS+ signatures of cached roots, after batches have wanted so many signatures under it. They are stored when
+    /// making them has cost as much as storing would: so the total is never twice the least possible cost. There must also be room for the
+    /// stored signatures of all keys of the batch, which uses those of all keys or none.
     fn stores(&self, signatures: u64, keys: usize) -> bool {
         let (p, cached) = (self.p(), self.shape.cached);
         let rows = nodes::rows(p, cached);
@@ -93,7 +93,7 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
-    /// Nodes in new device memory, with signatures behind them if so.
+    /// Uploads a key's nodes into new device memory. With `stored`, makes and stores signatures behind them.
     fn make_nodes(&mut self, key: &Key<'_>, stored: bool) -> Result<Nodes<G>, Error> {
         let Layout { output, ring, .. } = self.layout;
         let staging = if ring.host_bytes > output.host_bytes { ring } else { output };
@@ -116,7 +116,7 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(Nodes { memory, of_nodes: nodes, bytes, stored })
     }
 
-    /// Signs the roots of all cached trees, a job each, checks the signatures, and stores them behind the key's nodes.
+    /// Signs the roots of all cached trees, one in each job, checks the signatures, and stores them behind the key's nodes.
     fn store(&mut self, key: &Key<'_>, nodes: u64) -> Result<(), Error> {
         let (p, l) = (self.p(), self.layout);
         let batch = Batch { keys: std::slice::from_ref(key), key_of: &[0], positions: &[], signatures: &[] };
@@ -125,7 +125,7 @@ impl<G: Gpu> GpuProgram<G> {
             for first in (0..leaves).step_by(l.jobs) {
                 let count = l.jobs.min(leaves - first);
                 self.put_keys(&batch, batch.key_of, &mut [u32::MAX], &[nodes]);
-                // The tree below each leaf; its own leaf and FORS do not matter.
+                // A job's position is the tree below its leaf. The position's own leaf and FORS indices do not matter.
                 let row = (JOB_WORDS + p.k) * 4;
                 for (to, leaf) in self.bytes(l.positions).chunks_exact_mut(row).zip(first..first + count) {
                     let tree = (leaf as u64) << (p.hp * (layer - 1));
@@ -153,7 +153,7 @@ impl<G: Gpu> GpuProgram<G> {
         steps.push(self.upload(l.positions, jobs * (JOB_WORDS + p.k) * 4));
         steps.push(Step::Zero { at: self.device(l.flag), bytes: flag_bytes });
         let (roots, signatures) = (self.device(l.roots), self.signatures());
-        // The root that is signed, then that of the layer itself.
+        // The root that is signed, and the root of the layer itself.
         let both = Layers { first: layer as u32 - 1, count: 2 };
         let read = ReadCached { jobs: self.jobs(), layers: both, roots, signatures };
         let layers = Layers { first: layer as u32, count: 1 };
@@ -161,7 +161,7 @@ impl<G: Gpu> GpuProgram<G> {
         let mut launches = vec![
             self.flat([1, jobs, 2 * jobs], 2 * jobs, read),
             self.flat([1, jobs, jobs], jobs * p.len(), sign),
-            // Read once more: what was signed is checked against another reading of the root.
+            // The roots are read once more, so that signatures are checked against another reading.
             self.flat([1, jobs, 2 * jobs], 2 * jobs, read),
         ];
         launches.extend(self.climb(jobs, layers, true));
@@ -201,7 +201,7 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(timing)
     }
 
-    /// All nodes of `trees` trees of a layer.
+    /// Steps that compute all nodes of `trees` trees of a layer, from tree `first` on.
     fn cache_steps(&self, layer: usize, first: usize, trees: usize) -> Vec<Step> {
         let (p, l) = (self.p(), &self.layout);
         let mut steps = self.keys(1);
@@ -217,12 +217,12 @@ impl<G: Gpu> GpuProgram<G> {
         steps
     }
 
-    /// Where the rows of stored signatures begin behind the nodes, in 64 words.
+    /// Where the rows of stored signatures begin behind the nodes, in units of 64 words.
     pub(super) fn rows_at(&self) -> u32 {
         nodes::rows_at(self.node_bytes()) as u32
     }
 
-    /// WOTS+ signatures to their rows behind the nodes, or from there.
+    /// A launch with a block for each row: it stores, fetches or compares signatures.
     pub(super) fn rows<A: Arguments>(&self, units: usize, arguments: A) -> Launch {
         let (units, threads) = (units as u32, self.shape.policy.block(A::KERNEL));
         let (blocks, threads) = if self.shape.policy.levels == 0 { (1, 1) } else { (units, threads) };

@@ -1,4 +1,4 @@
-//! What a device makes of messages, against the host.
+//! Tests that a device hashes messages as the host does.
 
 use super::*;
 use crate::host::HostGpu;
@@ -7,7 +7,7 @@ use hypergrove_testkit::digests::{DigestJobs, KEYS, text};
 use hypergrove_testkit::toys::{TOY_SHA2_16, every_set};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Every set; messages from nothing to several blocks of each hash function, with every length around a block's end.
+/// The test covers every set, and messages from no bytes to several blocks of each hash function, with every length around a block's end.
 #[test]
 fn a_device_hashes_messages_as_the_host_does() {
     const BUDGET: u64 = 256 << 20;
@@ -33,7 +33,7 @@ fn a_device_hashes_messages_as_the_host_does() {
             let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
             let words = program.message_words(&told, &batch).unwrap();
             program.lay_out(&batch, 0..jobs, &[], Some((&told, words)));
-            // What a signature begins with goes through the room for roots, which nothing else needs here.
+            // R, with which a signature begins, is copied through the part for roots, which nothing else needs here.
             let (part, n) = (program.layout.roots, p.n);
             let sigs = program.signatures();
             let steps = program.positions(jobs);
@@ -76,7 +76,7 @@ fn a_device_hashes_messages_as_the_host_does() {
     assert!(seen > 3000, "{seen}");
 }
 
-/// Rows and keys are laid out by several threads where there are many.
+/// Several threads lay out rows and keys if there are many.
 #[test]
 fn threads_lay_messages_out_as_one_does() {
     let (p, text, jobs) = (&TOY_SHA2_16, text(), 600);
@@ -117,7 +117,7 @@ fn a_key_that_messages_are_hashed_with_is_wiped() {
     let mut out = vec![0; jobs * p.sig_bytes()];
     program.run_held(&batch, &mut told, &mut [&mut out[..]], &mut |_| Ok(()), true).unwrap().unwrap();
     assert!(!told.asked);
-    // Without this, dropping would wipe all.
+    // Without this, dropping the program would wipe all memory.
     gpu.submissions.store(0, Relaxed);
     drop(program);
     gpu.submissions.store(u64::MAX, Relaxed);
@@ -128,7 +128,7 @@ fn a_key_that_messages_are_hashed_with_is_wiped() {
     assert!(holds(&out[p.n..2 * p.n]), "a signature is not secret");
 }
 
-/// While a device fetches many signatures, the host hashes their messages. When it was late, the device hashes those of later batches.
+/// While a device fetches many signatures, the host hashes their messages. If the host was late, the device hashes those of later batches.
 #[test]
 fn the_device_hashes_for_a_host_that_was_late() {
     let (gpu, cache) = (Arc::new(HostGpu::new(false)), Arc::new(NodesCache::new(0)));
@@ -155,16 +155,16 @@ fn the_device_hashes_for_a_host_that_was_late() {
         assert!(out == expected);
         told.asked
     };
-    // A host that is in time whatever it does.
+    // This host is never late, whatever it does.
     program.late = Duration::ZERO;
     assert!((0..3).all(|_| hashed_by_host(&mut program, &mut told, &expected)));
-    // One that never is.
+    // This host is always late.
     program.late = Duration::MAX;
     let by_host: Vec<bool> =
         (0..=HASHED_AFTER_LATE + 1).map(|_| hashed_by_host(&mut program, &mut told, &expected)).collect();
     let runs: Vec<usize> = (0..by_host.len()).filter(|run| by_host[*run]).collect();
     assert_eq!(runs, [0, by_host.len() - 1]);
-    // Messages that are too long for the device.
+    // The host hashes messages that are too long for the device.
     let mut told = DigestJobs::new(p, op, (jobs, 1024), &text);
     program.run(&Batch { positions: &told.positions(), ..batch }, &mut expected).unwrap();
     assert!((0..2).all(|_| hashed_by_host(&mut program, &mut told, &expected)));

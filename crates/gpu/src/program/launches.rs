@@ -14,14 +14,14 @@ use hypergrove_kernels::arguments::{
 use hypergrove_kernels::{BETWEEN, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS};
 use std::ops::Range;
 
-/// What the steps of signing share.
+/// Values that the steps of signing share.
 struct Signing {
     jobs: usize,
     /// Whether chain values are kept.
     keep: bool,
-    /// Whether signatures are so few that they have kernels of their own.
+    /// Whether signatures are so few that kernels of their own make them.
     few: bool,
-    /// Cached layers whose chains are walked: the lowest signs a root that is new.
+    /// How many cached layers have their chains walked: at least the lowest, which signs a new root.
     walked: usize,
     /// The layers that are grown.
     grown: Group,
@@ -35,12 +35,12 @@ struct Group {
     layers: Layers,
     /// (job, layer) pairs.
     units: usize,
-    /// All values of their chains, if they are kept.
+    /// The address of all values of the layers' chains, if they are kept.
     values: u64,
 }
 
 impl Signing {
-    /// Both groups of layers, without an empty one.
+    /// The groups of layers that are not empty.
     fn groups(&self) -> impl Iterator<Item = Group> {
         [self.grown, self.above].into_iter().filter(|group| group.units > 0)
     }
@@ -54,7 +54,7 @@ pub(super) struct Grown {
     pub(super) to: Destinations,
 }
 
-/// Nodes that a launch reads, and where those that it leaves go.
+/// Nodes that a launch reads, and where it writes the nodes that it leaves.
 struct Through {
     tiles: Tiles,
     from: u64,
@@ -62,7 +62,7 @@ struct Through {
 }
 
 impl<G: Gpu> GpuProgram<G> {
-    /// Whether every launch has the blocks of its policy: a smaller one would have to be compiled first.
+    /// Whether every launch has the policy's size of blocks, since the driver would have to compile a smaller size first.
     pub(super) fn fixed(&self) -> bool {
         self.gpu.facts().fixed_blocks && self.shape.policy.levels > 2
     }
@@ -72,7 +72,7 @@ impl<G: Gpu> GpuProgram<G> {
         let levels = self.shape.policy.levels as usize;
         let most = if levels < 3 { allowed[levels] } else { usize::MAX };
         let threads = total.min(most).max(1) as u32;
-        // Spread thin work over all compute units, evenly: with few large blocks some would get one more than others.
+        // Little work is spread evenly over all compute units: with few large blocks, some units would get one more than others.
         let even = threads.div_ceil(self.gpu.facts().compute_units).next_multiple_of(32);
         let (block, blocks) = (self.shape.policy.block(A::KERNEL), self.shape.policy.blocks);
         let most = if even <= 2048 && blocks == 0 { block.min(64) } else { block };
@@ -87,12 +87,12 @@ impl<G: Gpu> GpuProgram<G> {
         let (left, most) = (height - base, policy.most_chunk(self.p()));
         let each = count / self.gpu.facts().compute_units;
         let (chunk, up) = if each >= policy.block(kernel) {
-            // Plenty of work: few levels a launch, so that warps do not run empty towards the top of a tile.
+            // With plenty of work, a launch goes up few levels, so that warps do not run empty towards the top of a tile.
             let up = left.min(policy.subtree_height).min(most);
             (most.min(policy.tile).max(up), up)
         } else {
-            // Little of it: as many levels a launch as leave a tile to every compute unit; or all, where levels are
-            // shorter than launches.
+            // With little work, a launch goes up as many levels as leave a tile to every compute unit; or all levels, where
+            // a level takes less time than a launch.
             let even = each.max(1).ilog2();
             let up = if each < 4 { left } else { left.min(even.max(policy.subtree_height)) }.min(most);
             (even.max(up).min(most), up)
@@ -100,7 +100,7 @@ impl<G: Gpu> GpuProgram<G> {
         Tiles { base, count, chunk, up }
     }
 
-    /// A launch over such tiles of so many trees.
+    /// A launch over these tiles of `trees` trees.
     fn tiled<A: Arguments>(&self, trees: usize, tiles: Tiles, arguments: A) -> Launch {
         let policy = &self.shape.policy;
         let (number, block) = (tiles.count.div_ceil(1 << tiles.chunk), policy.block(A::KERNEL));
@@ -131,12 +131,12 @@ impl<G: Gpu> GpuProgram<G> {
         launches
     }
 
-    /// Chains, leaves and trees of XMSS: `number` of them.
+    /// Adds the steps that grow `number` XMSS trees, from chains over leaves to roots.
     pub(super) fn xmss(&self, number: usize, grown: Grown, steps: &mut Vec<Step>) {
         let Grown { trees, kept, to } = grown;
         let (p, jobs, hp) = (self.p(), self.jobs(), self.p().hp as u32);
         let (leaves, ends) = (number << p.hp, self.device(self.layout.ends));
-        // All windows go up by the same number of levels: by that of the first, the largest.
+        // All windows go up by as many levels as the first window, which is the largest.
         let mut first: Option<Tiles> = None;
         for skipped in (0..leaves).step_by(self.layout.window) {
             let here = self.layout.window.min(leaves - skipped);
@@ -205,13 +205,13 @@ impl<G: Gpu> GpuProgram<G> {
         steps.push(on(self.fors_pk(jobs)));
     }
 
-    /// Whether all of a few jobs' hashes at once leave compute units idle: then latency counts, not work.
+    /// Whether the jobs are so few that all their hashes at once leave compute units idle. Then latency counts, not work.
     pub(super) fn is_few(&self, jobs: usize) -> bool {
         let leaves = jobs * self.shape.leaves().max(1);
         self.shape.policy.levels == 4 && jobs <= MOST_RECORDED && leaves <= 64 * self.gpu.facts().compute_units as usize
     }
 
-    /// PK_FORS of `jobs` jobs from their roots.
+    /// A launch that computes PK_FORS of `jobs` jobs from their FORS roots.
     fn fors_pk(&self, jobs: usize) -> Launch {
         let (fors_roots, roots) = (self.device(self.layout.fors), self.device(self.layout.roots));
         let hash = HashForsRoots { jobs: self.jobs(), fors_roots, roots };
@@ -221,7 +221,7 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
-    /// Keys to the device, laid out there unless the host has done it.
+    /// Steps that copy keys to the device, and lay them out there unless the host has done it.
     pub(super) fn keys(&self, keys: usize) -> Vec<Step> {
         let seeds = self.layout.seeds;
         if self.keys_laid_out {
@@ -232,7 +232,7 @@ impl<G: Gpu> GpuProgram<G> {
         vec![upload, Step::Launch(self.flat([1, keys, keys], keys, lay_out))]
     }
 
-    /// Positions to the device, or messages that select them there.
+    /// Steps that copy positions to the device, or messages from which it computes positions.
     pub(super) fn positions(&self, jobs: usize) -> Vec<Step> {
         let l = &self.layout;
         let Some(DigestShape { words, rows, keys }) = self.hashed else {
@@ -249,7 +249,7 @@ impl<G: Gpu> GpuProgram<G> {
         vec![Step::Upload { to, from, bytes: rows + keys }, Step::Launch(self.flat([1, jobs, jobs], jobs, hash))]
     }
 
-    /// Chains from digits to ends, in sorted tiles.
+    /// A launch that walks chains from digits to ends, in sorted tiles.
     fn complete(&self, jobs: usize, climbing: &Climbing, units: usize, ends: u64) -> Launch {
         let (policy, total) = (&self.shape.policy, self.chains_of(units) as u32);
         let even = (total / (8 * self.gpu.facts().compute_units)).max(1).ilog2();
@@ -267,7 +267,7 @@ impl<G: Gpu> GpuProgram<G> {
         Launch { kernel: Kernel::Complete, blocks, threads, args: complete.args(total) }
     }
 
-    /// From the digits of signatures' chains to the roots of those layers.
+    /// Launches from the digits of signatures' chains to the roots of these layers.
     pub(super) fn climb(&self, jobs: usize, layers: Layers, compares: bool) -> Vec<Launch> {
         let units = jobs * layers.count as usize;
         if units == 0 {
@@ -359,7 +359,7 @@ impl<G: Gpu> GpuProgram<G> {
         Signing { jobs, keep, few, walked, grown, above }
     }
 
-    /// Paths and roots out of cached nodes, and the chains that are walked there.
+    /// Adds the steps that read paths and roots from cached nodes, and walk chains of cached layers.
     fn cached_layers(&self, signing: &Signing, steps: &mut Vec<Step>) {
         let (l, jobs, cached) = (&self.layout, signing.jobs, self.shape.cached);
         let Group { layers, units, values } = signing.above;
@@ -395,7 +395,7 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
-    /// The revealed leaves once more, for the check of few signatures: they are grown concurrently with the steps that wait for the chains.
+    /// Adds steps that grow the revealed leaves once more, to check few signatures. They run concurrently with the steps that wait for the chains.
     fn leaves_again(&self, signing: &Signing, steps: &mut Vec<Step>) {
         let beside = self.shape.policy.beside == 1;
         let mut leaves: Vec<Step> = Vec::new();
@@ -416,7 +416,7 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
-    /// Few signatures, checked and written to the host's memory by the last launches.
+    /// Adds the last launches for few signatures, which check them and write them to the host's memory.
     fn links(&self, signing: &Signing, steps: &mut Vec<Step>) {
         let (p, l, check) = (self.p(), &self.layout, self.shape.policy.check == 1);
         let launches = signing.groups().count();
@@ -424,7 +424,7 @@ impl<G: Gpu> GpuProgram<G> {
             let Group { layers, units, values } = group;
             let slots = (l.fors.at + l.fors.bytes - l.roots.at) / 4;
             let is_last = i + 1 == launches;
-            // Words of the roots, and of signatures.
+            // Words of the roots and of the signatures, which the last launch copies.
             let copied = if is_last { slots + signing.jobs * p.sig_bytes() / 4 } else { 0 };
             let checked = if check { units } else { 0 };
             let links = LinkChains {
@@ -446,7 +446,7 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
-    /// WOTS+ signatures: out of the chain values that were kept, or by walking the chains once more.
+    /// Adds the launches that make WOTS+ signatures: from the chain values that were kept, or by walking the chains once more.
     fn wots_signatures(&self, signing: &Signing, steps: &mut Vec<Step>) {
         let (jobs, roots, signatures) = (self.jobs(), self.device(self.layout.roots), self.signatures());
         if signing.keep {
@@ -462,7 +462,7 @@ impl<G: Gpu> GpuProgram<G> {
         steps.push(Step::Launch(self.flat([1, signing.jobs, units], self.chains_of(units), sign)));
     }
 
-    /// The roots that the signatures lead to, compared with those that are there.
+    /// Adds the launches that compare the roots that signatures lead to with the roots that were computed.
     fn compare_roots(&self, signing: &Signing, steps: &mut Vec<Step>) {
         let (jobs, keep, grown) = (signing.jobs, signing.keep, self.shape.grown);
         if keep && self.shape.cached > 0 {
@@ -476,7 +476,7 @@ impl<G: Gpu> GpuProgram<G> {
         steps.extend(launches.into_iter().map(Step::Launch));
     }
 
-    /// The second time's signatures compared with the first time's; with R, where the device has made it.
+    /// Adds the steps that compare the second computation's signatures with the first's, including R if the device has made it.
     fn compare_signatures(&self, jobs: usize, steps: &mut Vec<Step>) {
         let (p, l) = (self.p(), &self.layout);
         let compare = CompareSignatures {
@@ -491,17 +491,17 @@ impl<G: Gpu> GpuProgram<G> {
         steps.push(self.download(l.compared, jobs * 4));
     }
 
-    /// Where the leaves of a group are that are computed once more.
+    /// The address of a group's leaves that are computed once more.
     fn leaves_of(&self, signing: &Signing, group: Group) -> u64 {
         self.device(self.layout.leaves) + u64::from(group.layers.first) * (signing.jobs * self.p().n) as u64
     }
 
-    /// Chains of so many (job, layer) pairs.
+    /// How many chains so many (job, layer) pairs have.
     fn chains_of(&self, units: usize) -> usize {
         units * self.p().len()
     }
 
-    /// With `fetches`, which copy what is not among the first columns, the device computes meanwhile.
+    /// The steps of a pass that verifies. While `fetches` copy the columns behind the first ones, the device computes.
     pub(super) fn verify_steps(&self, jobs: usize, keys: usize, fetches: &[Step]) -> Vec<Step> {
         let (p, l) = (self.p(), &self.layout);
         let mut steps = self.keys(keys);
@@ -543,7 +543,7 @@ impl<G: Gpu> GpuProgram<G> {
     pub(super) fn keygen_steps(&self, jobs: usize) -> Vec<Step> {
         let (p, l) = (self.p(), &self.layout);
         let mut steps = self.keys(jobs);
-        // A few roots are written to the host's memory at once.
+        // The kernels themselves write few roots to the host's memory.
         let few = jobs <= MOST_RECORDED;
         let roots = Roots::Bytes(if few { self.on_host(l.output) } else { self.device(l.output) });
         let to = Destinations { nodes: self.device(l.nodes[0]), roots, paths: None, all: None };

@@ -1,4 +1,4 @@
-//! Where everything of a pass lies, and how many jobs it may have.
+//! The memory layout of a pass, and how many jobs a pass may have.
 
 use super::{MOST_RECORDED, WIDE_CHUNK};
 use crate::gpu::Facts;
@@ -11,26 +11,26 @@ use hypergrove_kernels::{BETWEEN, JOB_WORDS, KEY_WORDS, SOLO_LEAF_LEVELS};
 /// Device memory for the chain ends of one window of leaves, at most.
 const ENDS_BYTES: usize = 512 << 20;
 
-/// Where everything of a pass lies.
+/// The memory layout of a pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Layout {
     /// Jobs of a pass.
     pub(super) jobs: usize,
     /// Leaves whose chains are grown at a time.
     pub(super) window: usize,
-    // In both memories.
+    // These parts are in both memories.
     pub(super) seeds: Part,
     pub(super) positions: Part,
-    /// What the device makes positions from: room for the longest M′ that it hashes, and a key, for each job.
+    /// Memory for the messages that the device hashes: for each job room for the longest M′, and for a key.
     pub(super) messages: Part,
-    /// Of each job whether its signatures agree, if they are computed twice.
+    /// For each job whether its two signatures agree, if signatures are computed twice.
     pub(super) compared: Part,
     pub(super) flag: Part,
     pub(super) input: Part,
     pub(super) roots: Part,
     pub(super) fors: Part,
     pub(super) output: Part,
-    // The device's alone.
+    // These parts are in the device's memory alone.
     pub(super) keys: Part,
     pub(super) trace: Part,
     pub(super) cached_trace: Part,
@@ -39,7 +39,7 @@ pub(super) struct Layout {
     pub(super) leaves: Part,
     pub(super) nodes: [Part; 2],
     pub(super) fors_nodes: [Part; 2],
-    /// The host's alone: what large copies go through, a slot after the other.
+    /// In the host's memory alone: the ring that large copies go through, one slot after the other.
     pub(super) ring: Part,
     pub(super) host: usize,
     pub(super) device: usize,
@@ -60,13 +60,13 @@ pub(super) struct Part {
 pub(super) struct Shape {
     pub(super) p: &'static Params,
     pub(super) op: Op,
-    /// Layers that are grown, and layers whose nodes come with the key.
+    /// How many layers are grown, and of how many the nodes come with the key.
     pub(super) grown: usize,
     pub(super) cached: usize,
     pub(super) policy: GpuPolicy,
     /// Bytes for the chain ends of one window, at most.
     pub(super) ends: usize,
-    /// Whether threads are lanes of a CPU's vectors, which have kernels of their own for FIPS 205's lg_w.
+    /// Whether threads are lanes of a CPU's vectors, for which there are other kernels for FIPS 205's lg_w.
     pub(super) solo: bool,
     /// Iterations of all loops of a thread, at most.
     most_iterations: usize,
@@ -80,7 +80,7 @@ impl Layout {
 }
 
 impl Shape {
-    /// For a device that gives a program so many bytes.
+    /// The shape of a plan on a device that gives a program `budget` bytes.
     pub(super) fn new(plan: &Plan, policy: GpuPolicy, budget: u64, facts: &Facts) -> Shape {
         let p = plan.params;
         let (grown, cached) = match plan.op {
@@ -97,8 +97,8 @@ impl Shape {
     pub(super) fn leaves(&self) -> usize {
         self.grown << self.p.hp
     }
-    /// Whether the chains of a batch leave compute units short of work: then an addition's latency counts, which is
-    /// lower where additions usually go.
+    /// Whether the chains of a batch leave compute units short of work. Then an addition's latency counts, which is lower in the pipe that
+    /// additions usually take.
     pub(super) fn is_thin(&self, jobs: usize, compute_units: u32) -> bool {
         let units = if self.op == Op::Verify { 1 } else { self.leaves() };
         jobs * units * self.p.len() < 256 * compute_units as usize
@@ -109,8 +109,8 @@ impl Shape {
         1 << height.saturating_sub(self.leaf_solo().map_or(up, |solo| up.min(solo)) as usize)
     }
 
-    /// Levels that a thread of `LeafSolo` goes up, as many as it may have iterations for: Keccak has a loop of 24 rounds. `None`
-    /// where chain values are kept, or threads are no lanes.
+    /// Levels that a thread of `LeafSolo` goes up, as many as its iterations allow: Keccak has a loop of 24 rounds. `None` where another kernel
+    /// grows leaves: if chain values are kept, or threads are no lanes.
     pub(super) fn leaf_solo(&self) -> Option<u32> {
         let p = self.p;
         let most = self.policy.subtree_height.min(SOLO_LEAF_LEVELS).min(p.hp as u32);
@@ -142,10 +142,10 @@ impl Shape {
         };
         let when = |yes: bool, bytes: usize| if yes { bytes } else { 0 };
         let leaves = jobs * self.leaves();
-        // Windows of whole tiles of the largest chunk.
+        // Windows consist of whole tiles of the largest chunk.
         let tile = 1usize << self.policy.most_chunk(p);
         let asked = match self.policy.window {
-            // Nothing comes to lie in one.
+            // `LeafSolo` stores nothing in a window.
             _ if self.leaf_solo().is_some() => leaves,
             0 => self.ends / (len * n),
             window => 1 << window,
@@ -185,7 +185,7 @@ impl Shape {
         layout.cached_trace = part(when(keeps, jobs * self.cached * len * p.w() * n));
         layout.ends = part(when(op != Op::Verify && self.leaf_solo().is_none(), window * len * n));
         let checks = match op {
-            // `ClimbSolo` has them in the thread.
+            // `ClimbSolo` keeps chain ends in the thread.
             _ if self.solo && !keeps => 0,
             Op::Verify => 1,
             Op::Sign => self.grown.max(self.cached).max(when(!keep, p.d)),
@@ -236,18 +236,18 @@ impl Shape {
     }
 }
 
-/// Bytes of nodes that one pass of a cache puts out.
+/// Bytes of nodes that one pass outputs when it makes cached nodes.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// Words of the check: one for the chains of all, and one for each layer of each job.
+/// Words of the check's flags: one for the chains of all jobs, and one for each layer of each job.
 pub(super) fn flag_words(p: &Params, jobs: usize) -> usize {
     1 + jobs * p.d
 }
 
-/// Keys that the host lays out itself: with no more of them, a launch would take longer.
+/// Keys, at most, that the host lays out itself: for so few, a launch would take longer.
 pub(super) const FEW_KEYS: usize = 8;
 
-/// Bytes of device memory for a pass of one job: less cannot be had.
+/// Bytes of device memory for a pass of one job, the least possible.
 pub(crate) fn least_bytes(plan: &Plan, policy: GpuPolicy, budget: u64, facts: &Facts) -> u64 {
     Shape::new(plan, policy, budget, facts).layout(1).device as u64
 }
@@ -261,11 +261,11 @@ pub(crate) fn device_bytes(plan: &Plan, jobs: usize, policy: GpuPolicy, facts: &
 /// Bytes of host memory for a program of `batch` jobs.
 pub(crate) fn host_bytes(plan: &Plan, batch: usize, policy: GpuPolicy, facts: &Facts) -> u64 {
     let jobs = if plan.op == Op::Cache { cache_trees(plan) } else { batch.clamp(1, 1 << 20) };
-    // The ends' window is the device's alone.
+    // The budget only limits the window of chain ends, which is in the device's memory alone.
     Shape::new(plan, policy, u64::MAX, facts).layout(jobs).host as u64
 }
 
-/// Trees of a pass of a cache: as many as there are in its largest layer, and as fit pinned memory.
+/// Trees of a pass that makes cached nodes: as many as the largest cached layer has, and as fit [`CACHE_BYTES`] of pinned memory.
 pub(super) fn cache_trees(plan: &Plan) -> usize {
     let p = plan.params;
     let most = (CACHE_BYTES / (((2 << p.hp) - 1) * p.n)).max(1);

@@ -1,4 +1,4 @@
-//! Memory of a pass, on the device and pinned on the host, and what goes between the two.
+//! Memory of a pass, on the device and pinned on the host, and the copies between the two.
 
 use super::{JOBS_OF_A_THREAD, Keys, Limits, ZkGpu, message_words};
 use crate::gpu::{Gpu, Queue, Step, WaitLimit, wipe};
@@ -16,9 +16,9 @@ const SHARE: usize = 64 << 10;
 
 /// How rows get to their places in the caller's memory, or how signatures get to the device.
 pub(super) enum Way {
-    /// The device copies them by itself.
+    /// The device copies the rows by itself.
     Reached(Vec<Run>),
-    /// Threads copy them to or from this pinned memory.
+    /// Threads copy the rows to or from this pinned memory.
     Staged(StagedRows),
 }
 
@@ -67,19 +67,19 @@ impl PassLayout {
         self.host += bytes.next_multiple_of(256);
         part
     }
-    /// A part of both.
+    /// A part of both memories.
     pub(super) fn both(&mut self, words: usize) -> Offsets {
         let part = self.device(words);
         self.host += (4 * words).next_multiple_of(256);
         part
     }
-    /// What rows are copied through.
+    /// A ring through which rows are copied.
     pub(super) fn ring(&mut self, slots: Slots) -> StagedRows {
         StagedRows { at: self.host(slots.all_bytes()), slots }
     }
 }
 
-/// Bytes of the device's memory for the largest pass of any kind; parts are a little larger.
+/// Bytes of the device's memory for the largest pass of any kind; real parts are a little larger.
 pub(super) fn most_bytes(limits: Limits) -> usize {
     let Limits { jobs, keys, made, attempts, messages } = limits;
     let keys = keys.max(made);
@@ -91,15 +91,15 @@ pub(super) fn most_bytes(limits: Limits) -> usize {
 
 pub(super) struct Memory<G: Gpu> {
     gpu: Arc<G>,
-    // Before the memory that it works on.
+    // The queue comes first, so that it is dropped before the memory that it works on.
     pub(super) queue: G::Queue,
     device: G::Memory,
     host: G::HostMemory,
-    /// Bytes of each.
+    /// Bytes of the device's memory and of the host's.
     room: (usize, usize),
-    /// Bytes from the start of each that may hold secrets.
+    /// Bytes from the start of either memory that may hold secrets.
     secret: (usize, usize),
-    /// Whether the device may still be overwriting them.
+    /// Whether the device may still be overwriting its secrets.
     is_wiping: bool,
 }
 
@@ -116,7 +116,8 @@ impl<G: Gpu> Memory<G> {
             is_wiping: false,
         })
     }
-    /// Room for a pass. What was secret in the memory is overwritten before anything else of the pass; an error of that shows at its first wait.
+    /// Makes room for a pass. Earlier secrets in the memory are overwritten before anything else of the pass happens. If that fails, the pass's
+    /// first wait reports the error.
     pub(super) fn ensure(&mut self, layout: &PassLayout) -> Result<(), Error> {
         let grown = |bytes: usize| bytes.next_multiple_of(1 << 16);
         if layout.device > self.room.0 {
@@ -151,8 +152,8 @@ impl<G: Gpu> Memory<G> {
     pub(super) fn download(&self, part: Offsets, bytes: usize) -> Step {
         Step::Download { to: self.on_host(part), from: self.at(part), bytes }
     }
-    /// Has the device overwrite what may be secret there before it does anything else for this memory, and overwrites the host's part. While
-    /// others copy much to the host, the device may take milliseconds for it: nobody waits.
+    /// Has the device overwrite its secrets before it does anything else with this memory, and overwrites the host's part. Nobody waits for the
+    /// device: while other programs copy much to the host, it may take milliseconds.
     pub(super) fn wipe_soon(&mut self, kernels: &G::Kernels, parallel: bool) -> Result<(), Error> {
         let (device, host) = self.secret;
         let zero = Step::Zero { at: G::address(&self.device), bytes: device };
@@ -164,21 +165,22 @@ impl<G: Gpu> Memory<G> {
         self.wipe_host(host, parallel);
         done
     }
-    /// Waits until the device has overwritten what [`wipe_soon`](Memory::wipe_soon) submitted.
+    /// Waits until the device has done the overwriting that [`wipe_soon`](Memory::wipe_soon) submitted.
     pub(super) fn wait_for_wipe(&mut self) -> Result<(), Error> {
         if std::mem::take(&mut self.is_wiping) {
             self.queue.wait()?;
         }
         Ok(())
     }
-    /// The same at once, the host's part by the threads of the current pool or by this one.
+    /// Overwrites secrets on the device and on the host, and waits for the device. The host's part is done by the threads of the current pool if
+    /// `parallel`, else by this thread.
     pub(super) fn wipe(&mut self, kernels: &G::Kernels, parallel: bool) -> Result<(), Error> {
-        // The driver overwrites what a hung device may still use.
+        // The driver overwrites memory that a hung device may still use.
         self.gpu.hung().map_or(Ok(()), Err)?;
         let (device, host) = self.secret;
         let zero = Step::Zero { at: G::address(&self.device), bytes: device };
         let submitted = if device > 0 { self.queue.submit(kernels, &[zero]) } else { Ok(()) };
-        // Also where that failed: what else is on its way may still be written to the host's memory.
+        // This waits even if the submission failed: earlier copies may still write to the host's memory.
         self.is_wiping = false;
         let waited = self.queue.wait().map(|_| ());
         let done = submitted.and(waited);
@@ -210,11 +212,11 @@ pub(super) struct Inputs {
     pub(super) messages: Offsets,
     pub(super) starts: Offsets,
     message_words: usize,
-    /// Where the messages lie, if the device reads them there.
+    /// The messages' runs in the caller's memory, if the device reads them there.
     reached: Option<Vec<Run>>,
 }
 
-/// Words of a message, at most: kernels count bytes by 32 bits, of which the largest two numbers mean something else.
+/// Words of a message, at most: kernels count bytes by 32 bits, where the largest two numbers mean something else.
 const LONGEST: usize = 1 << 29;
 
 fn put(words: &mut [u8], values: impl IntoIterator<Item = u32>) {
@@ -235,14 +237,14 @@ fn put_messages((mut words, messages): (&mut [u8], &[Message<'_>])) {
 }
 
 impl<G: Gpu> ZkGpu<G> {
-    /// Where a pass's keys and messages shall be.
+    /// Lays out the parts for a pass's keys and messages. Fails if a message is too long.
     pub(super) fn inputs(
         &self,
         layout: &mut PassLayout,
         (keys, raw_bytes): (usize, usize),
         messages: &[Message<'_>],
     ) -> Result<Inputs, Error> {
-        // One word more, for none would have no address.
+        // One word more, since a part of no words would have no address.
         let words = messages.iter().map(message_words).sum::<usize>() + 1;
         let longest = messages.iter().map(message_words).max().unwrap_or(0);
         if longest > LONGEST {
@@ -262,7 +264,7 @@ impl<G: Gpu> ZkGpu<G> {
         })
     }
 
-    /// Runs of messages that lie as the device is to have them: each of whole words.
+    /// Runs of messages that lie in the caller's memory as they shall lie on the device: each has whole words.
     fn reached_messages(&self, messages: &[Message<'_>]) -> Option<Vec<Run>> {
         let is_whole = |message: &Message<'_>| matches!(message, Message::Bytes(bytes) if bytes.len() % 4 == 0);
         if !messages.iter().all(is_whole) {
@@ -275,13 +277,13 @@ impl<G: Gpu> ZkGpu<G> {
         reached(&*self.gpu, messages.iter().map(place), 0)
     }
 
-    /// Copies of these runs to a part of the device's memory.
+    /// Steps that copy these runs to a part of the device's memory.
     pub(super) fn uploads(&self, runs: &[Run], to: Offsets) -> Vec<Step> {
         let to = self.memory.at(to);
         runs.iter().map(|run| run.upload(to)).collect()
     }
 
-    /// Lays keys, jobs and messages out; gives the steps that upload them.
+    /// Lays out keys, jobs and messages. Returns the steps that upload them.
     pub(super) fn lay_out<K: Sync>(
         &mut self,
         at: &Inputs,
@@ -355,8 +357,8 @@ impl<G: Gpu> ZkGpu<G> {
         }
     }
 
-    /// Sends signatures to the device. Where it reads them from the caller's memory, no reading is under way after an error here, and
-    /// whoever fails later waits for the queue, unless the device is lost or hangs.
+    /// Sends signatures to the device. If the device reads them from the caller's memory, no reading is under way after an error here. If the pass
+    /// fails later, it waits for the queue, unless the device is lost or hangs.
     pub(super) fn send(&mut self, way: &Way, rows: &[&[u8]], to: Offsets) -> Result<(), Error> {
         let ring = match way {
             Way::Reached(runs) => {
@@ -376,7 +378,7 @@ impl<G: Gpu> ZkGpu<G> {
         Ring { queue, kernels, host, at: at.host, slots, parallel }
     }
 
-    /// How rows get to their places, behind `pad` rows that nobody wants.
+    /// How rows get to their places. On the device, `pad` unwanted rows are in front of them.
     pub(super) fn way_out<const ROW: usize>(
         &self,
         layout: &mut PassLayout,
@@ -392,7 +394,7 @@ impl<G: Gpu> ZkGpu<G> {
     fn write(&mut self, runs: &[Run], from: Offsets) -> Result<(), Error> {
         let from = self.memory.at(from);
         let steps: Vec<Step> = runs.iter().map(|run| run.download(from)).collect();
-        // The caller has lent this memory until the device is done with it. Copies alone are left for the device to do.
+        // The wait has no limit: the caller has lent this memory until the device is done with it. The device has only copies left to do.
         self.memory.queue.limit(WaitLimit { time: None, ..self.limit });
         let submitted = self.memory.queue.submit(&self.kernels, &steps);
         let waited = self.memory.queue.wait();
@@ -400,7 +402,7 @@ impl<G: Gpu> ZkGpu<G> {
         submitted.and(waited.map(|_: Option<Timing>| ()))
     }
 
-    /// Fetches rows from the device to their places, behind `pad` rows that nobody wants.
+    /// Fetches rows from the device to their places. On the device, `pad` unwanted rows are in front of them.
     pub(super) fn fetch_to<const ROW: usize>(
         &mut self,
         way: &Way,

@@ -1,4 +1,4 @@
-//! Each kernel against the reference, so that a wrong one is found where it is.
+//! Compares each kernel alone with the reference, so that a failure names the kernel that is wrong.
 
 use crate::gpu::{Gpu, Launch, Queue, Step};
 use crate::host::HostGpu;
@@ -18,7 +18,7 @@ use hypergrove_zkdilithium::sample::{expand_a, expand_s, expand_y};
 use hypergrove_zkdilithium::{Fe, Message, Trace, reference};
 use std::sync::Arc;
 
-/// Memory of kernels that tests launch one by one.
+/// Memory for kernels that tests launch one by one.
 struct Bench {
     gpu: Arc<HostGpu>,
     fp64: u32,
@@ -27,7 +27,7 @@ struct Bench {
 type Memory = <HostGpu as Gpu>::Memory;
 
 impl Bench {
-    /// Both ways to compute Poseidon.
+    /// Runs a test with both ways to compute Poseidon.
     fn each(test: impl Fn(&Bench)) {
         (0..2).for_each(|fp64| test(&Bench { gpu: Arc::new(HostGpu::new(false)), fp64 }));
     }

@@ -12,8 +12,8 @@ use hypergrove_kernels::zk::*;
 use hypergrove_zkdilithium::SignatureBytes;
 use hypergrove_zkdilithium::params::{L, SIG_BYTES, SK_BYTES};
 
-/// Attempts at a signature after which no more are begun: about one in seven passes, so the device is faulty. (The scheme allows 16,384, which
-/// take minutes if they are all that there is to do.)
+/// Attempts at a signature after which no more are begun: about one in seven passes, so the device is faulty. (The scheme allows 16,384
+/// attempts, which take minutes if the device has nothing else to do.)
 const MOST_ATTEMPTS: u32 = 1024;
 
 /// A job without its signature, and the κ to try next.
@@ -23,13 +23,13 @@ struct OpenJob {
     kappa: u32,
 }
 
-/// The attempts of a round: those of a job run concurrently, with rising κ. `fill` of them take as long as one.
+/// The attempts of a round: those of a job run concurrently, with rising κ. `fill` attempts take as long as one.
 fn round(open: &mut [OpenJob], most: usize, fill: usize, width: usize) -> Vec<[u32; TRY_SIZE]> {
     let mut jobs = open.len().min(most);
     if jobs > fill {
         jobs -= jobs % fill;
     }
-    // What has no job of its own goes ahead with later κ.
+    // If there are fewer jobs than `fill`, further attempts go ahead with later κ.
     let total = jobs.max(fill.min(jobs * width)).min(most);
     let mut attempts = Vec::with_capacity(total);
     for (i, open) in open[..jobs].iter_mut().enumerate() {

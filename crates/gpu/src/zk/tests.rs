@@ -1,4 +1,4 @@
-//! zkDilithium by kernels that run on the host, and what only a GPU that obeys can show.
+//! zkDilithium by kernels that run on the host, and tests that need a GPU which fails on command.
 
 use super::{JOBS_OF_A_THREAD, Keys, Limits, ZkGpu, ZkPolicy, pass};
 use crate::gpu::Gpu;
@@ -14,7 +14,7 @@ fn on_host(gpu: &Arc<HostGpu>, policy: ZkPolicy) -> Box<ZkGpu<HostGpu>> {
     Box::new(ZkGpu::new(gpu, policy, 1 << 30).unwrap())
 }
 
-/// Few threads: each is a fibre.
+/// Blocks have few threads, since each thread is a fibre.
 fn policy(fp64: u32) -> ZkPolicy {
     ZkPolicy { fp64, block: 8, fill: 16, width: 4, ..ZkPolicy::default() }
 }
@@ -28,12 +28,12 @@ hypergrove_testkit::zk_tests!(in_doubles, host(1));
 
 const SEED: [u8; 32] = *b"no one may know where keys begin";
 
-/// A key of the seed, and a signature by it, with what was freed since.
+/// A key of the seed, and a signature by it. From then on, the device accepts no submission.
 fn made(gpu: &Arc<HostGpu>, policy: ZkPolicy) -> (SigningKey, Signature) {
     let mut zk = on_host(gpu, policy);
     let mut keys = keygen_to_vec(&mut *zk, &[SEED]).unwrap();
     let mut signatures = sign_to_vec(&mut *zk, &[ZkSign::new(&keys[0], Message::Bytes(b"message"))]).unwrap();
-    // What the passes themselves have wiped is the question, not what dropping might.
+    // Dropping can wipe nothing now: tests look at what the passes themselves have wiped.
     gpu.submissions.store(0, Relaxed);
     (keys.remove(0), signatures.remove(0))
 }
@@ -45,10 +45,10 @@ fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
     let matrix = expand_a(key.rho());
     let matrix: Vec<_> = matrix.as_flattened().iter().flat_map(|a| a.0).flat_map(|x| x.value().to_le_bytes()).collect();
     let freed = gpu.freed.lock().unwrap();
-    // Of both passes the device's memory and the host's; the first's were too small for the second.
+    // Both passes had device memory and host memory; the first pass's were too small for the second.
     assert!(freed.iter().filter(|memory| memory.len() >= 1 << 16).count() >= 3);
     for memory in freed.iter().filter(|memory| memory.len() >= 1 << 16) {
-        // What was never used holds what the host puts into fresh memory.
+        // Memory that was never used still has the poison that the host puts into fresh memory.
         let poison = 0xa5a5_5a5a_dead_beefu64.to_le_bytes();
         let is_wiped = |word: &[u8; 8]| *word == [0; 8] || *word == poison;
         let words = memory.as_chunks::<8>().0;
@@ -65,7 +65,7 @@ fn a_message_that_kernels_cannot_count_is_refused_by_its_length() {
     let gpu = Arc::new(HostGpu::new(false));
     let (key, _) = made(&gpu, policy(0));
     gpu.submissions.store(u64::MAX, Relaxed);
-    // Nothing reads it, so that it takes no memory.
+    // Nothing reads the message, so it takes no physical memory.
     let message = vec![0; (1 << 31) + 1];
     let job = ZkSign::new(&key, Message::Bytes(&message));
     let why = sign_to_vec(&mut *on_host(&gpu, policy(0)), &[job]).unwrap_err();
@@ -99,7 +99,7 @@ fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
     }
 }
 
-/// Passes of one job and of two keys, and messages one after the other: results are those of one pass.
+/// Passes of one job, of two keys and of single messages give the same results as one pass.
 #[test]
 fn passes_are_cut_by_every_limit() {
     let gpu = Arc::new(HostGpu::new(false));
@@ -148,7 +148,7 @@ fn memory_that_does_not_suffice_is_an_error() {
     assert!(matches!(&why, Error::OutOfMemory { .. }), "{why}");
 }
 
-/// More rows than the ring has room for, behind one that nobody wants: each is copied while the device writes others.
+/// There are more rows than the ring has room for, and an unwanted one in front: each row is copied while the device writes others.
 #[test]
 fn rows_are_copied_while_others_are_under_way() {
     const ROW: usize = 1 << 20;
@@ -171,14 +171,14 @@ fn rows_are_copied_while_others_are_under_way() {
 /// Rows of callers that a pass copies.
 const ROWS: usize = 8;
 
-/// Bytes that go through the program's own pinned memory while something is done.
+/// Bytes that go through the program's own pinned memory during `work`, and its result.
 fn staged<R>(gpu: &HostGpu, work: impl FnOnce() -> R) -> (u64, R) {
     let before = gpu.staged.load(Relaxed);
     let done = work();
     (gpu.staged.load(Relaxed) - before, done)
 }
 
-/// Has `make` write rows to memory of all kinds: what the device reaches, it writes by itself. They are the same everywhere.
+/// Has `make` write rows to memory of all kinds. The rows are the same everywhere, and the device itself writes memory that it reaches.
 fn rows_are_written<const ROW: usize>(gpu: &Arc<HostGpu>, make: &mut dyn FnMut(&mut [&mut [u8; ROW]])) -> Vec<u8> {
     let mut make = |bytes: &mut [u8], stride: usize| {
         bytes.fill(7);
@@ -190,10 +190,10 @@ fn rows_are_written<const ROW: usize>(gpu: &Arc<HostGpu>, make: &mut dyn FnMut(&
     let mut ordinary = vec![0; size];
     let through = make(&mut ordinary, ROW);
     let mut reached = gpu.alloc_reached(size + 16 * ROWS).unwrap().unwrap();
-    // All but the rows themselves.
+    // All bytes but those of the rows go through pinned memory.
     assert_eq!(make(&mut reached.bytes_mut()[8..size + 8], ROW), through - size as u64);
     assert!(reached.bytes()[8..size + 8] == ordinary && reached.bytes()[size + 8..].iter().all(|byte| *byte == 0));
-    // As many copies as there are rows would take too long.
+    // With gaps between rows, the device would need as many copies as there are rows, which would take too long.
     assert_eq!(make(reached.bytes_mut(), ROW + 16), through);
     for (row, expected) in reached.bytes().chunks(ROW + 16).zip(ordinary.chunks(ROW)) {
         assert!(row[..ROW] == *expected && row[ROW..] == [7; 16]);
@@ -201,7 +201,7 @@ fn rows_are_written<const ROW: usize>(gpu: &Arc<HostGpu>, make: &mut dyn FnMut(&
     ordinary
 }
 
-/// What the device reaches it writes by itself, and nothing of it before everything is computed.
+/// The device itself writes memory that it reaches, and writes nothing there before everything is computed.
 #[test]
 fn results_go_where_the_device_reaches() {
     let gpu = Arc::new(HostGpu::new(false));
@@ -219,7 +219,7 @@ fn results_go_where_the_device_reaches() {
         assert!(signed.chunks(SIG_BYTES).zip(&expected).all(|(signed, expected)| signed == expected.as_bytes()));
     }
     zk.elsewhere(false);
-    // Rows of two kinds of memory.
+    // Rows lie in two kinds of memory.
     let mut reached = gpu.alloc_reached(ROWS * SK_BYTES).unwrap().unwrap();
     let mut ordinary = vec![0; ROWS / 2 * SK_BYTES];
     let here = reached.bytes_mut()[..ROWS / 2 * SK_BYTES].as_chunks_mut().0.iter_mut();
@@ -245,7 +245,7 @@ fn results_go_where_the_device_reaches() {
     }
 }
 
-/// What the device reaches it reads by itself: signatures, and messages of whole words.
+/// The device itself reads signatures, and messages of whole words, from memory that it reaches.
 #[test]
 fn jobs_are_read_where_the_device_reaches() {
     let gpu = Arc::new(HostGpu::new(false));
@@ -263,14 +263,14 @@ fn jobs_are_read_where_the_device_reaches() {
         let (through, expected) = staged(&gpu, || sign_to_vec(&mut *zk, &jobs(&key, &copied, text)).unwrap());
         let (less, again) = staged(&gpu, || sign_to_vec(&mut *zk, &jobs(&key, texts.bytes(), text)).unwrap());
         assert!(again == expected);
-        // With the word behind them.
+        // The word behind the messages is saved, too.
         let saved = if is_whole { (ROWS * text + 4) as u64 } else { 0 };
         assert_eq!(through - less, saved);
 
         let mut signatures = gpu.alloc_reached(ROWS * SIG_BYTES).unwrap().unwrap();
         let rows = signatures.bytes_mut().chunks_mut(SIG_BYTES).zip(&expected);
         rows.for_each(|(to, from)| to.copy_from_slice(from.as_bytes()));
-        // One of them is not valid.
+        // One signature is not valid.
         signatures.bytes_mut()[3 * SIG_BYTES + 100] ^= 1;
         let ordinary = signatures.bytes().to_vec();
         let verdicts: Vec<bool> = (0..ROWS).map(|row| row != 3).collect();
@@ -294,7 +294,7 @@ fn jobs_are_read_where_the_device_reaches() {
             assert_eq!(through - judge(&here, &copied, &verdicts), all);
             let with_texts = if is_whole { (ROWS as u64 + pad) * text as u64 + 4 } else { 0 };
             assert_eq!(through - judge(&here, texts.bytes(), &verdicts), all + with_texts);
-            // Rows of two kinds of memory, and one that is no signature.
+            // Rows lie in two kinds of memory, and then one is no signature.
             let mut mixed = here.clone();
             mixed[5] = there[5];
             assert_eq!(judge(&mixed, &copied, &verdicts), through);
@@ -306,7 +306,7 @@ fn jobs_are_read_where_the_device_reaches() {
     }
 }
 
-/// Several threads lay out what one does.
+/// Several threads lay out the same bytes as one thread.
 #[test]
 fn many_jobs_are_laid_out_by_several_threads() {
     let gpu = Arc::new(HostGpu::new(false));
@@ -330,7 +330,7 @@ fn many_jobs_are_laid_out_by_several_threads() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
     let [raw, jobs, bytes] = pool.install(|| laid_out(3));
     assert!([raw, jobs.clone(), bytes.clone()] == laid_out(1));
-    // Each is where its job says.
+    // Each message is where its job says.
     for (text, job) in texts.iter().zip(jobs.as_chunks::<12>().0) {
         let [_, at, length] =
             [0, 4, 8].map(|word| u32::from_le_bytes(job[word..word + 4].try_into().unwrap()) as usize);
@@ -338,7 +338,7 @@ fn many_jobs_are_laid_out_by_several_threads() {
     }
 }
 
-/// Memory that verification used is not wiped; that it could not grow leaves none to wipe.
+/// Memory that verification used is not wiped. If memory could not grow, there is none to wipe.
 #[test]
 fn memory_that_does_not_grow_is_an_error() {
     let gpu = Arc::new(HostGpu::new(false));

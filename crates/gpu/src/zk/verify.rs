@@ -14,7 +14,7 @@ use hypergrove_zkdilithium::params::{PK_BYTES, SIG_BYTES};
 
 impl<G: Gpu> ZkGpu<G> {
     pub(super) fn verify_pass(&mut self, all: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<(), Error> {
-        // What has another length is no signature.
+        // Bytes of another length are no signature.
         let fits = |job: &ZkVerify<'_>| job.signature.len() == SIG_BYTES;
         if all.iter().all(fits) {
             return self.judge(all, out);
