@@ -1,10 +1,10 @@
-//! Times of stages, where a policy asks for them.
+//! Times of stages, if a policy wants them.
 
 use hypergrove_engine::StageTime;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Stopped, unless stages run one after the other to be timed.
+/// The clock is stopped, unless stages run one after the other to be timed.
 #[derive(Default)]
 pub(crate) struct Clock(Option<Mutex<Laps>>);
 
@@ -27,7 +27,7 @@ impl Clock {
         self.with(|laps| laps.last = Instant::now());
     }
 
-    /// The stage that began last ends; another begins. Equal names count together.
+    /// Ends the current stage, under this name, and begins another. The times of equal names are added.
     pub(crate) fn lap(&self, name: &'static str) {
         self.with(|laps| {
             let took = laps.last.elapsed();
@@ -45,7 +45,7 @@ impl Clock {
         }
     }
 
-    /// What was timed, each stage by so many threads.
+    /// The times of all stages, of which each had so many threads.
     pub(crate) fn stages(self, threads: usize) -> Vec<StageTime> {
         let laps = self.0.map(|laps| laps.into_inner().unwrap_or_else(PoisonError::into_inner));
         let times = laps.into_iter().flat_map(|laps| laps.times);

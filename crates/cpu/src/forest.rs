@@ -1,7 +1,7 @@
 //! Growing Merkle trees from their secret leaves: FORS and XMSS alike.
 //!
-//! A forest is cut into chunks of whole subtrees, each worked on by one thread in its cache: leaves, then level by level
-//! all subtrees of the chunk together. What is left of high trees, from the chunks' tops up, is reduced at the end.
+//! A forest is cut into chunks of whole subtrees. One thread grows a chunk in its cache: leaves, then level by level all subtrees of the chunk
+//! together. High trees are reduced from the chunks' tops to their roots at the end.
 
 use crate::scratch::{Pool, Scratch, sized};
 use hypergrove_engine::wiped;
@@ -14,13 +14,13 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 pub(crate) struct Tree {
     pub layer: u32,
     pub tree: u64,
-    /// The key pair whose FORS tree it is; 0 for an XMSS tree.
+    /// The key pair whose FORS tree this is; 0 for an XMSS tree.
     pub key_pair: u32,
-    /// Number of its first leaf: FORS trees of a key pair count on.
+    /// Number of the tree's first leaf: FORS trees of a key pair number their leaves consecutively.
     pub first: u32,
-    /// Whose it is: an index into the forest's keys.
+    /// The tree's key: an index into the forest's keys.
     pub key: u32,
-    /// The leaf that the signature reveals. Public.
+    /// The leaf that the signature reveals, which is public.
     pub revealed: Option<u32>,
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct Forest<'a> {
 
 /// Where a forest's values go; a slice may be empty if its values are not wanted.
 pub(crate) struct ForestOutput<'a> {
-    /// n bytes a tree.
+    /// The roots, n bytes for each tree.
     pub roots: &'a mut [u8],
     /// A tree's part of the signature: FORS secret or WOTS+ signature (left alone here), and authentication path.
     pub parts: &'a mut [u8],
-    /// All values of the revealed leaf's chains. Secret.
+    /// All values of the revealed leaf's chains, which are secret.
     pub traces: &'a mut [u8],
     /// All nodes, as `cache_bytes` has them.
     pub nodes: &'a mut [u8],
@@ -64,16 +64,16 @@ struct Chunk<'a> {
     keep: KeptNodes<'a>,
 }
 
-/// Which nodes are kept, and where.
+/// The nodes that are kept, and where.
 enum KeptNodes<'a> {
     None,
-    /// Of whole trees, one after the other.
+    /// All nodes of whole trees, one tree after the other.
     Trees(&'a mut [u8]),
-    /// Of a part of one tree: a slice a level, from the leaves.
+    /// The nodes of a part of one tree: a slice for each level, from the leaves up.
     Levels(Vec<&'a mut [u8]>),
 }
 
-/// What reducing works with.
+/// Buffers for reducing levels.
 struct Levels<'a> {
     adrs: &'a mut Vec<AdrsWords>,
     key_of: &'a mut Vec<u32>,
@@ -81,8 +81,8 @@ struct Levels<'a> {
     parents: &'a mut Vec<u8>,
 }
 
-/// Nodes that the chunks of a forest leave to the last step: with more, chunks are made higher. Keeps the scratch of
-/// the draft sets with 2^25 leaves a tree below 8 MiB.
+/// Nodes, at most, that the chunks of a forest leave to the last step: if there would be more, chunks are made higher. This keeps the scratch
+/// of the draft sets with 2^25 leaves a tree below 8 MiB.
 const MOST_TOPS: usize = 1 << 15;
 
 /// Height of the subtrees that chunks of `chunk` leaves are made of.
@@ -98,7 +98,7 @@ impl Forest<'_> {
     fn height(&self) -> usize {
         if self.leaves == Leaves::Fors { self.p.a } else { self.p.hp }
     }
-    /// Bytes of a tree's part of the signature, and those before its authentication path.
+    /// Bytes of a tree's part of the signature, and the bytes before its authentication path.
     fn part_bytes(&self) -> (usize, usize) {
         match self.leaves {
             Leaves::Fors => (self.p.fors_tree_bytes(), self.p.n),
@@ -118,7 +118,7 @@ impl Forest<'_> {
         let s = subtree_height(trees, height, self.chunk);
         let ((part, _), trace, tree_nodes) = (self.part_bytes(), self.trace_bytes(), ((2 << height) - 1) * n);
         let work = |scratch: &mut Scratch, chunk: Chunk<'_>| match parallel {
-            // Another thread may take it.
+            // Another thread may take the chunk.
             true => wiped(|| self.grow_chunk(scratch, s, chunk)),
             false => self.grow_chunk(scratch, s, chunk),
         };
@@ -175,7 +175,7 @@ impl Forest<'_> {
             });
             run(parallel, pool, scratch, chunks, work);
         }
-        // The rest of each tree, all trees together where that is no more than a chunk.
+        // The rest of each tree is reduced: many trees together, as far as their tops are no more than a chunk.
         let together = (MOST_TOPS / subs / 4).clamp(1, trees);
         let (mut parts, mut nodes) =
             (out.parts.chunks_mut(together * part), out.nodes.chunks_mut(together * tree_nodes));
@@ -195,7 +195,7 @@ impl Forest<'_> {
         scratch.tops = tops;
     }
 
-    /// Leaves and the s levels above them.
+    /// Grows a chunk's leaves and the s levels above them.
     fn grow_chunk(&self, scratch: &mut Scratch, s: usize, mut chunk: Chunk<'_>) {
         match self.leaves {
             Leaves::Fors => self.fors_leaves(scratch, s, &mut chunk),
@@ -207,7 +207,7 @@ impl Forest<'_> {
         chunk.tops.copy_from_slice(&nodes[..chunk.tops.len()]);
     }
 
-    /// The secrets by PRF, the leaves by F (FORS 205, Algorithms 14 and 15).
+    /// Computes the secrets by PRF, and the leaves by F (FIPS 205, Algorithms 14 and 15).
     fn fors_leaves(&self, scratch: &mut Scratch, s: usize, chunk: &mut Chunk<'_>) {
         let (n, (part, _)) = (self.p.n, self.part_bytes());
         let Scratch { adrs, key_of, nodes, .. } = scratch;
@@ -230,7 +230,7 @@ impl Forest<'_> {
         self.hash.f(keys, adrs, nodes);
     }
 
-    /// WOTS+ public keys (FIPS 205, Algorithm 6).
+    /// Computes the leaves: WOTS+ public keys (FIPS 205, Algorithm 6).
     fn xmss_leaves(&self, scratch: &mut Scratch, s: usize, chunk: &mut Chunk<'_>) {
         let (n, len) = (self.p.n, self.p.len());
         let Scratch { adrs, key_of, chains, wide, nodes, .. } = scratch;

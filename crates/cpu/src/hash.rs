@@ -5,7 +5,7 @@ use hypergrove_lanes::Sha256;
 use rayon::prelude::*;
 use std::time::Instant;
 
-/// Messages that fill a thread's lanes several times over: sorting and the last lanes cost little then.
+/// Messages of a task that fill a thread's lanes several times over, so that sorting and the last lanes cost little.
 const TASK: usize = 256;
 
 pub(crate) struct CpuHasher {
@@ -19,7 +19,7 @@ impl CpuHasher {
         self.hash.hash(&rows, digests);
     }
 
-    /// Messages of a task: the lanes of all threads are full if there are enough for that.
+    /// Messages of a task. The lanes of all threads are full if there are enough messages for that.
     fn task(&self, messages: usize) -> usize {
         let share = messages.div_ceil(self.threads);
         TASK.min(share.div_ceil(4)).max(self.hash.lanes()).min(share).max(1)

@@ -25,11 +25,11 @@ use hypergrove_fips205::plan::Plan;
 use hypergrove_lanes::tweakable_hash;
 use std::sync::Arc;
 
-/// The CPU as a backend, by one instruction set.
+/// The CPU as a backend that computes by one instruction set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cpu {
     isa: Isa,
-    /// The caller chose it.
+    /// Whether the caller chose the instruction set.
     chosen: bool,
 }
 
@@ -37,11 +37,11 @@ impl Cpu {
     /// The backend's name.
     pub const NAME: &str = "cpu";
 
-    /// By the instruction set that is fastest here ([`Isa::fastest`]: about a millisecond).
+    /// A backend for the instruction set that is fastest here. Finding it takes about a millisecond ([`Isa::fastest`]).
     pub fn new() -> Cpu {
         Cpu { isa: Isa::fastest(), chosen: false }
     }
-    /// By this instruction set; `None` if the CPU lacks it.
+    /// A backend for this instruction set. `None` if the CPU lacks it.
     pub fn with(isa: Isa) -> Option<Cpu> {
         isa.detect().then_some(Cpu { isa, chosen: true })
     }
@@ -78,7 +78,7 @@ impl Default for Cpu {
     }
 }
 
-/// What the maker calls the CPU, where the operating system says so.
+/// The maker's name for the CPU, if the operating system reports it.
 fn model() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
@@ -105,12 +105,12 @@ impl Backend for Cpu {
         }])
     }
 
-    /// Sets are values of the same code, but for the family and n.
+    /// All sets with the same family and n run the same code.
     fn self_test(&self) -> SelfTest {
         SelfTest::SharedCode
     }
 
-    /// This release, and the defaults.
+    /// The release of this crate, and the default policy.
     fn fingerprint(&self, _: &Device) -> String {
         format!("{} {:?}", env!("CARGO_PKG_VERSION"), CpuPolicy::default())
     }
@@ -129,7 +129,7 @@ impl SlhDsaPrograms for Cpu {
         jobs_on_threads(policy)
     }
 
-    /// It is compiled.
+    /// The code is compiled already.
     fn compile(&self, _: &Device, _: &Plan, _: usize, _: &Policy) {}
 
     fn queue(&self, device: &Device, _: &Plan) -> u32 {

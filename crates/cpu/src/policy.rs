@@ -1,4 +1,4 @@
-//! What can be tuned, and the values that were measured to be good.
+//! The axes of tuning for SLH-DSA on a CPU, and defaults that were measured to be good.
 
 use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
 use hypergrove_lanes::Isa;
@@ -6,7 +6,7 @@ use hypergrove_lanes::Isa;
 /// Choices that change time and memory, never bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CpuPolicy {
-    /// Threads; with 1, everything runs on the calling thread. Else rayon's current pool is used.
+    /// Threads. With 1, everything runs on the calling thread; with more, on rayon's current pool.
     pub threads: usize,
     /// Leaves of an XMSS chunk, a power of two. Its chains, 32·len of them, fill groups of 32 lanes exactly.
     pub xmss_leaves: usize,
@@ -30,7 +30,7 @@ static XMSS_LEAVES: &[u32] = &[4, 8, 16, 32, 64, 128];
 static FORS_LEAVES: &[u32] = &[64, 128, 256, 512, 1024, 2048, 4096];
 static VERIFY_GROUP: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
 
-/// The space of this backend; `isas` if the caller did not choose the instruction set.
+/// This backend's axes. With `isas`, the instruction set is tuned, since the caller did not choose it.
 pub(crate) fn axes(isas: bool) -> Vec<Axis> {
     let there = |(number, isa): (usize, &Isa)| isa.detect().then_some(number as u32 + 1);
     let isas: Vec<u32> = Isa::ALL.iter().enumerate().filter_map(there).filter(|_| isas).collect();
@@ -44,7 +44,7 @@ pub(crate) fn axes(isas: bool) -> Vec<Axis> {
 }
 
 impl CpuPolicy {
-    /// The named values, defaults for the rest.
+    /// The policy with the named values, and defaults for the rest.
     pub fn of(policy: &Policy) -> Result<CpuPolicy, Error> {
         let mut out = CpuPolicy::default();
         for (name, value) in &policy.0 {
@@ -70,7 +70,7 @@ impl CpuPolicy {
         Ok(out)
     }
 
-    /// The instruction set that is asked for, if one is. An error if this CPU lacks it.
+    /// The instruction set that the policy names, if it names one. Fails if this CPU lacks it.
     pub(crate) fn isa(&self) -> Result<Option<Isa>, Error> {
         let Some(number) = self.isa.checked_sub(1) else { return Ok(None) };
         let isa = Isa::ALL.get(number).copied();

@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) struct CpuProgram {
-    /// The hash, and the same in other lanes.
+    /// The hash in usual lanes, and in other lanes.
     hashes: [Arc<dyn TweakableHash>; 2],
     elsewhere: bool,
     plan: Plan,
     policy: CpuPolicy,
-    /// Layers that signing grows; those above come with the key.
+    /// Layers that signing grows; the nodes of the layers above come with the key.
     grown: usize,
     pool: Pool,
     /// `SlotValues` of each job of the last run.
@@ -29,13 +29,13 @@ pub(crate) struct CpuProgram {
     jobs: usize,
 }
 
-/// Bytes that a program holds: estimated from above.
+/// Bytes that a program holds, at most, by an estimate.
 pub(crate) fn bytes(plan: &Plan, batch: usize, policy: &CpuPolicy) -> u64 {
     let p = plan.params;
     let (n, len) = (p.n, p.len());
-    // A job of lanes: its node or nodes, and its address, key and place.
+    // A lane's job has one or more nodes, an address, a key and a place.
     let job = |nodes: usize| nodes * n + size_of::<AdrsWords>() + 8;
-    // A chunk's leaves, and what chunks leave to the last step.
+    // The bytes of a chunk's leaves, and of the tops that chunks leave to the last step.
     let forest = |leaves: Leaves, trees: usize| {
         let (height, chunk) = match leaves {
             Leaves::Fors => (p.a, policy.fors_leaves),
@@ -52,7 +52,7 @@ pub(crate) fn bytes(plan: &Plan, batch: usize, policy: &CpuPolicy) -> u64 {
         Op::Keygen => sum(forest(Leaves::Xmss, batch.min(4096))),
         Op::Cache => sum(forest(Leaves::Xmss, 1 << (p.hp * (plan.cached_layers - 1)))),
         Op::Sign => {
-            // The last step uses the same buffers for one forest after the other, or threads' own.
+            // The last step uses the same buffers for one forest after the other, or each thread's own buffers.
             let ((fors, fors_tops), (xmss, xmss_tops)) = (forest(Leaves::Fors, p.k), forest(Leaves::Xmss, p.d));
             p.d * len * (p.w() * n + job(1)) + fors + xmss + fors_tops.max(xmss_tops)
         }
@@ -87,13 +87,13 @@ impl CpuProgram {
             Leaves::Fors => (self.policy.fors_leaves, p.a),
             Leaves::Xmss => (self.policy.xmss_leaves, p.hp),
         };
-        // Smaller chunks where there would be too few for the threads.
+        // Chunks are smaller if there would be too few for the threads.
         let wanted = ((trees.len() << height) / tasks).max(1).next_power_of_two();
         let least = if leaves == Leaves::Fors { 64 } else { 4 };
         Forest { p, hash: self.hash(), keys, leaves, trees, chunk: chunk.min(wanted.max(least)) }
     }
 
-    /// Grows XMSS trees with all of a batch's threads: key pairs, caches.
+    /// Grows XMSS trees with all of a batch's threads, for key pairs and for cached nodes.
     fn grow_xmss(&self, keys: &[KeyState], trees: &[Tree], roots: &mut [u8], nodes: &mut [u8]) {
         let parallel = self.policy.threads > 1;
         let tasks = if parallel { 4 * self.policy.threads } else { 1 };
@@ -103,7 +103,7 @@ impl CpuProgram {
         });
     }
 
-    /// One signature. `parallel` spreads its chunks over the threads.
+    /// Makes one signature. `parallel` spreads its chunks over the threads.
     fn sign(&self, scratch: &mut Scratch, parallel: bool, job: Job<'_>) -> Result<(), Error> {
         let (p, n, len) = (self.plan.params, self.plan.params.n, self.plan.params.len());
         let Job { keys, key, cached_nodes, at, signature, kept, clock } = job;
@@ -179,8 +179,8 @@ impl CpuProgram {
         done
     }
 
-    /// The layers whose nodes came with the key: their WOTS+ signatures are computed by walking the chains, their
-    /// authentication paths copied. What each layer signs is the root of the tree below, cached too above the first.
+    /// Makes the signatures of the layers whose nodes came with the key: walks the chains of WOTS+ signatures, and copies authentication paths.
+    /// Each layer signs the root of the tree below, which is cached too except below the first of these layers.
     fn sign_cached(
         &self,
         scratch: &mut Scratch,
@@ -224,7 +224,7 @@ impl CpuProgram {
         Ok(())
     }
 
-    /// Runs a batch that was checked.
+    /// Runs a batch, which must have been checked.
     fn execute(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         let start = Instant::now();
         let p: &'static Params = self.plan.params;
@@ -242,7 +242,7 @@ impl CpuProgram {
         let alone = if self.plan.op == Op::Verify { 1 } else { threads };
         match self.plan.op {
             Op::Keygen => {
-                // Many keys at once share lanes; a bounded number share a pass, for memory's sake.
+                // Many keys at once share lanes. Their number in a pass is bounded, to bound memory.
                 for (of, roots) in batch.key_of.chunks(4096).zip(out.chunks_mut(4096 * p.n)) {
                     let trees: Vec<Tree> = of.iter().map(|key| Tree { key: *key, ..top }).collect();
                     clock.start();
@@ -278,7 +278,7 @@ impl CpuProgram {
                         clock: &clock,
                     },
                 );
-                // With few messages the threads share each one's trees, else they take a message each.
+                // With few messages, the threads share the trees of each message. With many, each thread takes a message.
                 let share = threads > 1 && (jobs < 2 * threads || clock.runs());
                 let error = std::sync::Mutex::new(Ok(()));
                 self.pool.with(|scratch| {
@@ -314,7 +314,7 @@ impl CpuProgram {
     }
 }
 
-/// What signing one message needs and fills.
+/// The inputs and outputs of signing one message.
 struct Job<'a> {
     keys: &'a [KeyState],
     key: u32,
@@ -332,7 +332,7 @@ impl Program for CpuProgram {
 
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         batch.check(&self.plan, out.len())?;
-        // Signatures and public keys are no secrets.
+        // Verification has no secrets: signatures and public keys are public.
         if self.plan.op == Op::Verify { self.execute(batch, out) } else { wiped(|| self.execute(batch, out)) }
     }
 
@@ -360,8 +360,7 @@ mod tests {
     use super::*;
     use hypergrove_testkit::toys::every_set;
 
-    /// What the README promises: a signature of any set takes less than 8 MiB of scratch a thread, and no more than
-    /// `bytes` says.
+    /// A signature of any set takes less than 8 MiB of scratch a thread, as docs/supported.md promises, and no more than `bytes` estimates.
     #[test]
     fn scratch_is_bounded_and_estimated_from_above() {
         for p in every_set() {

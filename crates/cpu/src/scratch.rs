@@ -1,11 +1,11 @@
-//! Working memory: taken once, wiped when it goes.
+//! Working memory, which is allocated once and wiped when it is freed.
 
 use crate::verify::Chain;
 use hypergrove_lanes::AdrsWords;
 use std::sync::{Mutex, PoisonError};
 use zeroize::Zeroize;
 
-/// The buffers of one thread at work. They grow to what a program needs at their first use and stay.
+/// The buffers of one thread at work. They grow to the size that a program needs at their first use, and stay.
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub adrs: Vec<AdrsWords>,
@@ -13,14 +13,14 @@ pub(crate) struct Scratch {
     pub chains: Vec<u32>,
     pub digits: Vec<u8>,
     pub order: Vec<Chain>,
-    /// Chains, level by level two halves, and the rest: nodes of n bytes. Secret among them.
+    /// Nodes of n bytes: chains, a level and the level above it, and messages. Some are secret.
     pub wide: Vec<u8>,
     pub nodes: Vec<u8>,
     pub parents: Vec<u8>,
     pub messages: Vec<u8>,
-    /// All values of revealed leaves' chains. Secret.
+    /// All values of revealed leaves' chains, which are secret.
     pub traces: Vec<u8>,
-    /// What the upper levels of trees start from, and roots.
+    /// The chunks' tops, from which the upper levels of trees start, and roots.
     pub tops: Vec<u8>,
     pub fors_roots: Vec<u8>,
     pub xmss_roots: Vec<u8>,
@@ -34,7 +34,7 @@ impl Drop for Scratch {
     }
 }
 
-/// `buffer[..len]`, grown if need be; old values stay in it.
+/// `buffer[..len]`, grown if necessary. If it does not grow, old values stay in it.
 pub(crate) fn sized<T: Copy + Default + Zeroize>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
     if buffer.len() < len {
         // Growing in place could leave a copy of secrets behind.
@@ -44,19 +44,19 @@ pub(crate) fn sized<T: Copy + Default + Zeroize>(buffer: &mut Vec<T>, len: usize
     &mut buffer[..len]
 }
 
-/// The scratch of a program's threads.
+/// The scratch of all threads of a program.
 #[derive(Default)]
 pub(crate) struct Pool(Mutex<Vec<Scratch>>);
 
 impl Pool {
-    /// Works with a scratch that nobody else has meanwhile.
+    /// Calls `work` with a scratch that no other thread has meanwhile.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Scratch) -> R) -> R {
         let mut scratch = self.lock().pop().unwrap_or_default();
         let out = work(&mut scratch);
         self.lock().push(scratch);
         out
     }
-    /// Bytes that all of it holds.
+    /// Bytes of all scratch together.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         let bytes = |s: &Scratch| {

@@ -1,14 +1,14 @@
-//! The same hashes in other lanes: every job of a batch changes places with its neighbour.
+//! Hashes in other lanes than usual: every job of a batch changes places with its neighbour.
 
 use hypergrove_lanes::{AdrsWords, Keys, Primitive, Steps, Trace, TweakableHash};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// A hash whose jobs take the lanes of their neighbours: job 2i that of job 2i + 1 and the other way round. Behind an odd number
+/// A hash whose jobs take the lanes of their neighbours: job 2i the lane of job 2i + 1, and job 2i + 1 that of job 2i. If their number is odd,
 /// the last job comes once more, so that it has a neighbour.
 pub(crate) struct Swapped(pub(crate) Arc<dyn TweakableHash>);
 
-/// Jobs with those neighbours.
+/// The number of jobs, rounded up to an even number.
 fn even(jobs: usize) -> usize {
     jobs.next_multiple_of(2)
 }
@@ -87,7 +87,7 @@ impl TweakableHash for Swapped {
         let chains = trace.as_ref().map(|trace| {
             let mut chains = swapped(trace.chains, 1);
             if adrs.len() % 2 == 1 {
-                // Its values are kept once, from its neighbour's lane.
+                // The last job's values are kept once, from its neighbour's lane.
                 chains[adrs.len() - 1] = Trace::NONE;
             }
             chains

@@ -8,7 +8,7 @@ use hypergrove_fips205::{Adrs, AdrsType, Params};
 use hypergrove_lanes::{KeyState, Keys, Steps, TweakableHash};
 use std::ops::Range;
 
-/// The signatures of a batch that are verified together, and what the plan needs of the batch.
+/// The signatures of a batch that are verified together, and the keys and hash for them.
 pub(crate) struct Group<'a> {
     pub p: &'static Params,
     pub hash: &'a dyn TweakableHash,
@@ -74,7 +74,7 @@ impl Group<'_> {
         // FORS leaves from the revealed secrets, then the climb (FIPS 205, Algorithm 17).
         let trees = sized(nodes, jobs * p.k * N);
         let fors = || positions.iter().map(|at| Adrs::new(0, at.idx_tree, AdrsType::ForsTree).key_pair(at.idx_leaf));
-        // Height, global index of the node at that height, and whether it is a right child.
+        // For each node on a path at height z: its tree's address, and its index among the nodes of all of the key pair's trees.
         let level = |z: usize| {
             fors().zip(positions).flat_map(move |(tree, at)| {
                 at.fors.iter().enumerate().map(move |(i, leaf)| (tree, ((i << p.a) as u32 + leaf) >> z))
@@ -198,7 +198,7 @@ pub(crate) struct Chain {
     number: u16,
 }
 
-/// All chains, those with the fewest steps left last: lanes of a group then stop together. A counting sort; digits are
+/// Sorts all chains, those with the fewest steps left last, so that the lanes of a group stop together. This is a counting sort: digits are
 /// public.
 fn sort(w: usize, len: usize, digits: &[u8], order: &mut Vec<Chain>) {
     let mut starts = [0u32; 257];

@@ -3,15 +3,15 @@
 use hypergrove_fips205::Params;
 use hypergrove_taint::declassify;
 
-/// The len digits of a message and its checksum (FIPS 205, Algorithm 7, lines 1–7). Public: signatures show them.
+/// The len digits of a message and its checksum (FIPS 205, Algorithm 7, lines 1–7). They are public: signatures show them.
 pub(crate) fn digits(p: &Params, message: &[u8], out: &mut [u8]) {
-    // A FORS public key or the root of a tree: who has the signature computes it.
+    // The message is a FORS public key or the root of a tree: whoever has the signature can compute it.
     declassify(message);
     let (values, checksum) = out.split_at_mut(p.len1());
     base_2b(message, p.lg_w, values);
     let sum: usize = values.iter().map(|digit| p.w() - 1 - usize::from(*digit)).sum();
     let bits = p.len2() * p.lg_w;
-    // The checksum's digits are the first of its bytes: shifted up to a whole number of them.
+    // The checksum's digits are the first ones of its bytes, so it is shifted up to a whole number of bytes.
     let shifted = (sum << (bits.div_ceil(8) * 8 - bits)) as u64;
     base_2b(&shifted.to_be_bytes()[8 - bits.div_ceil(8)..], p.lg_w, checksum);
 }

@@ -1,8 +1,8 @@
 //! zkDilithium by the batch: as many instances in parallel as there are lanes.
 //!
-//! A lane of signing is one attempt at a signature. With many messages open, each has one; with fewer than lanes, the
-//! others run ahead with the later κ of the same messages, and the smallest κ that passes is the signature. A message
-//! that is done makes room for the next at once.
+//! A lane of signing is one attempt at a signature. With many open messages, each has one lane. With fewer messages than lanes, the other
+//! lanes run ahead with later κ of the same messages, and the smallest κ that passes gives the signature. A message that is done makes room
+//! for the next at once.
 
 mod keygen;
 mod lanes;
@@ -31,40 +31,40 @@ use zeroize::Zeroize;
 /// zkDilithium by one instruction set.
 pub struct ZkDilithium {
     isa: Isa,
-    /// Whether it keeps to the calling thread.
+    /// Whether only the calling thread computes.
     alone: bool,
-    /// For few jobs, and for many.
+    /// Arithmetic for few jobs, and for many.
     narrow: Box<dyn Lattice>,
     wide: Box<dyn Lattice>,
     scratch: [Pool; 2],
-    /// By how many lanes instances are moved.
+    /// Instances are moved by so many lanes.
     turn: usize,
 }
 
 type Pool = Mutex<Vec<Scratch>>;
 
-/// A signature to be made.
+/// A signature that is to be made.
 #[derive(Clone, Copy)]
 pub struct Sign<'a> {
-    /// Whose.
+    /// The key that signs.
     pub key: &'a ExpandedSigningKey,
-    /// Of what.
+    /// The message that is signed.
     pub message: Message<'a>,
 }
 
-/// A signature to be judged.
+/// A signature that is to be verified.
 #[derive(Clone, Copy)]
 pub struct Verify<'a> {
-    /// Whose it should be.
+    /// The key that should have signed.
     pub key: &'a ExpandedVerifyingKey,
-    /// Of what.
+    /// The message that should be signed.
     pub message: Message<'a>,
     /// The signature, of any length.
     pub signature: &'a [u8],
 }
 
 impl ZkDilithium {
-    /// By this instruction set; `None` if the CPU lacks it.
+    /// Computes by this instruction set. `None` if the CPU lacks it.
     pub fn with(isa: Isa) -> Option<ZkDilithium> {
         let round_constants: Vec<u32> = ROUND_CONSTANTS.iter().flatten().map(|x| x.value()).collect();
         let matrix: Vec<u32> = hankel_factors().iter().map(|x| x.value()).collect();
@@ -80,19 +80,19 @@ impl ZkDilithium {
             turn: 0,
         })
     }
-    /// The same with every instance in the next lane: what is computed both ways differs if a lane is faulty.
+    /// Computes every instance in the next lane. The results differ from the usual ones if a lane is faulty.
     #[must_use]
     pub fn elsewhere(self) -> ZkDilithium {
         let next = |lattice| Box::new(Next(lattice)) as Box<dyn Lattice>;
         ZkDilithium { turn: 1, narrow: next(self.narrow), wide: next(self.wide), ..self }
     }
-    /// The same over other arithmetic: for tests that put faults in.
+    /// Computes over other arithmetic, for tests that put faults in.
     #[doc(hidden)]
     #[must_use]
     pub fn over(self, wrap: &dyn Fn(Box<dyn Lattice>) -> Box<dyn Lattice>) -> ZkDilithium {
         ZkDilithium { narrow: wrap(self.narrow), wide: wrap(self.wide), ..self }
     }
-    /// The same on the calling thread alone, even where that is one of a pool.
+    /// Computes on the calling thread alone, even if it belongs to a pool.
     #[must_use]
     pub fn alone(self) -> ZkDilithium {
         ZkDilithium { alone: true, ..self }
@@ -107,15 +107,14 @@ impl ZkDilithium {
         self.isa
     }
 
-    /// Bytes that each thread works in: scratch for lanes of either width, and what it keeps of the jobs of a chunk.
+    /// Bytes that each thread works in: scratch for lanes of either width, and the decoded signatures of a chunk's jobs.
     pub fn thread_bytes(&self) -> usize {
         let scratch = [&self.narrow, &self.wide].map(|lattice| Scratch::bytes(lattice.lanes()));
         scratch.iter().sum::<usize>() + MOST * size_of::<DecodedSignature>()
     }
 
-    /// Cycles of a core for a Poseidon permutation, at least: 21 rounds of 897 operations on the multiply-add pipes,
-    /// two of them a cycle, for as many states as a vector has lanes (docs/zkdilithium.md). `None` where the pipes are
-    /// others.
+    /// Cycles of a core for a Poseidon permutation, at least: 21 rounds of 897 operations on the multiply-add pipes, two of them a cycle. They
+    /// serve as many states as a vector has lanes (docs/zkdilithium.md). `None` for CPUs with other pipes.
     pub fn poseidon_cycles(&self) -> Option<f64> {
         #[cfg(target_arch = "x86_64")]
         let lanes = match self.isa {
@@ -134,7 +133,7 @@ impl ZkDilithium {
         self.keygen_into(seeds, &mut keys.iter_mut().map(SigningKey::secret_bytes_mut).collect::<Vec<_>>());
         keys
     }
-    /// The same into the caller's memory: a place for each seed.
+    /// Writes the keys of these seeds to the caller's memory, which has a place for each seed.
     pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) {
         self.chunks_into(seeds, keys, |lanes, seeds, keys| lanes.keygen(seeds, keys));
     }
@@ -144,7 +143,7 @@ impl ZkDilithium {
         self.sign_into(jobs, &mut signatures.iter_mut().map(Signature::bytes_mut).collect::<Vec<_>>());
         signatures
     }
-    /// The same into the caller's memory: a place for each job.
+    /// Writes the signatures to the caller's memory, which has a place for each job.
     pub fn sign_into(&self, jobs: &[Sign<'_>], signatures: &mut [&mut SignatureBytes]) {
         self.chunks_into(jobs, signatures, |lanes, jobs, signatures| lanes.sign(jobs, signatures));
     }
@@ -165,8 +164,8 @@ impl ZkDilithium {
         }
     }
 
-    /// A chunk of jobs for each thread of the current pool, in lanes of the width that suits their number. Outside of any
-    /// pool, chunk after chunk on the calling thread. `run` gets the jobs' places; secrets are wiped after it.
+    /// Runs chunks of jobs on the threads of the current pool, in lanes of the width that suits a chunk's number of jobs. Outside of any pool, the
+    /// calling thread runs one chunk after the other. `run` gets the jobs' places; secrets are wiped after it.
     fn chunks_into<J: Sync, T: Send>(
         &self,
         jobs: &[J],
@@ -184,8 +183,8 @@ impl ZkDilithium {
         }
     }
 
-    /// Threads of the pool that this thread is one of. Where it is of none, rayon would start its global pool, which nobody
-    /// has asked for, and which panics where threads cannot be had.
+    /// Threads of the pool that this thread belongs to; 1 if it belongs to none, or computes alone. Outside of any pool rayon would start its
+    /// global pool, which nobody wants, and which panics if it cannot start threads.
     fn threads(&self) -> usize {
         rayon::current_thread_index().filter(|_| !self.alone).map_or(1, |_| rayon::current_num_threads())
     }
@@ -195,7 +194,7 @@ impl ZkDilithium {
         jobs.div_ceil(self.threads()).clamp(1, MOST)
     }
 
-    /// Lanes for so many jobs, on this thread.
+    /// Runs work on this thread, with lanes for so many jobs.
     fn on_lanes(&self, jobs: usize, then: ScratchEnd, run: impl FnOnce(&mut Lanes<'_>)) {
         let wide = jobs >= self.wide.lanes();
         let (lattice, pool) = if wide { (&self.wide, &self.scratch[1]) } else { (&self.narrow, &self.scratch[0]) };
@@ -213,10 +212,10 @@ impl ZkDilithium {
     }
 }
 
-/// Jobs of a chunk, at most: more add nothing to it, but keep threads waiting for its end.
+/// Jobs of a chunk, at most: more jobs make it no faster, but keep threads waiting for its end.
 const MOST: usize = 256;
 
-/// What becomes of scratch after a call: what held secrets is wiped.
+/// Whether scratch is kept as it is after a call, or wiped, since it held secrets.
 #[derive(Clone, Copy, PartialEq)]
 enum ScratchEnd {
     Keep,

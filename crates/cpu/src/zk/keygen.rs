@@ -1,4 +1,4 @@
-//! Key generation: a key pair a lane.
+//! Key generation: one key pair in each lane.
 
 use super::lanes::{A_BLOCKS, Lanes, S_BLOCKS, VECTOR};
 use hypergrove_lanes::Shake;
@@ -9,7 +9,7 @@ use hypergrove_zkdilithium::params::*;
 use hypergrove_zkdilithium::sample::{expand_a, expand_s};
 use zeroize::{Zeroize, Zeroizing};
 
-/// A block of H(seed): ρ ‖ ρ′ ‖ key, and more that nobody needs.
+/// A block of H(seed): ρ ‖ ρ′ ‖ key, and bytes that nobody needs.
 type Seeds = [u8; Shake::Shake256.rate()];
 
 /// Where the parts of H(seed, 128) lie.
@@ -28,7 +28,7 @@ impl Lanes<'_> {
         }
     }
 
-    /// As many keys as there are lanes, at most.
+    /// Makes a group of keys: at most as many as there are lanes.
     fn keygen_group(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) {
         let (lanes, count) = (self.lanes, seeds.len());
         // ρ ‖ ρ′ ‖ key
@@ -75,13 +75,14 @@ impl Lanes<'_> {
         }
     }
 
-    /// The lanes that have an instance, in their order: samplers overwrite the beginning of the next column.
+    /// Pairs of a lane and its instance, for all lanes that have one. They are in the lanes' order, since samplers overwrite the beginning of the
+    /// next column.
     fn of_lanes(&self, count: usize) -> Vec<(usize, usize)> {
         let pairs = (0..self.lanes).map(|lane| (lane, self.instance(lane)));
         pairs.filter(|(_, instance)| *instance < count).collect()
     }
 
-    /// NTT(s₁) to `values` and s₂ to `w1`, and the vectors to the private keys.
+    /// Writes NTT(s₁) to `values` and s₂ to `w1`, and both vectors to the private keys.
     fn expand_s(&mut self, seeds: &[Seeds], sks: &mut [&mut SigningKeyBytes]) {
         const BYTES: usize = S_BLOCKS * Shake::Shake256.rate();
         let of_lanes = self.of_lanes(seeds.len());
@@ -110,7 +111,7 @@ impl Lanes<'_> {
         }
     }
 
-    /// A row of Â to `columns`.
+    /// Writes a row of Â to `columns`.
     fn expand_a_row(&mut self, seeds: &[Seeds], i: usize) {
         const BYTES: usize = A_BLOCKS * Shake::Shake128.rate();
         let of_lanes = self.of_lanes(seeds.len());
@@ -131,7 +132,7 @@ impl Lanes<'_> {
     }
 }
 
-/// Each seed's part before each of the ends, in the place of other inputs.
+/// Writes inputs over earlier ones: for each of the ends, the part of every seed followed by that end.
 fn inputs<'a, const BYTES: usize>(
     place: &'a mut [u8],
     seeds: &[Seeds],

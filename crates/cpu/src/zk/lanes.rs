@@ -1,4 +1,4 @@
-//! The lanes of one thread: what signing, verification and key generation share.
+//! The lanes of one thread, which signing, verification and key generation share.
 
 use hypergrove_lanes::{Factors, Lattice, Rows, SLACK, Shake};
 use hypergrove_zkdilithium::Fe;
@@ -10,24 +10,24 @@ use hypergrove_zkdilithium::ring::NttElement;
 use std::array;
 use zeroize::{Zeroize, optimization_barrier};
 
-/// Rows of a polynomial, and of four.
+/// Rows of a vector of four polynomials.
 pub(super) const VECTOR: usize = L * N;
 /// Poseidon's cells and their denominator.
 pub(super) const STATE: usize = T + 1;
 /// Blocks of SHAKE256 that a mask polynomial takes.
 pub(super) const Y_BLOCKS: usize = GAMMA1_BYTES.div_ceil(136);
-/// Blocks that give a polynomial of Â but once in 10⁹ times, and of s₁ or s₂ but once in 10¹⁰⁰. Else the reference is asked.
+/// Blocks that are too few for a polynomial of Â once in 10⁹ times, and of s₁ or s₂ once in 10¹⁰⁰. Then the reference computes it.
 pub(super) const A_BLOCKS: usize = 6;
 pub(super) const S_BLOCKS: usize = 2;
 /// Rows of Â, ŝ₁ and ŝ₂, or of Â and −t̂, as factors.
 pub(super) const KEY: usize = K * L * N + 2 * VECTOR;
 
-/// What a thread works in: columns of lanes. Wiped on drop.
+/// The buffers of a thread: columns of lanes. They are wiped on drop.
 pub(super) struct Scratch {
-    /// Factors of each lane's key, and of the one that all have.
+    /// Factors of each lane's key, and of the key that all lanes have.
     pub(super) each: Rows,
     pub(super) same: Rows,
-    /// y or z; its values, and what comes of them; w.
+    /// y; its NTT values, and results that replace them, such as z; w.
     pub(super) y: Rows,
     pub(super) values: Rows,
     pub(super) w: Rows,
@@ -40,16 +40,16 @@ pub(super) struct Scratch {
     pub(super) cells: Rows,
     pub(super) r0_norms: Rows,
     pub(super) z_norms: Rows,
-    /// What streams come from: never more than public keys.
+    /// Inputs of streams: never more bytes than public keys have.
     pub(super) inputs: Vec<u8>,
-    /// Streams: four polynomials' of each lane, at most.
+    /// Streams: for each lane those of four polynomials, at most.
     pub(super) bytes: Vec<u8>,
-    /// Four polynomials of each lane, one after the other, and what samplers overwrite beyond.
+    /// Four polynomials of each lane, one after the other, and room for samplers to write beyond the last.
     pub(super) columns: Vec<i32>,
 }
 
 impl Scratch {
-    /// Bytes that one takes when each lane has a key of its own.
+    /// Bytes of one scratch when each lane has a key of its own.
     pub(super) const fn bytes(lanes: usize) -> usize {
         let rows = KEY + 4 * VECTOR + 2 * N + CSIZE + STATE + T + 2;
         let streams = PK_BYTES + L * A_BLOCKS * Shake::Shake128.rate();
@@ -81,7 +81,7 @@ impl Scratch {
 
 impl Zeroize for Scratch {
     fn zeroize(&mut self) {
-        // All fields by name: one that is added shall not be forgotten.
+        // All fields are named, so that a field that is added cannot be forgotten.
         let Scratch {
             each,
             same,
@@ -110,7 +110,7 @@ impl Zeroize for Scratch {
     }
 }
 
-/// Zeros by the widest stores there are, where `zeroize` would write element by element.
+/// Writes zeros by the widest stores there are. `zeroize` would write one element after the other.
 fn wipe<T: Copy + Default>(values: &mut [T]) {
     values.fill(T::default());
     optimization_barrier(values);
@@ -124,7 +124,7 @@ impl Drop for Scratch {
 pub(super) struct Lanes<'a> {
     pub(super) lattice: &'a dyn Lattice,
     pub(super) lanes: usize,
-    /// By how many lanes instances are moved.
+    /// Instances are moved by so many lanes.
     pub(super) turn: usize,
     pub(super) s: &'a mut Scratch,
 }
@@ -159,13 +159,13 @@ impl Lanes<'_> {
         (instances + self.turn).min(self.lanes)
     }
 
-    /// States for lanes, from cells.
+    /// Loads a lane's state from cells.
     pub(super) fn load_state(&mut self, lane: usize, cells: &State) {
         let cells = cells.iter().map(|x| f64::from(x.value())).chain([1.0]);
         set(&mut self.s.states, self.lanes, lane, cells);
     }
 
-    /// μ of each message, and Poseidon's state after it has been absorbed: what com starts from.
+    /// μ of each message, and Poseidon's state after it has absorbed μ, from which com starts.
     pub(super) fn after_mu<'m>(
         &mut self,
         count: usize,
@@ -231,7 +231,7 @@ impl Lanes<'_> {
         done
     }
 
-    /// Writes the factors of the lanes' keys, each times 1 or −1; whether all have the same.
+    /// Writes the factors of the lanes' keys, each times 1 or −1. Returns whether all lanes have the same key.
     pub(super) fn load_keys<'k, Key: 'k, I: Iterator<Item = (&'k NttElement, f64)>>(
         &mut self,
         held: &mut Vec<Option<&'k Key>>,
@@ -239,7 +239,7 @@ impl Lanes<'_> {
         factors: impl Fn(&'k Key) -> I,
     ) -> bool {
         let same = keys.iter().all(|key| std::ptr::eq(*key, keys[0]));
-        // The last place is that of the key that all have.
+        // The last place is for the key that all lanes have.
         held.resize(self.lanes + 1, None);
         let is = |held: &Option<&Key>, key: &Key| held.is_some_and(|held| std::ptr::eq(held, key));
         let write = |rows: &mut [f64], lanes: usize, lane: usize, key| {
@@ -275,7 +275,7 @@ impl Lanes<'_> {
         }
     }
 
-    /// c of c̃ in the first `count` lanes, and those where there is none.
+    /// Computes c of c̃ in the first `count` lanes, and marks the lanes where c̃ gives no challenge.
     pub(super) fn ball(&mut self, count: usize) {
         let (lanes, s) = (self.lanes, &mut *self.s);
         const GROUP: usize = 8;
@@ -304,7 +304,7 @@ impl Lanes<'_> {
         }
     }
 
-    /// c̃ = com(μ, w₁) in the first `count` lanes, from the states after μ and w.
+    /// Computes c̃ = com(μ, w₁) in the first `count` lanes, from w and the states after μ.
     pub(super) fn com<'m>(&mut self, count: usize, after_mu: impl Fn(usize) -> &'m State) {
         self.lattice.high_parts(&self.s.w, &mut self.s.w1);
         for lane in 0..self.lanes {

@@ -1,10 +1,10 @@
-//! The same arithmetic with every stream in the next lane.
+//! Arithmetic that computes every stream in the next lane.
 
 use hypergrove_lanes::{Factors, Lattice, Shake};
 use zeroize::Zeroizing;
 
-/// Arithmetic that hashes every input in the lane after its own: an input of zeros goes first. What works on columns of
-/// instances has them moved already, by whoever lays them out.
+/// Arithmetic that hashes every input in the lane after its own: an input of zeros goes first. For functions on columns of instances, the
+/// caller has moved the columns already.
 pub(super) struct Next(pub(super) Box<dyn Lattice>);
 
 impl Lattice for Next {

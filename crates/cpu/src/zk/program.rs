@@ -1,5 +1,5 @@
-//! The lanes as a program of the engine: keys are expanded where the caller has not done so, and with redundancy all is
-//! computed once more in other lanes.
+//! The lanes as a program of the engine. It expands keys if the caller has not done so, and with redundancy it computes everything once more in
+//! other lanes.
 
 use super::{MOST, ZkDilithium};
 use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkSign, ZkVerify, wiped};
@@ -11,24 +11,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Jobs of one call for each thread that keep lanes filled.
+/// Jobs of one call for each thread, enough to keep lanes filled.
 const JOBS_OF_A_THREAD: usize = 2 * MOST;
 
-/// What puts arithmetic in the place of the lanes' own.
+/// A function that wraps the lanes' arithmetic in another.
 pub type LatticeWrapper = Arc<dyn Fn(Box<dyn Lattice>) -> Box<dyn Lattice> + Send + Sync>;
 
 pub(crate) struct CpuZk {
     isa: Isa,
     threads: usize,
     over: Option<LatticeWrapper>,
-    /// The lanes, and since the first `elsewhere(true)` the same with every instance in the next lane.
+    /// The lanes, and since the first `elsewhere(true)` also lanes where every instance is in the next lane.
     lanes: Vec<ZkDilithium>,
-    /// Which of them compute.
+    /// The index of the lanes that compute.
     place: usize,
 }
 
 impl CpuZk {
-    /// By this instruction set, which the CPU has.
+    /// A program for this instruction set, which the CPU must have.
     pub(crate) fn new(isa: Isa, over: Option<LatticeWrapper>, policy: &Policy) -> Result<CpuZk, Error> {
         let mut threads = 1;
         for (name, value) in &policy.0 {
@@ -57,7 +57,7 @@ impl CpuZk {
         &self.lanes[self.place]
     }
 
-    /// These keys expanded, each once. They are told apart by their places in memory.
+    /// Expands these keys, each once. Keys are identified by their places in memory.
     fn expanded<'a, K: Sync + 'a, E: Send>(
         &self,
         keys: impl Iterator<Item = &'a K>,
@@ -66,7 +66,7 @@ impl CpuZk {
         let (mut last, mut distinct) = (None, BTreeMap::new());
         for key in keys {
             let place = std::ptr::from_ref(key);
-            // One key for many jobs is the usual case: it is found without a search.
+            // Many jobs with one key are the usual case, so the last key is found without a search.
             if last.replace(place) != Some(place) {
                 distinct.insert(place, key);
             }

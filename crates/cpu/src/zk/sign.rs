@@ -10,7 +10,7 @@ use hypergrove_zkdilithium::params::*;
 use hypergrove_zkdilithium::poseidon::State;
 use zeroize::Zeroizing;
 
-/// What an attempt starts from: Poseidon's state after μ, and the seed of its masks.
+/// The start of a message's attempts: Poseidon's state after μ, and the seed of the masks.
 struct Start {
     after_mu: State,
     rho2: Box<Zeroizing<[u8; 64]>>,
@@ -58,7 +58,7 @@ impl Lanes<'_> {
         }
     }
 
-    /// One attempt in each lane. Lanes of a message come with rising κ: the first that passes is its signature.
+    /// Makes one attempt in each lane. A message's lanes have rising κ: the first attempt that passes gives its signature.
     fn attempt(
         &mut self,
         same: bool,
@@ -80,7 +80,7 @@ impl Lanes<'_> {
         self.s.w = w;
         // c̃ = com(μ, w₁);  c = Ball(c̃)
         self.com(self.lanes, |lane| &starts[lanes[lane].job].after_mu);
-        // Of an attempt that fails nobody learns w₁, and c̃ is a hash of it.
+        // Nobody learns the w₁ of an attempt that fails, and c̃ is a hash of w₁.
         declassify(&*self.s.c_tilde);
         self.ball(self.lanes);
         self.lattice.ntt(&mut self.s.challenge);
@@ -90,7 +90,7 @@ impl Lanes<'_> {
         self.times_challenge(same, K * VECTOR);
         self.lattice.add_norms(&mut self.s.values[..size], &self.s.y, &mut self.s.z_norms);
         for (lane, open) in (0..self.lanes).map(|i| self.lane(i)).map(|lane| (lane, &lanes[lane])) {
-            // Which test an attempt fails is public: it depends on masks that are thrown away then.
+            // The test that an attempt fails is public: it depends on masks that are discarded then.
             let passes = !self.s.failed[lane]
                 && declassified(self.s.r0_norms[lane] < f64::from(GAMMA2 - BETA))
                 && declassified(self.s.z_norms[lane] < f64::from(GAMMA1 - BETA));
@@ -100,14 +100,14 @@ impl Lanes<'_> {
                 pack_fes(&self.c_tilde(lane), c_packed);
                 let z: Vec<i32> = column(&self.s.values[..size], self.lanes, lane).map(|x| x as i32).collect();
                 pack_codes::<18>(&z, |x| GAMMA1.wrapping_sub(x as u32), z_packed);
-                // z passed both tests: it tells nothing of s₁.
+                // z passed both tests, so it reveals nothing of s₁.
                 declassify(&bytes[..]);
                 signed[open.job] = true;
             }
         }
     }
 
-    /// Four factors from row `first` on by the challenge, back as polynomials in `values`.
+    /// Multiplies four factors from row `first` on by the challenge, and leaves the products as polynomials in `values`.
     fn times_challenge(&mut self, same: bool, first: usize) {
         let size = VECTOR * self.lanes;
         let mut values = std::mem::replace(&mut self.s.values, Rows::new(0, 1));
@@ -118,7 +118,7 @@ impl Lanes<'_> {
         self.s.values = values;
     }
 
-    /// y of each lane's κ.
+    /// Computes y of each lane's κ.
     fn expand_y(&mut self, lanes: &[OpenJob], starts: &[Start]) {
         const INPUT: usize = 66;
         const OUTPUT: usize = Y_BLOCKS * Shake::Shake256.rate();

@@ -1,4 +1,4 @@
-//! Verification: a signature a lane.
+//! Verification: one signature in each lane.
 
 use super::Verify;
 use super::lanes::{Lanes, VECTOR, set};
