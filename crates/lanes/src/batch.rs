@@ -1,4 +1,4 @@
-//! The jobs of a call, checked, and how they are cut into groups of lanes.
+//! The checked jobs of a call, and how they are cut into groups of lanes.
 
 use crate::simd::{Lanes, MOST_LANES, Simd, array};
 use crate::{AdrsWords, KeyState, Keys, Steps, Trace, Width};
@@ -13,7 +13,7 @@ pub(crate) fn check_rows(len: usize, jobs: usize, rows: usize, size: usize) {
 }
 
 impl<'a> Keys<'a> {
-    /// Panics unless there is a key for each job. Fewer would repeat the last one, unseen.
+    /// Panics unless there is a key for each job. With fewer keys, the last one would be repeated unnoticed.
     #[inline]
     fn check(&self, jobs: usize) {
         if let Keys::Of { of, .. } = self {
@@ -27,7 +27,7 @@ impl<'a> Keys<'a> {
             Keys::Of { keys, of } => &keys[of[job.min(of.len() - 1)] as usize],
         }
     }
-    /// The keys of a group's lanes. A function of its own: few groups span keys, and many places load from them.
+    /// The keys of a group's lanes. This is a function of its own, since few groups span several keys, and many places load from keys.
     #[inline(never)]
     fn group(&self, first: usize) -> [&'a KeyState; MOST_LANES] {
         array(|lane| self.get(first + lane))
@@ -139,7 +139,7 @@ impl<'a> ChainBatch<'a> {
         }
     }
 
-    /// The steps that any, and those that all of the jobs take.
+    /// The range of all steps that any of the jobs takes, and the range of the steps that all of them take.
     #[inline]
     pub(crate) fn hull(&self, first: usize, rows: usize) -> (Range<u32>, Range<u32>) {
         let (mut any, mut all) = (self.steps(first), self.steps(first));
@@ -182,7 +182,7 @@ fn keep<const N: usize>(trace: &mut Trace<'_>, w: usize, value: usize, first: us
     }
 }
 
-/// What T_l takes and gives; H is T_2.
+/// The inputs and outputs of T_l; H is T_2.
 pub(crate) struct ListBatch<'a> {
     pub(crate) n: usize,
     pub(crate) keys: Keys<'a>,
@@ -210,8 +210,8 @@ impl<'a> ListBatch<'a> {
     }
 }
 
-/// Splits jobs into groups of lanes, and a rest of up to `few` jobs that is left to other means: gives the number of
-/// the rest's first job. The last group may be short.
+/// Splits jobs into groups of lanes, and a rest of up to `few` jobs that the caller computes in another way. Returns the number of the rest's
+/// first job. The last group may be short.
 #[inline(always)]
 pub(crate) fn groups(
     jobs: usize,
@@ -230,8 +230,8 @@ pub(crate) fn groups(
     at
 }
 
-/// Jobs of 64-bit words that are left to plain registers: one alone takes 816 cycles of Keccak there and 1,388 in four
-/// lanes, 900 of SHA-512 and 1,250 (Zen 5); eight lanes beat both.
+/// How many jobs of 64-bit words are left to plain registers. One job alone takes 816 cycles of Keccak there, and 1,388 in four lanes; of
+/// SHA-512 it takes 900 and 1,250 cycles (Zen 5). Eight lanes beat both.
 pub(crate) const fn alone<T: Simd>() -> usize {
     matches!(T::U64s::LANES, 2 | 4) as usize
 }

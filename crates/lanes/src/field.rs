@@ -8,7 +8,7 @@ use crate::simd::{Doubles, array};
 
 /// q.
 pub(crate) const Q: f64 = 7340033.0;
-/// Added and subtracted, it rounds what is smaller than 2⁵¹ to an integer.
+/// Adding and then subtracting this rounds numbers smaller than 2⁵¹ to integers.
 pub(crate) const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
 
 #[inline(always)]
@@ -47,7 +47,7 @@ pub(crate) fn mul<V: Doubles>(a: V, b: V) -> V {
     reduce(a.mul(b))
 }
 
-/// Reduces several, step by step and interleaved: a chain of four dependent operations alone leaves most of a CPU idle.
+/// Reduces several numbers, interleaved step by step: a chain of four dependent operations alone leaves most of a CPU idle.
 #[inline(always)]
 pub(crate) fn reduce_all<V: Doubles, const N: usize>(x: &[V; N]) -> [V; N] {
     let quotients: [V; N] = array(

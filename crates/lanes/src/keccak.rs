@@ -1,7 +1,7 @@
 //! Keccak-f\[1600\] over lanes, and FIPS 205's functions on SHAKE256 (11.1).
 //!
-//! PK.seed, ADRS and nodes are whole 64-bit words for every n, so nothing is shifted: a chain's value is four words of
-//! the state that go back where the node stands.
+//! PK.seed, ADRS and nodes are whole 64-bit words for every n, so nothing is shifted. A chain's value is the first n bytes of the state, which
+//! go back where the node stands.
 
 use crate::batch::{ChainBatch, ListBatch, Source, adrs_bytes, alone, check_rows, groups};
 use crate::simd::{GroupRows, Lanes, MOST_LANES, Simd, array};
@@ -59,7 +59,7 @@ fn permuted<V: Lanes<u64>>(state: &[V; 25]) -> [V; 25] {
     state
 }
 
-/// Takes blocks of `rate` bytes of one message into a state (FIPS 202, 4).
+/// Absorbs blocks of `rate` bytes of one message into a state (FIPS 202, 4).
 #[inline(always)]
 pub(crate) fn absorb<T: Simd>(token: T, state: &mut [u64; 25], rate: usize, blocks: &[u8]) {
     token.vectorize(
@@ -125,7 +125,7 @@ fn stream<V: Lanes<u64>, const W: usize>(
     let (rate, end) = (8 * W, first + rows);
     let mut state = [V::splat(0); 25];
     let (whole, rest) = (input_bytes / rate, input_bytes % rate);
-    // One permutation in a loop, not one for each of its three uses: it is long.
+    // The loop has one permutation for all three uses, since its code is long.
     for round in 0..whole + blocks.max(1) {
         if round < whole {
             let block = V::load_rows::<W, false>(&inputs[round * rate..], input_bytes, first, end);
@@ -133,7 +133,7 @@ fn stream<V: Lanes<u64>, const W: usize>(
                 state[i] = state[i].xor(block[i]);
             }
         } else if round == whole {
-            // What is left, from the rows themselves: two words at a time, then up to 15 bytes.
+            // The rest of each input is read from its row: two words at a time, then up to 15 bytes.
             let inputs = GroupRows::new(V::LANES, inputs, input_bytes, input_bytes, first, end);
             let (start, pairs) = (whole * rate, rest / 16);
             for pair in 0..pairs {
@@ -183,7 +183,7 @@ fn pk_seeds<V: Lanes<u64>>(keys: Keys<'_>, first: usize) -> [V; 4] {
 /// ADRS as four little-endian words of the big-endian address.
 #[inline(always)]
 fn address<V: Lanes<u64>>(adrs: &[AdrsWords], first: usize, end: usize) -> [V; 4] {
-    // Two words of the address a double word: all eight bytes swapped, then the words.
+    // A double word has two words of the address: all its eight bytes are swapped, then its two words.
     let q = V::load_rows::<4, true>(adrs_bytes(adrs), 32, first, end);
     array(
         #[inline(always)]
@@ -214,12 +214,12 @@ fn store_node<V: Lanes<u64>>(n: usize, v: &[V], nodes: &mut [u8], first: usize, 
 /// Ones in the lanes where `bound` ≤ step.
 #[inline(always)]
 fn reached<V: Lanes<u64>>(bound: V, step: u32) -> V {
-    // bound − step − 1 is negative; its sign, less one, turned round.
+    // There bound − step − 1 is negative, so its sign bit is 1. Inverted, less one, that is all ones.
     let sign = bound.add(V::splat(!u64::from(step))).shr::<63>();
     sign.xor(V::splat(1)).add(V::splat(u64::MAX))
 }
 
-/// One group of chains. The one place where F is computed.
+/// Computes one group of chains. F is computed only here.
 #[inline(always)]
 fn chain_lanes<V: Lanes<u64>, const N: usize>(batch: &mut ChainBatch<'_>, first: usize, rows: usize) {
     let (end, s) = (first + rows, N / 8);
@@ -254,7 +254,7 @@ fn chain_lanes<V: Lanes<u64>, const N: usize>(batch: &mut ChainBatch<'_>, first:
         let mut state = [V::splat(0); 25];
         state[..s].copy_from_slice(&seed[..s]);
         state[s..s + 3].copy_from_slice(&adrs[..3]);
-        // The hash address is the last byte of ADRS for all the steps there are (w ≤ 256).
+        // The hash address fits the last byte of ADRS, whatever the step (w ≤ 256).
         state[s + 3] = adrs[3].add(V::splat(u64::from(step) << 56));
         state[s + 4..2 * s + 4].copy_from_slice(&v[..s]);
         state[2 * s + 4] = V::splat(0x1f);
@@ -263,7 +263,7 @@ fn chain_lanes<V: Lanes<u64>, const N: usize>(batch: &mut ChainBatch<'_>, first:
         if all.contains(&step) {
             v[..s].copy_from_slice(&next[..s]);
         } else {
-            // Started, and not at the end.
+            // Lanes whose chain has started, and is not at its end.
             let mask = reached(bounds[1], step).andnot(reached(bounds[0], step));
             for i in 0..s {
                 v[i] = mask.ch(next[i], v[i]);
@@ -277,7 +277,7 @@ fn chain_lanes<V: Lanes<u64>, const N: usize>(batch: &mut ChainBatch<'_>, first:
     store_node::<V>(N, &v, batch.nodes, first, end);
 }
 
-/// One group of H: one block, all of it in registers.
+/// Computes one group of H: one block, all of it in registers.
 #[inline(always)]
 fn h<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
     let end = first + rows;
@@ -302,7 +302,7 @@ fn h<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
     store_node::<V>(batch.n, &permuted(&state), batch.out, first, end);
 }
 
-/// One group of T_l.
+/// Computes one group of T_l.
 #[inline(always)]
 fn t_l<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
     let (n, end, s, stride) = (batch.n, first + rows, batch.n / 8, batch.l * batch.n);
@@ -315,7 +315,7 @@ fn t_l<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
     let mut ended = false;
     while !ended {
         while read < words && at < RATE {
-            // Two words a load; the last one of an odd row is loaded with the one before it.
+            // A load takes two words. The last word of an odd row is loaded with the word before it.
             let from = (read & !1).min(words - 2);
             if read % 2 == 0 {
                 pair = nodes.load::<u64, V, 2, false>(8 * from);

@@ -1,4 +1,4 @@
-//! The seam of lattice arithmetic: R_q and Poseidon over groups of instances.
+//! The interface of lattice arithmetic: R_q and Poseidon over groups of instances.
 
 use crate::field::{canonical, decompose, inverse, mul, reduce, reduce_all};
 use crate::keccak;
@@ -18,7 +18,7 @@ pub struct Constants<'a> {
     pub round_constants: &'a [u32],
     /// Poseidon's matrix as Karatsuba's products leave it: 54 Hankel matrices of 3 × 3, by their antidiagonals.
     pub matrix: &'a [u32],
-    /// The same matrix as it is: its 69 antidiagonals.
+    /// Poseidon's matrix as it is, by its 69 antidiagonals.
     pub antidiagonals: &'a [u32],
 }
 
@@ -33,7 +33,7 @@ pub struct Rows {
 struct Line([f64; 8]);
 
 impl Rows {
-    /// Zeros: so many rows of so many lanes.
+    /// So many rows of so many lanes, all of them zeros.
     pub fn new(rows: usize, lanes: usize) -> Rows {
         let len = rows.checked_mul(lanes).expect("as many numbers as a usize holds");
         Rows { lines: vec![Line([0.0; 8]); len.div_ceil(8)], len }
@@ -55,7 +55,7 @@ impl std::ops::DerefMut for Rows {
 }
 impl Zeroize for Rows {
     fn zeroize(&mut self) {
-        // Whole lines, where `zeroize` would write number by number.
+        // This writes whole lines; `zeroize` would write number by number.
         self.lines.fill(Line([0.0; 8]));
         zeroize::optimization_barrier(&*self.lines);
     }
@@ -76,43 +76,42 @@ impl Drop for Rows {
 pub trait Lattice: Send + Sync {
     /// Instances in parallel.
     fn lanes(&self) -> usize;
-    /// Rows of integers that are given as columns, one instance's after the other; a multiple of eight rows.
+    /// Writes rows of integers that are given as columns, one instance's after the other. The number of rows is a multiple of eight.
     fn rows(&self, columns: &[i32], rows: &mut [f64]);
     /// The inverse of [`rows`](Self::rows).
     fn columns(&self, rows: &[f64], columns: &mut [i32]);
-    /// A polynomial of ExpandA from its stream: the first 256 numbers below q, of 23 bits each of three bytes. False if
-    /// there are fewer. [`SLACK`](crate::SLACK) places more are overwritten. Running time depends on the stream.
+    /// Samples a polynomial of ExpandA from its stream: the first 256 numbers below q, of which each is 23 bits of three bytes. Returns false if
+    /// there are fewer. Overwrites [`SLACK`](crate::SLACK) places more. Running time depends on the stream.
     fn uniform(&self, stream: &[u8], out: &mut [i32]) -> bool;
-    /// A polynomial of ExpandS likewise: 2 − (d mod 5) of the first 256 nibbles d below 15, the low one of a byte first.
-    /// Running time depends on which nibbles are 15.
+    /// Samples a polynomial of ExpandS likewise: 2 − (d mod 5) of the first 256 nibbles d below 15, the low one of a byte first. Running time
+    /// depends on which nibbles are 15.
     fn short(&self, stream: &[u8], out: &mut [i32]) -> bool;
-    /// Codes 2 − x of such numbers x, of three bits each.
+    /// Packs numbers x of [`short`](Self::short) as codes 2 − x, of three bits each.
     fn pack_short(&self, numbers: &[i32], out: &mut [u8]);
-    /// Polynomials to their values, |value| ≤ 6q.
+    /// Transforms polynomials to their values, |value| ≤ 6q.
     fn ntt(&self, polynomials: &mut [f64]);
-    /// Values to their polynomials, both reduced.
+    /// Transforms values to their polynomials, both reduced.
     fn intt(&self, polynomials: &mut [f64]);
     /// Σ factorᵢ·valueᵢ over up to eight polynomials' values, those of [`ntt`](Self::ntt): reduced.
     fn dot(&self, factors: Factors<'_>, values: &[f64], out: &mut [f64]);
-    /// The same with factors as [`uniform`](Self::uniform) leaves them: for each polynomial the columns of all instances.
+    /// [`dot`](Self::dot) with factors as [`uniform`](Self::uniform) leaves them: for each polynomial the columns of all instances.
     fn dot_columns(&self, factors: &[i32], values: &[f64], out: &mut [f64]);
     /// a + b, canonical, in place of a.
     fn add(&self, a: &mut [f64], b: &[f64]);
     /// a + b in place of a, for small numbers that need no reduction; and the largest |a + b| of each instance.
     fn add_norms(&self, a: &mut [f64], b: &[f64], norms: &mut [f64]);
-    /// High parts of Decompose of `polynomials` polynomials, column by column: coefficient 0 of each, coefficient 1 of
-    /// each, and so on.
+    /// High parts of Decompose of these polynomials, column by column: coefficient 0 of each polynomial, coefficient 1 of each, and so on.
     fn high_parts(&self, polynomials: &[f64], out: &mut [f64]);
     /// The largest |low part| of Decompose of a − b, of each instance.
     fn low_norms(&self, a: &[f64], b: &[f64], norms: &mut [f64]);
-    /// Absorbs rows of elements, 24 a permutation, into states of 36 rows: 35 cells and their common denominator. The
-    /// last block may be short. Only the first `instances` states are needed: one alone has a way of its own.
+    /// Absorbs rows of elements, 24 a permutation, into states of 36 rows: 35 cells and their common denominator. The last block may be short.
+    /// Only the first `instances` states are needed: a single one is computed in another way.
     fn absorb(&self, instances: usize, states: &mut [f64], elements: &[f64]);
     /// Permutes states, of which the first `instances` are needed.
     fn permute(&self, instances: usize, states: &mut [f64]);
     /// The first cells of states, canonical: as many rows as `out` has.
     fn squeeze(&self, states: &[f64], out: &mut [f64]);
-    /// SHAKE of inputs of `input_bytes`, at least one, one after the other, to outputs of whole blocks, `blocks` each.
+    /// Computes SHAKE of inputs that follow each other, of `input_bytes` each, at least one. Each output has `blocks` whole blocks.
     fn shake(&self, shake: Shake, inputs: &[u8], input_bytes: usize, outputs: &mut [u8], blocks: usize);
 }
 
@@ -135,7 +134,7 @@ impl Shake {
     }
 }
 
-/// What multiplies rows of values.
+/// Factors by which rows of values are multiplied.
 #[derive(Clone, Copy)]
 pub enum Factors<'a> {
     /// One number for all instances of a row.
@@ -163,7 +162,7 @@ impl<T: Simd, V: Doubles> VectorLattice<T, V> {
 }
 
 impl<T: Simd, V: Doubles> VectorLattice<T, V> {
-    /// Adds elements to states, 24 a time, and permutes them, `blocks` times; without elements left it only permutes.
+    /// Adds 24 elements to each state and permutes it, `blocks` times. If no elements are left, this only permutes.
     #[inline(never)]
     fn sponge(&self, instances: usize, rows: &mut [f64], elements: &[f64], blocks: usize) {
         if instances == 1 && V::LANES > 1 {
@@ -184,7 +183,7 @@ impl<T: Simd, V: Doubles> VectorLattice<T, V> {
             },
         );
     }
-    /// The same for the first state.
+    /// [`sponge`](Self::sponge) for the first state alone.
     #[inline(never)]
     fn sponge_alone(&self, rows: &mut [f64], elements: &[f64], blocks: usize) {
         self.token.vectorize(

@@ -30,7 +30,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// The eight words of an ADRS (FIPS 205, 4.2).
 pub type AdrsWords = [u32; 8];
 
-/// What hashing needs of one key: its seeds, and the states after the block that PK.seed fills alone.
+/// One key, prepared for hashing: its seeds, and the hash states after the block that PK.seed fills alone.
 pub struct KeyState {
     pk_seed: [u8; 32],
     sk_seed: [u8; 32],
@@ -51,7 +51,7 @@ impl Drop for KeyState {
 impl ZeroizeOnDrop for KeyState {}
 
 impl KeyState {
-    /// From PK.seed and, for keygen and signing, SK.seed: n bytes each, or none.
+    /// Prepares a key from PK.seed and SK.seed, n bytes each. Only key generation and signing need SK.seed; otherwise it may be empty.
     pub fn new(pk_seed: &[u8], sk_seed: &[u8]) -> KeyState {
         let pad = |seed: &[u8]| {
             let mut padded = [0; 32];
@@ -66,9 +66,9 @@ impl KeyState {
 /// The keys of a call's jobs.
 #[derive(Clone, Copy)]
 pub enum Keys<'a> {
-    /// One for all.
+    /// One key for all jobs.
     One(&'a KeyState),
-    /// `keys[of[job]]`.
+    /// Each job has the key `keys[of[job]]`.
     Of {
         /// The keys.
         keys: &'a [KeyState],
@@ -77,39 +77,38 @@ pub enum Keys<'a> {
     },
 }
 
-/// Which steps of a chain of w values to take.
+/// The steps that jobs take along chains of w values.
 #[derive(Clone, Copy)]
 pub enum Steps<'a> {
     /// From the first value to the last.
     All,
-    /// From value `start[job]` to the last: verification. Public.
+    /// From value `start[job]` to the last, for verification. The starts are public.
     From(&'a [u8]),
-    /// From the first value to value `end[job]`: signing. Public, since the signature shows it.
+    /// From the first value to value `end[job]`, for signing. The ends are public, since the signature shows them.
     To(&'a [u8]),
 }
 
-/// Where the values of some chains are kept on the way.
+/// Memory in which all values of some chains are kept.
 pub struct Trace<'a> {
     /// For each job the number of its chain in `out`, or [`Trace::NONE`].
     pub chains: &'a [u32],
-    /// Chain c's value i stands at (c·w + i)·n.
+    /// The values: value i of chain c begins at byte (c·w + i)·n.
     pub out: &'a mut [u8],
 }
 
 impl Trace<'_> {
-    /// This job's values are not kept.
+    /// Marks a job whose values are not kept.
     pub const NONE: u32 = u32::MAX;
 }
 
 /// PRF, F, H and T_l of one family and n, over batches (FIPS 205, 11.1 and 11.2).
 ///
-/// Job i has address `adrs[i]` and the rows of n bytes number i of `nodes` and `out` (l rows for T_l). Slices must
-/// have exactly as many rows as there are addresses; anything else panics. Running time depends on the number of jobs
-/// and on [`Steps`], never on seeds or nodes.
+/// Job i has address `adrs[i]`, and row i, of n bytes, of `nodes` and `out` (for T_l, l rows of `nodes`). Slices must have exactly as many rows
+/// as there are addresses; anything else panics. Running time depends on the number of jobs and on [`Steps`], never on seeds or nodes.
 pub trait TweakableHash: Send + Sync {
     /// n, in bytes.
     fn n(&self) -> usize;
-    /// Jobs that fill the widest group: fewer take as long.
+    /// Jobs that fill the widest group of lanes. Fewer jobs take as long.
     fn lanes(&self) -> usize;
     /// PRF(PK.seed, SK.seed, ADRS).
     fn prf(&self, keys: Keys<'_>, adrs: &[AdrsWords], out: &mut [u8]);
@@ -127,13 +126,13 @@ pub trait TweakableHash: Send + Sync {
         nodes: &mut [u8],
         trace: Option<Trace<'_>>,
     );
-    /// Runs a bare primitive `calls` times on [`lanes`](Self::lanes)-many states in registers and returns how many
-    /// compressions that were: what [`rates`] times.
+    /// Runs a bare primitive `calls` times on [`lanes`](Self::lanes)-many states in registers, for [`rates`] to time. Returns how many
+    /// compressions that were.
     #[doc(hidden)]
     fn primitive(&self, which: Primitive, calls: u64) -> u64;
 }
 
-/// [`BlockHash`] by one instruction set.
+/// Implements [`BlockHash`] by one instruction set.
 struct OneMessage<T>(T);
 
 impl<T: simd::Simd> BlockHash for OneMessage<T> {
@@ -157,7 +156,7 @@ pub enum Primitive {
     Keccak,
 }
 
-/// An implementation that needs no more stack than a thread has: where it was compiled with optimisation, as it is.
+/// An implementation that needs no more stack than a thread has. With optimisation, every implementation is one already.
 #[cfg(not(unoptimised))]
 fn with_room<T: ?Sized>(implementation: Box<T>) -> Box<T> {
     implementation
@@ -175,11 +174,11 @@ macro_rules! isas {
         impl Isa {
             /// Every set of this architecture, whether the CPU has it or not.
             pub const ALL: &[Isa] = &[$($(#[$meta])* Isa::$isa,)*];
-            /// Its name on the command line.
+            /// The set's name on the command line.
             pub fn name(self) -> &'static str {
                 match self { $($(#[$meta])* Isa::$isa => $name,)* }
             }
-            /// Whether this CPU has it.
+            /// Whether this CPU has the set.
             pub fn detect(self) -> bool {
                 use simd::Simd;
                 match self { $($(#[$meta])* Isa::$isa => <$token>::detect().is_some(),)* }
@@ -228,15 +227,15 @@ impl Isa {
     pub fn by_name(name: &str) -> Option<Isa> {
         Isa::ALL.iter().copied().find(|isa| isa.name().eq_ignore_ascii_case(name))
     }
-    /// The sets this CPU has, fastest first as a rule: [`Isa::fastest`] measures.
+    /// The sets that this CPU has, usually the fastest first. [`Isa::fastest`] measures which one it is.
     pub fn available() -> Vec<Isa> {
         Isa::ALL.iter().copied().filter(|isa| isa.detect()).collect()
     }
 }
 
 impl Isa {
-    /// The set that takes F along chains fastest on this CPU, by a race of about 0.2 ms for each set that it has: which
-    /// one wins depends on ports and latencies that no feature flag tells.
+    /// The set that computes F along chains fastest on this CPU. Measuring takes about 0.2 ms for each set that the CPU has. The fastest set
+    /// depends on ports and latencies, which no feature flag reports.
     pub fn fastest() -> Isa {
         let (jobs, n) = (64, 16);
         let key = KeyState::new(&[1; 16], &[]);
@@ -252,7 +251,7 @@ impl Isa {
             }
             best
         };
-        // What cannot win runs no race: the portable code, and lanes that only lack another's SHA instructions.
+        // Sets that cannot win are not measured: the portable code, and AVX-512 without SHA instructions if the CPU has them.
         let mut racers = Isa::available();
         #[cfg(target_arch = "x86_64")]
         if racers.contains(&Isa::Avx512Sha) {
@@ -263,7 +262,8 @@ impl Isa {
     }
 }
 
-/// The instances: everything that depends on a set but the family, and for SHA-256's chains n, is a run-time value.
+/// The implementations. Only the family, and n for SHA-256's chains, are fixed at compile time; all else that depends on a parameter set is a
+/// run-time value.
 fn instance<T: simd::Simd>(token: T, family: Family, n: usize) -> Option<Box<dyn TweakableHash>> {
     Some(match (family, n) {
         (Family::Sha2, 16) => Box::new(sha2::Sha2::<T, 16>(token)),
@@ -274,7 +274,7 @@ fn instance<T: simd::Simd>(token: T, family: Family, n: usize) -> Option<Box<dyn
     })
 }
 
-/// Without SHA instructions, which neither function uses.
+/// Compiled without SHA instructions, which neither SHA-512 nor Keccak uses.
 fn one_message<T: simd::Simd>(token: T) -> Box<dyn BlockHash> {
     Box::new(OneMessage(token.plain()))
 }
@@ -295,8 +295,8 @@ fn arithmetic<T: simd::Simd>(token: T, width: Width, constants: &Constants<'_>) 
 /// How many jobs run in parallel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
-    /// One vector: shortest for few.
+    /// One vector, which takes the least time for few jobs.
     Narrow,
-    /// What is fastest for many.
+    /// As many vectors as are fastest for many jobs.
     Wide,
 }

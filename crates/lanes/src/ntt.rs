@@ -1,6 +1,6 @@
 //! The number-theoretic transform of Z_q\[X\]/(X²⁵⁶ + 1) in lanes: value i is a(ζ^(2·brv(i) + 1)), brv reversing 8 bits.
 //!
-//! Two layers a pass. Twiddle factors form a heap: block k of a layer splits into blocks 2k and 2k + 1 of the next.
+//! A pass computes two layers. Twiddle factors form a heap: block k of a layer splits into blocks 2k and 2k + 1 of the next.
 
 use crate::field::{Factor, Q, power};
 use crate::simd::Doubles;
@@ -11,14 +11,14 @@ pub(crate) const N: usize = 256;
 pub(crate) struct Tables {
     /// ζ^brv(k), k = 1…255.
     forward: Box<[Factor]>,
-    /// Their inverses, number 1 divided by 256.
+    /// The inverses of `forward`, of which number 1 is divided by 256.
     inverse: Box<[Factor]>,
     /// 1/256.
     scale: Factor,
 }
 
 impl Tables {
-    /// From a primitive 512th root of unity.
+    /// Tables from a primitive 512th root of unity.
     pub(crate) fn new(zeta: u32) -> Tables {
         let root = |k: usize| power(zeta, (k as u8).reverse_bits().into());
         let inverse = |x: u32| power(x, Q as u32 - 2);
@@ -50,7 +50,7 @@ pub(crate) fn ntt<V: Doubles>(tables: &Tables, a: &mut [V; N]) {
     }
 }
 
-/// The polynomial of these values, reduced. Sums are left to grow: |value| ≤ q + 1.
+/// The polynomial of these values, reduced. Sums are left to grow, so |value| ≤ q + 1 must hold.
 #[inline(always)]
 pub(crate) fn intt<V: Doubles>(tables: &Tables, a: &mut [V; N]) {
     for (blocks, h) in [(64, 1), (16, 4), (4, 16), (1, 64)] {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! numerators over the next denominator P, and the matrix is linear. A product tree makes the products; d goes in at
-//! its root. One inversion for a whole sponge is left to the one who squeezes it.
+//! its root. Squeezing does the only inversion of a whole sponge.
 
 use crate::field::{Q, mul, reduce, reduce_all};
 use crate::lattice::Rows;
@@ -22,16 +22,16 @@ pub(crate) const STATE: usize = T + 1;
 pub(crate) const RATE: usize = 24;
 pub(crate) const ROUNDS: usize = 21;
 
-/// Round constants, and the matrix cut into pieces.
+/// Round constants, and the matrix cut into parts.
 pub(crate) struct Tables {
-    /// One row a round, centred.
+    /// One row for each round, centred.
     round_constants: Box<[[f64; T]]>,
     matrix: Box<[[[f64; 5]; 6]; 9]>,
     alone: Alone,
 }
 
 impl Tables {
-    /// From the round constants, 35 a round, the factors of the matrix, five of each leaf, and its antidiagonals.
+    /// Tables from the round constants, 35 a round, the factors of the matrix, five of each leaf, and its antidiagonals.
     pub(crate) fn new(round_constants: &[u32], matrix: &[u32], antidiagonals: &[u32]) -> Tables {
         assert_eq!((round_constants.len(), matrix.len(), antidiagonals.len()), (ROUNDS * T, 9 * 6 * 5, 2 * T - 1));
         let centre = |x: u32| reduce(f64::from(x));
@@ -42,16 +42,16 @@ impl Tables {
     }
 }
 
-/// Cells, denominator and what fills the last vector.
+/// Cells, denominator, and padding that fills the last vector.
 const PADDED: usize = STATE.next_multiple_of(8);
 
-/// What one state takes whose cells are adjacent.
+/// Tables for one state alone, whose cells are adjacent.
 struct Alone {
     /// The constants of each round, and zeros.
     constants: Rows,
     /// The matrix column by column, with a 36th that keeps the denominator.
     columns: Rows,
-    /// What the matrix' products are added to: ones where nothing is.
+    /// The matrix' products are added to these: unused cells are ones, so that every lane runs the same product tree.
     padding: Rows,
 }
 
@@ -79,10 +79,10 @@ impl Alone {
     }
 }
 
-/// What meets a zero instead of itself: a one, larger than any reduced element and thus known again.
+/// Replaces a zero in the product tree: it is 1 mod q, and is recognised later, since it is larger than any reduced element.
 const ONE_FOR_ZERO: f64 = Q + 1.0;
 
-/// H·x on top of `y`, 3 × 3.
+/// H·x + y for a 3 × 3 matrix H.
 #[inline(always)]
 fn leaf<V: Doubles>(h: &[f64; 5], x: [V; 3], y: Option<[V; 3]>) -> [V; 3] {
     let h: [V; 5] = array(
@@ -109,7 +109,7 @@ fn sum<V: Doubles, const N: usize>(a: [V; N], b: [V; N]) -> [V; N] {
     )
 }
 
-/// H·x, 9 × 9, by six products of thirds.
+/// H·x for a 9 × 9 matrix H, by six products of thirds.
 #[inline(always)]
 fn ninth<V: Doubles>(h: &[[f64; 5]; 6], x: &[V; 9]) -> [V; 9] {
     let x: [[V; 3]; 3] = array(
@@ -128,7 +128,7 @@ fn ninth<V: Doubles>(h: &[[f64; 5]; 6], x: &[V; 9]) -> [V; 9] {
     )
 }
 
-/// M·x in place, for one of the vectors of each row: halves of halves, then thirds.
+/// Computes M·x in place, for one of the vectors of each row, by halves of halves, then by thirds.
 #[inline(always)]
 fn matrix<V: Doubles>(h: &[[[f64; 5]; 6]; 9], stride: usize, x: &mut [V]) {
     let load = |i: usize| -> [V; 9] {
@@ -160,7 +160,7 @@ fn zero_for_zero<V: Doubles>(inverse: V, of: V) -> V {
     inverse.clear(of.equals(V::splat(ONE_FOR_ZERO)))
 }
 
-/// Nodes in parallel in the tree's loops: with two vectors each, what sixteen registers hold.
+/// Nodes that the tree's loops compute in parallel: with two vectors each, sixteen registers hold no more.
 const ABREAST: usize = 3;
 
 #[inline(always)]
@@ -238,7 +238,7 @@ pub(crate) fn permute<V: Doubles>(tables: &Tables, state: &mut [V; STATE]) {
     state.copy_from_slice(&tree[STATE..]);
 }
 
-/// The 36 rows of one state, aligned for vectors, and ones.
+/// The 36 rows of one state, aligned for vectors, and ones as padding.
 #[repr(align(64))]
 pub(crate) struct AloneState([f64; PADDED]);
 
@@ -260,8 +260,8 @@ impl AloneState {
     }
 }
 
-/// One state, its cells over the lanes of vectors: less than it takes in a lane, where its operations are those of all
-/// lanes. The same tree, of vectors; its root is multiplied by the other lanes.
+/// Permutes one state, whose cells are spread over the lanes of vectors. That takes less time than in one lane, where its operations cost as
+/// much as those of all lanes. The tree is that of [`permute`], but of vectors, and its root is multiplied by the other lanes.
 #[inline(always)]
 pub(crate) fn permute_alone<V: Doubles>(tables: &Tables, state: &mut AloneState) {
     match V::LANES {
@@ -300,7 +300,7 @@ fn alone_in<V: Doubles, const VECTORS: usize>(tables: &Alone, state: &mut AloneS
         for i in (1..VECTORS).rev() {
             nodes[i] = mul(*node!(2 * i), *node!(2 * i + 1));
         }
-        // The product of all lanes but its own. (Of one lane it is the whole: a factor that all rows share is none.)
+        // Each lane gets the product of all lanes but its own. (With one lane that is the whole product: a factor that all rows share does not matter.)
         let (mut product, mut distance) = (nodes[1], 1);
         while distance < V::LANES {
             let other = product.swap(distance);
@@ -317,7 +317,7 @@ fn alone_in<V: Doubles, const VECTORS: usize>(tables: &Alone, state: &mut AloneS
             V::of_mut(x)[i] = zero_for_zero(out[i], leaves[i]);
         }
         let y = if VECTORS < 8 {
-            // Two sums that do not wait for each other; more vectors hide the latency themselves, and fill the registers.
+            // These two sums do not wait for each other. More vectors hide the latency themselves, and fill the registers.
             let ((low, high), (left, right)) = (x[..STATE].split_at(STATE / 2), matrix.split_at(STATE / 2 * row));
             sum(columns(left, low, padding), columns(right, high, [V::splat(0.0); VECTORS]))
         } else {
@@ -327,7 +327,7 @@ fn alone_in<V: Doubles, const VECTORS: usize>(tables: &Alone, state: &mut AloneS
     }
 }
 
-/// Columns times x, on top of `sum`.
+/// Adds columns times x to `sum`.
 #[inline(always)]
 fn columns<V: Doubles, const VECTORS: usize>(matrix: &[V], x: &[f64], mut sum: [V; VECTORS]) -> [V; VECTORS] {
     for (x, column) in x.iter().zip(matrix.chunks_exact(PADDED / V::LANES)) {

@@ -1,11 +1,12 @@
-//! The machine's own primitive rates: the measure that every other figure is a fraction of.
+//! The machine's own rates of primitives, of which every other figure is a fraction.
 
 use crate::{AdrsWords, Isa, KeyState, Keys, Primitive, Steps, tweakable_hash};
 use hypergrove_fips205::{Family, Rates};
 use std::time::{Duration, Instant};
 
-/// Compressions a second of one core, by the widest implementation of an instruction set. Measures each primitive for about `budget` in all, in registers, next to nothing loaded or stored: the best of many short
-/// runs, since everything else on the machine can only slow one down. `None` if the CPU lacks the set.
+/// Compressions a second of one core, by the widest implementation of an instruction set. Measures all primitives for about `budget` together,
+/// in registers, with next to no loads and stores. The best of many short runs counts, since everything else on the machine can only slow
+/// a run down. `None` if the CPU lacks the set.
 pub fn rates(isa: Isa, budget: Duration) -> Option<Rates> {
     let sha2 = tweakable_hash(isa, Family::Sha2, 16)?;
     let shake = tweakable_hash(isa, Family::Shake, 16)?;
@@ -24,7 +25,7 @@ pub fn rates(isa: Isa, budget: Duration) -> Option<Rates> {
             }
         }
     };
-    // A chain's step leaves out what it can of a compression: the faster of both is the measure.
+    // A chain's step leaves out parts of a compression. The faster of both counts.
     let key = KeyState::new(&[1; 16], &[]);
     let jobs = 4 * sha2.lanes();
     let adrs: Vec<AdrsWords> = (0..jobs as u32).map(|i| [0, 0, 0, 0, 0, 0, i, 0]).collect();

@@ -1,6 +1,6 @@
 //! Stacks for code that was compiled without optimisation.
 //!
-//! Every hash function is one large function with all its vectors in variables. Optimised, they live in registers.
+//! Every hash function is one large function with all its vectors in variables. With optimisation, variables live in registers.
 //! Without optimisation each has a place of its own in the frame, and the frame is larger than a thread's stack of 2 MiB.
 //! Only such builds have this module: programs in Cargo's dev profile that give no profile for this crate. They run every
 //! batch on a thread of its own with a stack that is large enough; next to the batch the thread costs little.
@@ -9,10 +9,10 @@ use crate::{
     AdrsWords, BlockHash, Factors, Keys, Lattice, MessagePart, Primitive, Sha256, Shake, Steps, Trace, TweakableHash,
 };
 
-/// The largest frame measured has 3.3 MB: AVX-512, opt-level 0. Memory is taken for what is used of a stack alone.
+/// The largest frame measured has 3.3 MB: AVX-512, opt-level 0. Only the used part of a stack takes memory.
 const STACK: usize = 32 << 20;
 
-/// An implementation whose batches run on such a thread.
+/// An implementation whose batches run on threads with a large stack.
 pub(crate) fn with_room<T: ?Sized + NeedsRoom>(implementation: Box<T>) -> Box<T> {
     T::with_room(implementation)
 }
@@ -23,7 +23,7 @@ pub(crate) trait NeedsRoom {
 
 struct Roomy<T: ?Sized>(Box<T>);
 
-/// Runs `work` on a thread with room, and hands on its result or its panic.
+/// Runs `work` on a thread with a large stack, and passes on its result or its panic.
 fn run<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
@@ -32,7 +32,7 @@ fn run<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Passes methods on to the implementation: those of the first list as they are, those of the second with room.
+/// Passes methods on to the implementation: those of the first list as they are, those of the second on threads with a large stack.
 macro_rules! roomy {
     ($trait:ident: $($plain:ident)*; $(fn $name:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?;)*) => {
         impl NeedsRoom for dyn $trait {

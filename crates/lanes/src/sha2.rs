@@ -1,9 +1,9 @@
 //! SHA-256 and SHA-512 over lanes, and FIPS 205's functions on them (11.2).
 //!
-//! PK.seed and its padding fill a block that is absorbed once a key (the midstate). ADRS^c has 22 bytes, so every word
-//! of a node lies across two words of the block: nodes stay word-planar and are shifted into place by half a word
-//! (SHA-256) or six bytes (SHA-512). In F, rounds 0–4 see only the address: once a chain is enough; where words of the
-//! block are zero the schedule's additions fall away.
+//! PK.seed and its padding fill a block that is absorbed once for each key (the midstate). ADRS^c has 22 bytes, so every word of a node lies
+//! across two words of the block. Nodes stay word-planar and are shifted into place by half a word (SHA-256) or six bytes (SHA-512).
+//! In F, rounds 0–4 depend on the address alone, so they run once for each chain. The schedule leaves out additions of words of the block that
+//! are zero.
 
 use crate::batch::{ChainBatch, ListBatch, Source, adrs_bytes, alone, groups};
 #[cfg(target_arch = "x86_64")]
@@ -40,8 +40,8 @@ pub(crate) static K256: [u32; 64] = {
     }
     k
 };
-/// A round on a state whose word a sits at index −i mod 8, and the message schedule's word i: one macro a hash, the
-/// rotations its arguments (FIPS 180-4, 4.1.2 and 4.1.3).
+/// Writes a hash's round and schedule, with its rotations as arguments (FIPS 180-4, 4.1.2 and 4.1.3). In round i, the state's word a has index
+/// −i mod 8, and the message schedule's word i is taken.
 macro_rules! sha2_core {
     ($round:ident, $schedule:ident, $compress:ident, $w:ty, $k:ident, $rounds:literal, $bits:literal,
      $e0:literal $e1:literal $e2:literal, $a0:literal $a1:literal $a2:literal,
@@ -78,7 +78,7 @@ macro_rules! sha2_core {
                 w[i % 16].add(small0(w[(i + 1) % 16])).add(w[(i + 9) % 16].add(small1(w[(i + 14) % 16])))
             }
         }
-        /// One block. The loop stays rolled: unrolled, two interleaved groups outgrow the instruction cache.
+        /// Compresses one block. The loop stays rolled: unrolled, two interleaved groups outgrow the instruction cache.
         #[inline(always)]
         pub(crate) fn $compress<V: Lanes<$w>>(state: &mut [V; 8], w: &mut [V; 16]) {
             let mut s = *state;
@@ -131,7 +131,7 @@ macro_rules! each16 {
 sha2_core!(round256, schedule256, compress256, u32, K256, 64, 32, 6 11 25, 2 13 22, 7 18 3, 17 19 10);
 sha2_core!(round512, schedule512, compress512, u64, K512, 80, 64, 14 18 41, 28 34 39, 1 8 7, 19 61 6);
 
-/// [`compress256`] of one lane as a function of its own: among vectors it would take their registers, and twice the time.
+/// [`compress256`] of one lane as a function of its own: among code for vectors it would take their registers, and twice the time.
 #[inline(never)]
 pub(crate) fn compress256_alone<T: Simd>(token: T, state: &mut [u32; 8], w: &mut [u32; 16]) {
     token.vectorize(
@@ -140,7 +140,7 @@ pub(crate) fn compress256_alone<T: Simd>(token: T, state: &mut [u32; 8], w: &mut
     );
 }
 
-/// Blocks of one message.
+/// Compresses blocks of one message.
 #[inline(always)]
 pub(crate) fn blocks512(state: &mut [u64; 8], blocks: &[[u8; 128]]) {
     for block in blocks {
@@ -148,8 +148,8 @@ pub(crate) fn blocks512(state: &mut [u64; 8], blocks: &[[u8; 128]]) {
     }
 }
 
-/// The same, B blocks at a time. The rounds of a message's blocks are one chain of dependent instructions, in plain
-/// registers. Vectors compute the schedules of B blocks among the rounds of the first of them.
+/// Compresses blocks of one message, B at a time. The rounds of a message's blocks are one chain of dependent instructions, in plain registers.
+/// Vectors compute the schedules of B blocks among the rounds of the first of them.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn paired_blocks512<V: WordPairs<B>, const B: usize>(state: &mut [u64; 8], blocks: &[[u8; 128]]) {
@@ -306,7 +306,7 @@ const fn zero<const N: usize>(j: usize) -> bool {
     j >= 6 + N / 4 && j < 15
 }
 
-/// F along the chains of one group, in registers (FIPS 205, Algorithm 5 and 11.2).
+/// Computes F along the chains of one group, in registers (FIPS 205, Algorithm 5 and 11.2).
 #[inline(always)]
 fn chain_group<V: Lanes<u32>, const N: usize>(
     mid: &[V; 8],
@@ -375,8 +375,8 @@ fn chain_group<V: Lanes<u32>, const N: usize>(
     }
 }
 
-/// Chains in groups of lanes, but for up to `few` that are left: the number of those's first. The one place where F is
-/// computed, but for [`chains_in_streams`].
+/// Computes chains in groups of lanes, but leaves up to `few` of them. Returns the number of the first one that is left. F is computed only
+/// here and in [`chains_in_streams`].
 #[inline(never)]
 fn chains_in_lanes<T: Simd, const N: usize>(token: T, few: usize, batch: &mut ChainBatch<'_>) -> usize {
     token.vectorize(
@@ -402,12 +402,12 @@ fn chains_in_lanes<T: Simd, const N: usize>(token: T, few: usize, batch: &mut Ch
 /// Ones in the lanes where `bound` ≤ step, both below 2³¹.
 #[inline(always)]
 fn reached<V: Lanes<u32>>(bound: V, step: u32) -> V {
-    // bound − step − 1 is negative; its sign, less one, turned round.
+    // There bound − step − 1 is negative, so its sign bit is 1. Inverted, less one, that is all ones.
     let sign = bound.add(V::splat(!step)).shr::<31>();
     sign.xor(V::splat(1)).add(V::splat(u32::MAX))
 }
 
-/// One group of chains in lanes.
+/// Computes one group of chains in lanes.
 #[inline(always)]
 fn chain_lanes<V: Lanes<u32>, const N: usize>(batch: &mut ChainBatch<'_>, first: usize, rows: usize) {
     let end = first + rows;
@@ -448,7 +448,7 @@ fn chain_lanes<V: Lanes<u32>, const N: usize>(batch: &mut ChainBatch<'_>, first:
             if all.contains(&step) {
                 *v = next;
             } else {
-                // Started, and not at the end.
+                // Lanes whose chain has started, and is not at its end.
                 let mask = reached(bounds[1], step).andnot(reached(bounds[0], step));
                 *v = array(
                     #[inline(always)]
@@ -476,7 +476,7 @@ fn mids<T: Sha256Streams, const S: usize>(keys: Keys<'_>, job: impl Fn(usize) ->
     }
 }
 
-/// Chains from number `from` on in SHA-256 streams.
+/// Computes the chains from number `from` on in SHA-256 streams.
 #[inline(always)]
 fn chains_in_streams<T: Sha256Streams, const N: usize>(from: usize, batch: &mut ChainBatch<'_>) {
     T::vectorize(
@@ -493,7 +493,7 @@ fn chains_in_streams<T: Sha256Streams, const N: usize>(from: usize, batch: &mut 
     );
 }
 
-/// One group of up to S chains in SHA-256 streams.
+/// Computes one group of up to S chains in SHA-256 streams.
 #[inline(always)]
 fn chain_streams<T: Sha256Streams, const N: usize, const S: usize>(
     batch: &mut ChainBatch<'_>,
@@ -532,7 +532,7 @@ fn chain_streams<T: Sha256Streams, const N: usize, const S: usize>(
     }
 }
 
-/// H and T_l for n = 16 in groups of lanes, but for up to `few` that are left: the number of those's first.
+/// Computes H and T_l for n = 16 in groups of lanes, but leaves up to `few` of them. Returns the number of the first one that is left.
 #[inline(never)]
 fn lists_256<T: Simd>(token: T, few: usize, batch: &mut ListBatch<'_>) -> usize {
     token.vectorize(
@@ -560,7 +560,7 @@ fn lists_256<T: Simd>(token: T, few: usize, batch: &mut ListBatch<'_>) -> usize 
     )
 }
 
-/// One group of H on SHA-256 in lanes: one block, all of it in registers.
+/// Computes one group of H on SHA-256 in lanes: one block, all of it in registers.
 #[inline(always)]
 fn h_256<V: Lanes<u32>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
     let end = first + rows;
@@ -579,7 +579,7 @@ fn h_256<V: Lanes<u32>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
     V::store_rows::<4, true>(&[state[0], state[1], state[2], state[3]], batch.out, 16, first, end);
 }
 
-/// One group of T_l on SHA-256 in lanes.
+/// Computes one group of T_l on SHA-256 in lanes.
 #[inline(always)]
 fn t_l_256<V: Lanes<u32>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
     let (end, stride) = (first + rows, 16 * batch.l);
@@ -595,7 +595,7 @@ fn t_l_256<V: Lanes<u32>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) 
         word
     };
     let nodes = GroupRows::new(V::LANES, batch.nodes, stride, stride, first, end);
-    // Three words, then four at a time, which fill a block's quarters; one is left.
+    // Three words are loaded, then four at a time, which fill a block's quarters. One is left for the end.
     let x = nodes.load::<u32, V, 4, true>(0);
     for i in 0..3 {
         w[5 + i] = next(x[i]);
@@ -617,14 +617,14 @@ fn t_l_256<V: Lanes<u32>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) 
             (w[14], w[15]) = (V::splat((bits >> 32) as u32), V::splat(bits as u32));
             ends = true;
         }
-        // One place for all blocks: it is long.
+        // All blocks share this one call, since the code behind it is long.
         compress256(&mut state, &mut w);
         at = 0;
     }
     V::store_rows::<4, true>(&[state[0], state[1], state[2], state[3]], batch.out, 16, first, end);
 }
 
-/// H and T_l for n = 16 from number `from` on in SHA-256 streams.
+/// Computes H and T_l for n = 16 from number `from` on in SHA-256 streams.
 #[inline(always)]
 fn lists_in_streams<T: Sha256Streams>(from: usize, batch: &mut ListBatch<'_>) {
     T::vectorize(
@@ -641,7 +641,7 @@ fn lists_in_streams<T: Sha256Streams>(from: usize, batch: &mut ListBatch<'_>) {
     );
 }
 
-/// One group of H or T_l in SHA-256 streams: blocks after the first are read where they lie.
+/// Computes one group of H or T_l in SHA-256 streams. Blocks after the first are read where they lie.
 #[inline(always)]
 fn list_streams<T: Sha256Streams, const S: usize>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
     let ListBatch { adrs, l, nodes, .. } = *batch;
@@ -711,7 +711,7 @@ fn pad_block(adrs: &AdrsWords, row: &[u8], block: usize, out: &mut [u8; 64]) {
     }
 }
 
-/// H and T_l on SHA-512, in groups of lanes and one alone.
+/// Computes H and T_l on SHA-512, in groups of lanes, and one job alone in plain registers.
 #[inline(never)]
 fn lists_512<T: Simd>(token: T, batch: &mut ListBatch<'_>) {
     token.vectorize(
@@ -743,7 +743,7 @@ fn lists_512<T: Simd>(token: T, batch: &mut ListBatch<'_>) {
     );
 }
 
-/// One group of H on SHA-512 in lanes: one block, all of it in registers.
+/// Computes one group of H on SHA-512 in lanes: one block, all of it in registers.
 #[inline(always)]
 fn h_512<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
     let (n, end) = (batch.n, first + rows);
@@ -767,7 +767,7 @@ fn h_512<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
     store_512(n, &state, batch.out, first, end);
 }
 
-/// One group of T_l on SHA-512 in lanes. 22 bytes of address put every word of a node six bytes before the block's.
+/// Computes one group of T_l on SHA-512 in lanes. After the address's 22 bytes, six bytes of every word of a node lie in the block's next word.
 #[inline(always)]
 fn t_l_512<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) {
     let (n, end, stride) = (batch.n, first + rows, batch.l * batch.n);
@@ -783,7 +783,7 @@ fn t_l_512<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) 
         word
     };
     let nodes = GroupRows::new(V::LANES, batch.nodes, stride, stride, first, end);
-    // Two words a load, which fill a block's eighths; in an odd row one is left.
+    // A load takes two words, which fill a block's eighth. In an odd row one word is left.
     let (mut at, mut read, mut marked, mut ends) = (2, 0, false, false);
     while !ends {
         while at < 16 && read < words - 1 {
@@ -809,7 +809,7 @@ fn t_l_512<V: Lanes<u64>>(batch: &mut ListBatch<'_>, first: usize, rows: usize) 
                 ends = true;
             }
         }
-        // One place for all blocks: it is long.
+        // All blocks share this one call, since the code behind it is long.
         compress512(&mut state, &mut w);
         at = 0;
     }
@@ -884,8 +884,8 @@ impl<T: Simd, const N: usize> TweakableHash for Sha2<T, N> {
     }
 }
 
-// In bare compressions every lane and stream is different and used and no message is known, or the compiler would compute
-// only a part.
+// In bare compressions, every lane and stream is different and is used, and the compiler knows no message. Otherwise it would compute only
+// a part of them.
 
 #[inline(never)]
 fn bare_streams<T: Sha256Streams>(calls: u64) -> usize {

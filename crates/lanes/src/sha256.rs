@@ -1,9 +1,8 @@
 //! SHA-256 of whole messages (FIPS 180-4, 6.2), many in parallel and of any lengths.
 //!
-//! A lane takes a message from the queue, goes through its whole blocks where they lie, then through one or two blocks of
-//! its own with the padding, and takes the next. Between two such ends nothing is looked at: all lanes run as many blocks
-//! as the one that is nearest to an end has left. The longest messages come first, so that lanes end together and the
-//! last ones leave few of them idle.
+//! A lane takes a message from the queue, and hashes its whole blocks where they lie. Then it hashes one or two blocks of its own with the
+//! padding, and takes the next message. All lanes run as many blocks as the lane that is nearest to an end has left, without any check
+//! in between. The longest messages come first, so that lanes end together, and the last messages leave few lanes idle.
 
 use crate::sha2::{compress256, compress256_alone};
 use crate::simd::{Lanes, MOST_LANES, Sha256Streams, Simd, array};
@@ -21,38 +20,38 @@ pub const SHA256_START: [u8; 32] = {
 
 /// A part of a message.
 pub struct MessagePart<'a> {
-    /// The state, its words big-endian: before the part, and when it is absorbed, after it. That of a message's end is the
-    /// message's SHA-256.
+    /// The state with big-endian words: before the part, or after the part if it was absorbed. The state after a message's end is the message's
+    /// SHA-256.
     pub state: [u8; 32],
     /// The bytes; whole blocks of 64, unless the message ends with them.
     pub bytes: &'a [u8],
-    /// Where the message ends with this part, the length of all of it.
+    /// The whole message's length, if the message ends with this part.
     pub end: Option<u64>,
 }
 
 /// SHA-256 over batches of messages. Running time depends on lengths alone.
 pub trait Sha256: Send + Sync {
-    /// Messages that fill the widest group: fewer take as long.
+    /// Messages that fill the widest group of lanes. Fewer messages take as long.
     fn lanes(&self) -> usize;
     /// The hash of each message. There must be as many digests as messages.
     fn hash(&self, messages: &[&[u8]], digests: &mut [[u8; 32]]);
-    /// Takes every part into its state.
+    /// Absorbs every part into its state.
     fn absorb(&self, parts: &mut [MessagePart<'_>]);
 }
 
-/// Messages that SHA-256 instructions take in parallel.
+/// Messages that SHA-256 instructions hash in parallel.
 const STREAMS: usize = 2;
 
-/// What is left of a message in a lane.
+/// The rest of a lane's message.
 #[derive(Clone, Copy)]
 struct Lane<'a> {
     /// Whole blocks, where they lie.
     body: &'a [[u8; 64]],
     /// The last of these blocks hold the end of the message and its padding.
     padding: [[u8; 64]; 2],
-    /// How many: 0 if the message goes on elsewhere.
+    /// How many of these blocks are left: 0 if the message goes on in another part.
     padded: usize,
-    /// The length that `padding` is right for, but for the message's bytes.
+    /// The message length for which `padding` is right, except for the message's own bytes.
     length: Option<u64>,
     /// The message's number.
     job: usize,
@@ -81,7 +80,7 @@ impl<'a> Lane<'a> {
         self.padding[first][..rest.len()].copy_from_slice(rest);
     }
 
-    /// Where the blocks at hand begin, and how many follow each other there: none at the message's end.
+    /// Where the next blocks begin, and how many follow each other there: none at the message's end.
     #[inline(always)]
     fn next(&self) -> (*const u8, usize) {
         match self.body {
@@ -99,7 +98,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// What there is to do, and where it goes. No closures: for each the drivers would be compiled once more.
+/// The messages or parts to hash, and where results go. With closures instead, the drivers would be compiled once more for each.
 enum Jobs<'j, 'a> {
     Messages(&'j [&'a [u8]], &'j mut [[u8; 32]]),
     Parts(&'j mut [MessagePart<'a>]),
@@ -113,7 +112,7 @@ impl<'a> Jobs<'_, 'a> {
             Jobs::Parts(parts) => parts.len(),
         }
     }
-    /// State, bytes and end of the message.
+    /// A job's state, bytes, and end of the message.
     #[inline(always)]
     fn get(&self, job: usize) -> ([u8; 32], &'a [u8], Option<u64>) {
         match self {
@@ -128,8 +127,8 @@ impl<'a> Jobs<'_, 'a> {
             Jobs::Parts(parts) => parts[job].state = *state,
         }
     }
-    /// The longest first: lengths, as their complements, above numbers, so that plain words are sorted. Nothing if all
-    /// are alike.
+    /// Jobs by length, the longest first. Complements of lengths stand above jobs' numbers, so that plain words are sorted. Empty if all lengths
+    /// are equal.
     fn order(&self) -> Vec<u64> {
         let length = |job| self.get(job).1.len() as u64;
         if (1..self.len()).all(|job| length(job) == length(0)) {
@@ -142,7 +141,7 @@ impl<'a> Jobs<'_, 'a> {
     }
 }
 
-/// As many jobs as a number in their order holds.
+/// Jobs, at most, whose numbers fit the words of [`Jobs::order`].
 const AT_A_TIME: usize = 1 << 24;
 
 /// Messages that were not taken yet, and those under way. States are rows, as digests are.
@@ -175,8 +174,8 @@ impl<'j, 'a> InFlight<'j, 'a> {
         true
     }
 
-    /// Until no more than `few` messages are left. `run` takes the states of `width` lanes through the number of
-    /// blocks that it gets, each lane's from its address.
+    /// Hashes until no more than `few` messages are left. `run` gets the lanes' states, the address of each lane's blocks, how many blocks to hash,
+    /// and how many of the `width` lanes are in use.
     #[inline(always)]
     fn drive(
         &mut self,
@@ -203,7 +202,7 @@ impl<'j, 'a> InFlight<'j, 'a> {
             if blocks > 0 {
                 run(&mut self.states, &rows, blocks, used);
             }
-            // From the last on, so that what moves into a place was looked at.
+            // From the last lane on, so that a lane that moves into a free place was looked at already.
             for lane in (0..used).rev() {
                 self.lanes[lane].skip(blocks);
                 if self.lanes[lane].next().1 > 0 {
@@ -220,7 +219,7 @@ impl<'j, 'a> InFlight<'j, 'a> {
     }
 }
 
-/// `blocks` blocks of each lane of a vector.
+/// Compresses `blocks` blocks of each lane of a vector.
 #[inline(always)]
 fn vectors<V: Lanes<u32>>(
     states: &mut [[u8; 32]; MOST_LANES],
@@ -242,7 +241,7 @@ fn vectors<V: Lanes<u32>>(
     V::store_rows::<8, true>(&s, states.as_flattened_mut(), 32, 0, MOST_LANES);
 }
 
-/// The same by SHA-256 instructions, S streams.
+/// Compresses `blocks` blocks of each of S streams by SHA-256 instructions.
 #[inline(always)]
 fn streams<T: Sha256Streams, const S: usize>(
     states: &mut [[u8; 32]; MOST_LANES],
@@ -290,7 +289,7 @@ impl<T: Simd> Messages<T> {
     }
 }
 
-/// Until no more than `few` messages are left.
+/// Hashes messages in lanes until no more than `few` are left.
 #[inline(never)]
 #[expect(
     clippy::redundant_closure,
@@ -357,8 +356,8 @@ fn in_streams<T: Sha256Streams>(in_flight: &mut InFlight<'_, '_>) {
     T::vectorize(
         #[inline(always)]
         || {
-            // Two streams hide each other's latency and stay in the sixteen registers; three and four do not:
-            // 47.4 M blocks a second against 36.1 and 42.3, and 25.1 of one (1 kB messages, Zen 3).
+            // Two streams hide each other's latency and stay in the sixteen registers; three and four do not. Two hash
+            // 47.4 M blocks a second, three 36.1, four 42.3, and one 25.1 (1 kB messages, Zen 3).
             in_flight.drive(
                 STREAMS,
                 0,

@@ -1,4 +1,4 @@
-//! What the hash families need of a vector: ten operations, and transposed loads and stores.
+//! The operations on vectors that the hash families need, transposed loads and stores among them.
 
 use crate::sha2::blocks512;
 use crate::{AdrsWords, sample};
@@ -8,8 +8,8 @@ use core::ops::Range;
 #[cfg(test)]
 mod tests;
 
-/// [f(0), f(1), …]. `core::array::from_fn` and `map` may leave `f` a function of its own, which then lacks the shell's
-/// instructions: twice as slow a single F was, measured.
+/// The array [f(0), f(1), …]. `core::array::from_fn` and `map` may leave `f` a function of its own, which then lacks the shell's
+/// instructions: a single F took twice as long with them.
 #[inline(always)]
 pub(crate) fn array<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T; N] {
     let mut out = [f(0); N];
@@ -21,8 +21,8 @@ pub(crate) fn array<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [
     out
 }
 
-/// Whether rows 0 to `last`, `stride` items apart and `items` long, lie within `len` items. A place that no `usize` holds
-/// lies within nothing: where this product wrapped, loads and stores behind it left their slices.
+/// Whether rows 0 to `last`, `stride` items apart and `items` long, lie within `len` items. They do not if the product exceeds a `usize`: if it
+/// wrapped instead, loads and stores that rely on it would leave their slices.
 #[inline(always)]
 pub(crate) fn holds(len: usize, last: usize, stride: usize, items: usize) -> bool {
     last.checked_mul(stride).and_then(|start| start.checked_add(items)).is_some_and(|end| end <= len)
@@ -118,14 +118,13 @@ pub(crate) trait Lanes<W: Copy>: Copy {
     ///
     /// N words lie at every lane's row.
     unsafe fn load_from<const N: usize, const BE: bool>(row: impl Fn(usize) -> *const u8) -> [Self; N];
-    /// The same with row min(first + j, rows − 1) for lane j, rows being `stride` bytes apart: short groups repeat their
-    /// last row.
+    /// Loads N words of row min(first + j, rows − 1) into each lane j. Rows are `stride` bytes apart. So short groups repeat their last row.
     #[inline(always)]
     fn load_rows<const N: usize, const BE: bool>(src: &[u8], stride: usize, first: usize, rows: usize) -> [Self; N] {
         let row_bytes = N * size_of::<W>();
         if rows.saturating_sub(first) >= Self::LANES {
             assert!(holds(src.len(), rows - 1, stride, row_bytes));
-            // Full groups, the usual ones: one base and constant distances.
+            // Full groups, the usual ones, load from one base at constant distances.
             // SAFETY: N words of each row lie within the slice, as asserted.
             unsafe {
                 let base = src.as_ptr().add(first * stride);
@@ -162,24 +161,24 @@ pub(crate) trait WordPairs<const B: usize>: Lanes<u64> {
 /// A vector of `LANES` doubles that hold integers. As with [`Lanes`], values exist only inside [`Simd::vectorize`].
 pub(crate) trait Doubles: Copy {
     const LANES: usize;
-    /// Which lanes.
+    /// A choice of lanes.
     type Mask: Copy;
-    /// What it is made of: itself, or a pair's half.
+    /// The vector that a value consists of: itself, or a pair's half.
     type Vector: Doubles;
     fn splat(x: f64) -> Self;
     fn add(self, o: Self) -> Self;
     fn sub(self, o: Self) -> Self;
     fn mul(self, o: Self) -> Self;
-    /// `self * b + c`, in one rounding or two: what is computed here is exact either way.
+    /// `self * b + c`, with one rounding or two: all results in this crate are exact either way.
     fn mul_add(self, b: Self, c: Self) -> Self;
     /// `c - self * b`
     fn neg_mul_add(self, b: Self, c: Self) -> Self;
     fn abs(self) -> Self;
-    /// The larger one, of which one is not negative.
+    /// The larger number, if at most one of the two is negative.
     fn max(self, o: Self) -> Self;
     /// The lanes that are 0 or −0.
     fn is_zero(self) -> Self::Mask;
-    /// The lanes that are `o`, which is not 0.
+    /// The lanes that equal `o`, which must not be 0.
     fn equals(self, o: Self) -> Self::Mask;
     /// `x` in the lanes of `mask`, self elsewhere.
     fn replace(self, mask: Self::Mask, x: Self) -> Self;
@@ -199,7 +198,7 @@ pub(crate) trait Doubles: Copy {
         // SAFETY: implementors are adjacent vectors.
         unsafe { core::slice::from_raw_parts_mut(rows.as_mut_ptr().cast(), vectors) }
     }
-    /// A slice as vectors. Panics if it does not begin and end with one, as those of [`crate::Rows`] do.
+    /// A slice as vectors. Panics unless the slice begins and ends at a vector, as slices of [`crate::Rows`] do.
     #[inline(always)]
     fn of(values: &[f64]) -> &[Self] {
         // SAFETY: implementors are adjacent f64s, of which every bit pattern is a value.
@@ -207,7 +206,7 @@ pub(crate) trait Doubles: Copy {
         assert!(before.is_empty() && after.is_empty(), "rows of whole, aligned vectors");
         vectors
     }
-    /// The same, to be written.
+    /// A slice as vectors that can be written. Panics as [`of`](Self::of) does.
     #[inline(always)]
     fn of_mut(values: &mut [f64]) -> &mut [Self] {
         // SAFETY: see `of`; vectors are written as a whole.
@@ -217,21 +216,21 @@ pub(crate) trait Doubles: Copy {
     }
 }
 
-/// A token: to hold one is to have the CPU's features.
+/// A token: its value proves that the CPU has the instruction set's features.
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
-    /// SHA-256, one group and what is fastest for many.
+    /// Vectors for SHA-256: of one group, and those that are fastest for many jobs.
     type U32s: Lanes<u32>;
     type Sha256Wide: Lanes<u32>;
-    /// SHA-512 likewise; Keccak's 25 words fill the registers with one group.
+    /// Vectors for SHA-512, likewise. Keccak always takes one group, whose 25 words fill the registers.
     type U64s: Lanes<u64>;
     type Sha512Wide: Lanes<u64>;
-    /// The field of lattice arithmetic: what one instance alone takes, and what is fastest for many.
+    /// Vectors for the field of lattice arithmetic: for one instance alone, and those that are fastest for many.
     type Doubles: Doubles;
     type DoublesWide: Doubles;
-    /// SHA-256 instructions, which beat the vectors for up to so many jobs: 0 where there are none.
+    /// SHA-256 instructions, which beat the vectors for up to `STREAMS_UP_TO` jobs: 0 where there are none.
     type Streams: Sha256Streams;
     const STREAMS_UP_TO: usize;
-    /// The same without SHA instructions: what does not use them is compiled for that alone.
+    /// The token without SHA instructions: code that does not use them is compiled for that token alone.
     type Plain: Simd;
     fn detect() -> Option<Self>;
     fn plain(self) -> Self::Plain;
@@ -257,19 +256,19 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     }
 }
 
-/// SHA-256 by dedicated instructions, S independent streams interleaved. Addresses are whole: ADRS^c is made here.
+/// SHA-256 by dedicated instructions, S independent streams interleaved. Addresses are whole: the implementation makes ADRS^c.
 pub(crate) trait Sha256Streams: Copy {
-    /// A shell of its own, without AVX: on Intel each of these instructions, which have no VEX form, takes thousands
-    /// of cycles while the upper halves of vector registers are in use (0.2 against 50 M chain steps a second).
+    /// Runs `f` in a shell of its own, without AVX. The SHA instructions have no VEX form: on Intel each takes thousands of cycles while the upper
+    /// halves of vector registers are in use (0.2 against 50 M chain steps a second).
     fn vectorize<R>(f: impl FnOnce() -> R) -> R;
     /// A state as the instructions want it.
     type State: Copy;
     fn load(words: &[u32; 8]) -> Self::State;
     fn store(state: Self::State) -> [u32; 8];
-    /// One block for each stream.
+    /// Compresses one block for each stream.
     fn compress<const S: usize>(states: &mut [Self::State; S], blocks: [&[u8; 64]; S]);
-    /// F along S chains: stream i takes the steps of `steps` that lie in `live[i]`, each step added to the address's
-    /// last word; `seen` is shown the values after each step.
+    /// Computes F along S chains. Stream i takes those of `steps` that lie in `live[i]`. Each step is added to the address's last word. `seen` gets
+    /// the values after each step.
     fn chain<const S: usize, const N: usize>(
         mid: [Self::State; S],
         adrs: [&AdrsWords; S],
@@ -278,7 +277,7 @@ pub(crate) trait Sha256Streams: Copy {
         live: Option<[Range<u32>; S]>,
         seen: impl FnMut(u32, &[[u8; N]; S]),
     );
-    /// H for n = 16: one block.
+    /// Computes H for n = 16, which takes one block.
     fn h<const S: usize>(mid: [Self::State; S], adrs: [&AdrsWords; S], nodes: [&[u8; 32]; S]) -> [[u8; 16]; S];
 }
 

@@ -28,7 +28,7 @@ unsafe fn swap64() -> __m256i {
     unsafe { _mm256_broadcastsi128_si256(_mm_set_epi8(8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)) }
 }
 
-/// Two rows, the second in the upper half.
+/// Joins two rows, the second in the upper half.
 macro_rules! join {
     ($row:ident, $j:literal, $step:literal) => {
         // SAFETY: called inside `vectorize` alone; the rows are there, as `load_from`'s caller promises.

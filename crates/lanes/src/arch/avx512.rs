@@ -30,7 +30,7 @@ unsafe fn swap64() -> __m512i {
     // SAFETY: called inside `vectorize` alone.
     unsafe { _mm512_broadcast_i32x4(_mm_set_epi8(8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)) }
 }
-/// Four rows, lowest quarter first.
+/// Joins four rows, lowest quarter first.
 macro_rules! join {
     ($row:ident, $j:literal, $step:literal) => {
         // SAFETY: called inside `vectorize` alone; the rows are there, as `load_from`'s caller promises.
@@ -55,8 +55,7 @@ unsafe fn split(v: __m512i) -> [__m128i; 4] {
     }
 }
 
-/// The three-input functions as one `vpternlog` each; the number is the truth table, read with a = 0xf0, b = 0xcc,
-/// c = 0xaa.
+/// Writes each three-input function as one `vpternlog`. The number is the truth table, read with a = 0xf0, b = 0xcc, c = 0xaa.
 macro_rules! ternary {
     ($ternlog:ident) => {
         #[inline(always)]
@@ -131,7 +130,7 @@ impl WordPairs<4> for U64x8 {
         }
     }
 }
-/// Doubles are ordered as integers are, but for two negative ones; and Miri knows this instruction.
+/// The larger of two doubles, which are ordered as integers are unless both are negative. Miri knows this instruction.
 #[inline(always)]
 unsafe fn max_unless_both_negative(a: __m512d, b: __m512d) -> __m512d {
     // SAFETY: called inside `vectorize` alone.
@@ -195,7 +194,7 @@ x86_doubles!(F64x8, __m512d, 8, __mmask8,
     from_columns from_columns, to_columns to_columns
 );
 
-/// [`crate::sample::uniform`], sixteen candidates a step. Compressed in registers: to memory it is microcode on Zen 4.
+/// [`crate::sample::uniform`] with sixteen candidates a step. They are compressed in registers: compressing to memory is microcode on Zen 4.
 ///
 /// # Safety
 ///
@@ -209,7 +208,7 @@ unsafe fn uniform(stream: &[u8], out: &mut [i32]) -> bool {
         // SAFETY: the bytes of the chunk are read; sixteen numbers are written at count < N.
         unsafe {
             let bytes = _mm512_maskz_loadu_epi8((1 << (3 * candidates)) - 1, bytes.as_ptr().cast());
-            // Twelve bytes a quarter, then three a word.
+            // Each quarter gets twelve bytes, then each word three.
             let quarters = _mm512_setr_epi32(0, 1, 2, 0, 3, 4, 5, 0, 6, 7, 8, 0, 9, 10, 11, 0);
             let spread = _mm_setr_epi8(0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1);
             let x = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(quarters, bytes), _mm512_broadcast_i32x4(spread));
@@ -226,7 +225,7 @@ unsafe fn uniform(stream: &[u8], out: &mut [i32]) -> bool {
     false
 }
 
-/// [`crate::sample::short`], sixteen nibbles a step.
+/// [`crate::sample::short`] with sixteen nibbles a step.
 ///
 /// # Safety
 ///
@@ -250,7 +249,7 @@ unsafe fn short(stream: &[u8], out: &mut [i32]) -> bool {
     false
 }
 
-/// Both samplers; Miri does not know how to compress.
+/// Both samplers. Miri does not know the instructions that compress.
 macro_rules! samplers {
     () => {
         #[inline(always)]
@@ -280,7 +279,7 @@ macro_rules! avx512_token {
                 // chain steps a second on Emerald Rapids; three spill.
                 type Sha256Wide = Pair<U32x16>;
                 type U64s = U64x8;
-                // 74 against 96 cycles on Zen 5; no difference on Emerald Rapids.
+                // Two groups take 74 cycles against 96 on Zen 5; there is no difference on Emerald Rapids.
                 type Sha512Wide = Pair<U64x8>;
                 type Doubles = F64x8;
                 type DoublesWide = Pair<F64x8>;

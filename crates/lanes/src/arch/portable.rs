@@ -1,4 +1,4 @@
-//! One lane of plain Rust: runs everywhere, and is what the other sets are read against.
+//! One lane of plain Rust. This set runs everywhere, and is the reference for the other sets.
 
 use crate::AdrsWords;
 use crate::simd::{Doubles, Lanes, Sha256Streams, Simd, array};
@@ -119,7 +119,7 @@ impl Doubles for f64 {
     }
     #[inline(always)]
     fn max(self, o: Self) -> Self {
-        // One instruction, where `f64::max` looks for NaN too.
+        // This is one instruction; `f64::max` also looks for NaN.
         if self > o { self } else { o }
     }
     #[inline(always)]
@@ -132,7 +132,7 @@ impl Doubles for f64 {
     }
     #[inline(always)]
     fn replace(self, mask: bool, x: Self) -> Self {
-        // No branch: the mask is secret.
+        // There is no branch, since the mask is secret.
         let keep = u64::from(mask).wrapping_sub(1);
         f64::from_bits(self.to_bits() & keep | x.to_bits() & !keep)
     }
@@ -186,7 +186,7 @@ impl Simd for Portable {
     }
 }
 
-/// For CPUs without SHA-256 instructions.
+/// The streams of CPUs without SHA-256 instructions, which nothing calls.
 #[derive(Clone, Copy)]
 pub(crate) struct NoStreams;
 

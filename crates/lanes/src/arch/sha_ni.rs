@@ -1,7 +1,7 @@
 //! SHA-256 by the x86 SHA instructions, several streams interleaved.
 //!
-//! `sha256rnds2` starts every two cycles and takes four, so one stream needs 144 cycles a block on Zen 5 and four
-//! interleaved ones 67 each, of a floor of 64.
+//! `sha256rnds2` starts every two cycles and takes four. So one stream needs 144 cycles a block on Zen 5, and four interleaved streams need 67
+//! each; the least possible is 64.
 
 use crate::AdrsWords;
 use crate::sha2::K256;
@@ -9,7 +9,7 @@ use crate::simd::{Sha256Streams, array};
 use core::arch::x86_64::*;
 use core::ops::Range;
 
-/// The streams.
+/// Streams by the SHA instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct ShaNi;
 
@@ -88,7 +88,7 @@ fn compress<const S: usize>(states: &mut [State; S], blocks: [&[u8; 64]; S]) {
     }
 }
 
-/// Bytes of each word reversed; all sixteen reversed.
+/// Shuffles that reverse the bytes of each word, and all sixteen bytes.
 const SWAP: [i8; 16] = [3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12];
 const REVERSE: [i8; 16] = [15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0];
 const Z: i8 = -1;
@@ -113,7 +113,7 @@ unsafe fn address(adrs: &AdrsWords) -> (__m128i, __m128i) {
     }
 }
 
-/// H for n = 16. Block words 4–7 hold the end of ADRS^c and ten bytes of the nodes, words 8–11 the next sixteen,
+/// Computes H for n = 16. Block words 4–7 hold the end of ADRS^c and ten bytes of the nodes, words 8–11 the next sixteen,
 /// words 12–15 the last six, padding and length.
 #[inline(always)]
 fn h<const S: usize>(mid: [State; S], adrs: [&AdrsWords; S], nodes: [&[u8; 32]; S]) -> [[u8; 16]; S] {
@@ -139,9 +139,9 @@ fn h<const S: usize>(mid: [State; S], adrs: [&AdrsWords; S], nodes: [&[u8; 32]; 
     }
 }
 
-/// The value's words where the block has them: 22 bytes of ADRS^c put every word on a 16-bit seam. `dcba` and `hgfe`
-/// hold the value's words, last in the lowest lane, which is how [`compress`] leaves them. Words w4…w15; the address
-/// is added by the caller, padding and length here.
+/// Words w4…w15 of a block with a value, padding and length; the caller adds the address. After the 22 bytes of ADRS^c, every word of the value
+/// lies across two words of the block, half in each. `dcba` and `hgfe` hold the value's words, the last in the lowest lane, as [`compress`]
+/// leaves them.
 #[inline(always)]
 unsafe fn value_words<const N: usize>(dcba: __m128i, hgfe: __m128i) -> [__m128i; 3] {
     let bits = ((64 + 22 + N) * 8) as i32;
@@ -196,7 +196,7 @@ fn chain<const S: usize, const N: usize>(
             #[inline(always)]
             |i| address(adrs[i]),
         );
-        // The first four rounds see nothing of the value or the step: once a chain is enough.
+        // The first four rounds do not depend on the value or the step, so they run once for each chain.
         let mut after4 = mid;
         let mut w: [[__m128i; 4]; S] = array(
             #[inline(always)]

@@ -1,4 +1,4 @@
-//! What the x86 vector types share: the macros that write them, and rejection sampling.
+//! The macros that write the x86 vector types, and the rejection sampling that these share.
 
 use crate::field::Q;
 use crate::ntt::N;
@@ -160,8 +160,8 @@ macro_rules! x86_vector {
 }
 pub(super) use x86_vector;
 
-/// Chunks of words, for up to 22 words in twos. Written out: whether the compiler unrolls a loop of them depends on its
-/// level, and an array that is not indexed by constants stays in memory.
+/// Calls a macro for each chunk of words, for up to 22 words in twos. The calls are written out: whether the compiler unrolls a loop of them
+/// depends on its level, and an array that is not indexed by constants stays in memory.
 macro_rules! each_chunk {
     ($m:ident) => {
         $m!(0);
@@ -179,12 +179,12 @@ macro_rules! each_chunk {
 }
 pub(super) use each_chunk;
 
-/// Where a chunk starts: the last one overlaps the one before where N is no multiple.
+/// Where a chunk starts. The last chunk overlaps the one before it if N is no multiple of a chunk's words.
 pub(super) const fn chunk_start(chunk: usize, words: usize, n: usize) -> usize {
     if (chunk + 1) * words <= n { chunk * words } else { n - words }
 }
 
-/// The chunks of every length that there is are its words, without a gap, and none is beyond.
+/// For every possible length, the chunks are its words, without a gap, and none goes beyond.
 const _: () = {
     let mut words = 2;
     while words <= 4 {
@@ -203,7 +203,7 @@ const _: () = {
     }
 };
 
-/// Register j holds rows j, j + 4, … (j, j + 2, … for double words): one row a quarter.
+/// Register j holds rows j, j + 4, … (j, j + 2, … for double words), one row in each quarter.
 macro_rules! four_registers {
     ($join:ident, $row:ident) => {
         [$join!($row, 0, 4), $join!($row, 1, 4), $join!($row, 2, 4), $join!($row, 3, 4)]
@@ -217,7 +217,7 @@ macro_rules! two_registers {
 }
 pub(super) use two_registers;
 
-/// 4 × 4 words or 2 × 2 double words transposed inside each quarter; its own inverse.
+/// Transposes 4 × 4 words or 2 × 2 double words inside each quarter. This is its own inverse.
 macro_rules! x86_transpose {
     ($t32:ident, $t64:ident, $raw:ident, $lo32:ident, $hi32:ident, $lo64:ident, $hi64:ident) => {
         #[inline(always)]
@@ -351,7 +351,7 @@ macro_rules! x86_doubles {
 }
 pub(super) use x86_doubles;
 
-/// The places of the bits that are set, and how many there are: what moves a byte's accepted candidates to the front.
+/// For each byte, the places of its set bits, and how many there are. By these, a byte's accepted candidates move to the front.
 struct Accepted {
     places: [[u8; 8]; 256],
     count: [u8; 256],
@@ -374,7 +374,7 @@ static ACCEPTED: Accepted = {
     accepted
 };
 
-/// [`crate::sample::uniform`], eight candidates a step.
+/// [`crate::sample::uniform`] with eight candidates a step.
 ///
 /// # Safety
 ///
@@ -384,9 +384,9 @@ pub(super) unsafe fn uniform(stream: &[u8], out: &mut [i32]) -> bool {
     assert!(out.len() >= N + SLACK);
     let mut count = 0;
     for bytes in stream.as_chunks::<24>().0 {
-        // SAFETY: 16 of 24 bytes from the first and from the ninth on; eight numbers at count < N.
+        // SAFETY: 16 of 24 bytes are read from the first and from the ninth on; eight numbers are written at count < N.
         unsafe {
-            // Four candidates a half: bytes 0 to 11, and 12 to 23 of which four more stand before.
+            // Each half has four candidates: bytes 0 to 11, and bytes 12 to 23 behind four others.
             let halves = _mm256_loadu2_m128i(bytes.as_ptr().add(8).cast(), bytes.as_ptr().cast());
             let spread = _mm256_setr_epi8(
                 0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1, //
@@ -420,12 +420,12 @@ pub(super) unsafe fn sixteen_nibbles(bytes: &[u8; 8]) -> (__m128i, u16) {
         let nibbles = _mm_unpacklo_epi8(low(bytes), low(_mm_srli_epi16::<4>(bytes)));
         let small = _mm_setr_epi8(2, 1, 0, -1, -2, 2, 1, 0, -1, -2, 2, 1, 0, -1, -2, 0);
         let rejected = _mm_movemask_epi8(_mm_cmpeq_epi8(nibbles, _mm_set1_epi8(15)));
-        // Which nibbles are rejected says nothing of those that are kept.
+        // The rejected nibbles reveal nothing about those that are kept.
         (_mm_shuffle_epi8(small, nibbles), declassified(!rejected as u16))
     }
 }
 
-/// [`crate::sample::short`], sixteen nibbles a step. The table is read at places that only the rejected decide.
+/// [`crate::sample::short`] with sixteen nibbles a step. Only the rejected nibbles decide at which places the table is read.
 ///
 /// # Safety
 ///
@@ -438,7 +438,7 @@ pub(super) unsafe fn short(stream: &[u8], out: &mut [i32]) -> bool {
         // SAFETY: as the caller promises.
         let (mut small, bits) = unsafe { sixteen_nibbles(bytes) };
         for bits in bits.to_le_bytes().map(usize::from) {
-            // SAFETY: eight numbers at count < N.
+            // SAFETY: eight numbers are written at count < N.
             unsafe {
                 let kept = _mm_shuffle_epi8(small, _mm_loadl_epi64(ACCEPTED.places[bits].as_ptr().cast()));
                 _mm256_storeu_si256(out.as_mut_ptr().add(count).cast(), _mm256_cvtepi8_epi32(kept));

@@ -1,12 +1,15 @@
-//! Every load and store of rows, over all small sizes.
+//! Tests every load and store of rows, over all small sizes.
 //!
-//! What suffices, and why: a load or a store touches the words of rows `first` to `rows` − 1 and nothing else. Whether
-//! these lie in the slice, `holds` alone decides, once a call, by the last row; the rows before it lie before it. So there are
-//! three things to show. `holds` is exact for all numbers: it is one product, one sum and one comparison, each of which
-//! either is right or is refused, and the edges stand on both sides of every place where one of them changes. The chunks
-//! in which x86 takes a row are the row: the compiler tries all lengths (`chunk_start`). And a lane's row is the one that it should be: rows are
-//! tried from one to more than two groups, from each first row on, since a lane asks no more of them than whether
-//! `first + lane` is below `rows`. Slices are as short as they may be; one byte less is refused.
+//! These sizes suffice, because a load or a store touches the words of rows `first` to `rows` − 1 and nothing else. `holds` alone decides
+//! whether these words lie in the slice, once a call, by the last row; the other rows lie before it. So there are three things to show.
+//!
+//! * `holds` is exact for all numbers. It is one product, one sum and one comparison, of which each is right or is refused. The edges stand on
+//!   both sides of every place where one of them changes.
+//! * The chunks in which x86 takes a row are the row: the compiler tries all lengths (`chunk_start`).
+//! * A lane's row is the right one. Rows are tried from one to more than two groups, from each first row on. A lane depends only on whether
+//!   `first + lane` is below `rows`.
+//!
+//! Slices are as short as they may be; one byte less is refused.
 
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -67,7 +70,7 @@ fn rows_of<W: Word, V: Lanes<W>, const N: usize, const BE: bool>() {
                     let expected = bytes[start..][..row].chunks_exact(size_of::<W>()).map(W::read::<BE>);
                     assert!(words.iter().map(|word| word.get(lane)).eq(expected), "lane {lane} of {first} of {rows}");
                 }
-                // What is not stored keeps its bytes.
+                // Bytes that are not stored stay as they are.
                 let mut stored = vec![0xa5; bytes.len()];
                 let mut expected = stored.clone();
                 for at in (first..rows.min(first + V::LANES)).map(|row| row * stride) {
@@ -122,7 +125,7 @@ fn every_vector<T: Simd>(name: &str) {
 
 #[test]
 fn lanes_are_their_rows() {
-    // What this thread provokes prints nothing; failures are reported at the end.
+    // Panics that this thread provokes print nothing; failures are reported at the end.
     let (here, hook) = (current().id(), take_hook());
     set_hook(Box::new(move |panic| {
         if current().id() != here {
