@@ -1,4 +1,4 @@
-//! From a kernel's source to code that a device loads: ready in the build, in memory, on disk, or compiled now.
+//! Finds the code of a kernel for a device: in the build, in memory, on disk, or by compiling the kernel's source now.
 
 use hypergrove_engine::Error;
 use hypergrove_gpu::cache::Cache;
@@ -20,13 +20,13 @@ pub(crate) const OPTIONS: [&str; 2] = ["-std=c++17", "-default-device"];
 /// A compiler of kernels: NVRTC, or a test's.
 pub(crate) trait Toolchain: Send + Sync {
     fn version(&self) -> (u32, u32);
-    /// What it compiles for: 90 for compute capability 9.0.
+    /// The architectures that the compiler knows: 90 for compute capability 9.0.
     fn architectures(&self) -> &[u32];
-    /// Machine code, or PTX with its closing NUL. The error is the compiler's log.
+    /// Compiles a source to machine code, or to PTX with its closing NUL. The error is the compiler's log.
     fn compile(&self, source: &str, options: &[String], output: Output) -> Result<Vec<u8>, String>;
 }
 
-/// What a compilation makes.
+/// The kind of code that a compilation makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Output {
     /// Machine code of one architecture.
@@ -36,10 +36,10 @@ pub(crate) enum Output {
 }
 
 type Opener = dyn Fn() -> Result<Box<dyn Toolchain>, String> + Send + Sync;
-/// Held while its code is compiled, so that a second device waits instead of compiling the same.
+/// A slot is locked while its code is compiled, so that a second device waits instead of compiling the same code.
 type Slot = Arc<Mutex<Option<Arc<[u8]>>>>;
 
-/// Compiles kernels, each once: code is kept in memory and in the cache. All devices share one.
+/// Compiles kernels, each once: code is kept in memory and in the cache. All devices share one compiler.
 pub(crate) struct Compiler {
     cache: Option<Arc<Cache>>,
     open: Box<Opener>,
@@ -48,7 +48,7 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// `open` loads the compiler, and is called when something is to be compiled.
+    /// A compiler whose toolchain `open` loads, at the first compilation.
     pub(crate) fn new(
         cache: Option<Arc<Cache>>,
         open: impl Fn() -> Result<Box<dyn Toolchain>, String> + Send + Sync + 'static,
@@ -56,7 +56,7 @@ impl Compiler {
         Compiler { cache, open: Box::new(open), toolchain: OnceLock::new(), codes: Mutex::default() }
     }
 
-    /// A kernel's code for a device, which errors call by its name.
+    /// A kernel's code for a device, whose name is for errors.
     pub(crate) fn kernel(
         &self,
         kernel: Kernel,
@@ -123,7 +123,7 @@ impl Compiler {
     }
 }
 
-/// What to compile for: the device itself, or PTX of the newest architecture before it.
+/// The target of a compilation: machine code of the device itself, or PTX of the newest architecture before it.
 fn target(known: &[u32], (major, minor): Capability) -> Result<(Output, String), String> {
     let device = major * 10 + minor;
     match known.iter().copied().filter(|&known| known <= device).max() {
@@ -133,7 +133,7 @@ fn target(known: &[u32], (major, minor): Capability) -> Result<(Output, String),
     }
 }
 
-/// Everything that the code depends on. Each part goes in with its length, so that no two lists look alike.
+/// A hash of everything that the code depends on. Each part is hashed with its length, so that no two lists look alike.
 fn key(source: &str, options: &[String], version: (u32, u32), capability: Capability) -> [u8; 32] {
     let numbers = [version.0, version.1, capability.0, capability.1].map(u32::to_le_bytes);
     let mut hash = Sha256::new();
@@ -151,7 +151,7 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    /// Puts out what it was asked to compile, and counts.
+    /// A compiler that outputs its arguments, and counts its calls.
     struct Echo {
         version: (u32, u32),
         compiled: Arc<AtomicUsize>,
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// A compiler as a fresh process has it, and what it compiled.
+    /// A compiler as a fresh process has it, and how often it has compiled.
     fn process(cache: Option<&Path>, version: (u32, u32)) -> (Compiler, Arc<AtomicUsize>) {
         let compiled = Arc::new(AtomicUsize::new(0));
         let count = compiled.clone();
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(compile(Some(cache), "y", &[], (9, 0)), (code, 1));
     }
 
-    /// Its checksum is right: whoever can write the file can make one.
+    /// The planted code has a right checksum: whoever can write the file can make one.
     #[cfg(unix)]
     #[test]
     fn planted_code_is_not_loaded() {
@@ -286,7 +286,7 @@ mod tests {
             ("x", &["-a", "-b"], (9, 0), (13, 0)),
             ("x", &["-a-b"], (9, 0), (13, 0)),
             ("x", &[], (10, 0), (13, 0)),
-            // Both by PTX of 10.0.
+            // Both devices get PTX of 10.0.
             ("x", &[], (12, 0), (13, 0)),
             ("x", &[], (12, 1), (13, 0)),
             ("x", &[], (9, 0), (12, 9)),

@@ -1,5 +1,5 @@
-//! NVIDIA's driver and NVRTC. Both are loaded when they are first asked for; where they are missing, that is said. All of
-//! the crate's `unsafe` is here: CUDA is called through C functions, and knows memory by addresses.
+//! NVIDIA's driver and NVRTC. Both are loaded at their first use; an error says if one is missing. All of the crate's `unsafe` is here: CUDA is
+//! called through C functions, and knows memory by addresses.
 
 mod device;
 mod library;
@@ -12,7 +12,7 @@ pub use device::{DEFAULTS, WITHOUT};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Nothing is left half done under these locks.
+/// Locks a mutex, even after a panic: nothing is left half done under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

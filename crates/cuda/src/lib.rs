@@ -5,7 +5,7 @@ mod compile;
 #[allow(unsafe_code)]
 mod driver;
 
-/// What of policies differs on its GPUs: tables of measured times depend on it, and a test of `gpu` compares them.
+/// The policy axes that CUDA's GPUs lack, and their defaults. Tables of measured times depend on both, and a test of `gpu` compares them.
 #[doc(hidden)]
 pub use driver::{DEFAULTS, WITHOUT};
 use hypergrove_engine::Backend;
@@ -14,16 +14,16 @@ use hypergrove_gpu::{Gpus, Wrapper};
 use std::path::Path;
 use std::sync::Arc;
 
-/// All GPUs of NVIDIA's driver, perhaps none: [`Backend::absent`] says why. Compiled kernels are kept in `cache`, if a
-/// directory is given, and read from there unless others can have written them: [`Backend::notices`] tells of those.
+/// All GPUs of NVIDIA's driver. If there are none, [`Backend::absent`] says why. If `cache` names a directory, compiled kernels are kept there.
+/// They are read from there unless other users can have written them: then [`Backend::notices`] says so.
 ///
-/// A trait object, so that the programs for this driver are compiled in this crate and not in each crate that makes a backend.
+/// The backend is a trait object, so that the programs for this driver are compiled in this crate, not in each crate that makes a backend.
 pub fn backend(cache: Option<&Path>) -> Arc<dyn Backend> {
     let cache = cache.map(|path| Arc::new(Cache::new(path)));
     Arc::new(Gpus::new("cuda", driver::devices(cache.as_ref()), cache))
 }
 
-/// The same with something between programs and the GPUs: for tests that put faults in.
+/// All GPUs of NVIDIA's driver, wrapped: for tests that put faults between programs and GPUs.
 #[doc(hidden)]
 pub fn backend_with<W: Wrapper>(cache: Option<&Path>, wrapper: &W) -> impl Backend + use<W> {
     let cache = cache.map(|path| Arc::new(Cache::new(path)));

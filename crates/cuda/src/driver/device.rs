@@ -26,8 +26,8 @@ pub const WITHOUT: &[&str] = &[];
 /// 2026-11-24-h200.md have the measurements.
 pub const DEFAULTS: &[(&str, u32)] = &[("digest", 256)];
 
-/// All devices of the driver, at least one, or why there is none: a sentence without its full stop. None is touched before
-/// its first use. `cache` is where compiled kernels are kept.
+/// All devices of the driver, at least one. The error says why there is none, in a sentence without its full stop. No device is touched before
+/// its first use. `cache` keeps compiled kernels.
 pub(crate) fn devices(cache: Option<&Arc<Cache>>) -> Result<Vec<Arc<CudaGpu>>, String> {
     let driver = Arc::new(Driver::open()?);
     let compiler = Arc::new(Compiler::new(cache.cloned(), Nvrtc::open));
@@ -44,30 +44,30 @@ pub(crate) fn devices(cache: Option<&Arc<Cache>>) -> Result<Vec<Arc<CudaGpu>>, S
     (0..count).map(open).collect()
 }
 
-/// Cycles of one SM for a compression, at least: 64 lanes of the integer pipe a cycle, all additions moved
-/// elsewhere. SHA-256 has 1,024 rotations, shifts and logic operations that only that pipe can do. The other two are
-/// from the best rates reached on an H200 (docs/cuda.md).
+/// Cycles of one SM for a compression, at least: 64 lanes of the integer pipe a cycle, with all additions moved to other pipes. SHA-256 has
+/// 1,024 rotations, shifts and logic operations that only the integer pipe can do. The other two numbers come from the best rates that an H200
+/// has reached (docs/cuda.md).
 const SHA256: f64 = 16.0;
 const SHA512: f64 = 51.4;
 const KECCAK: f64 = 75.1;
 
-/// A device. Its context is the process's one for it (the primary one), made at the first use.
+/// A device. Its context is the process's primary context for the device, made at the first use.
 pub(crate) struct CudaGpu {
     pub(super) facts: Facts,
     pub(super) driver: Arc<Driver>,
     compiler: Arc<Compiler>,
     device: CUdevice,
     capability: Capability,
-    /// Whether host memory has its address on the device too.
+    /// Whether host memory has the same address on the device.
     unified: bool,
     context: OnceLock<Result<Context, Error>>,
-    /// When the launches that were submitted last are done: whoever launches next waits for it.
+    /// The end of the last launches that fill the device: the next launches that fill it wait for this event.
     pub(super) last_computed: Mutex<Weak<Event>>,
-    /// The error after which the device answers nothing any more.
+    /// The error after which the device does nothing any more.
     lost: OnceLock<Error>,
-    /// The same of a device that was given up: it may still use whatever it was given.
+    /// The error with which the device was given up: it may still use all memory that it was given.
     hung: OnceLock<Error>,
-    /// Loaded kernels, kept until the device goes.
+    /// Loaded kernels, which are kept until the device is dropped.
     pub(super) modules: Mutex<HashMap<(Config, Kernel), Slot>>,
     pub(super) allocations: Mutex<Allocations<()>>,
     pub(super) reached: Arc<Reached>,
@@ -77,7 +77,7 @@ pub(crate) struct CudaGpu {
 #[derive(Default)]
 pub(super) struct Reached {
     pub(super) allocations: Mutex<Allocations<()>>,
-    /// Whether one of the devices hangs, and may still read it.
+    /// Whether one of the devices hangs and may still use callers' memory, which is never freed then.
     pub(super) is_kept: AtomicBool,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct Module {
 // SAFETY: modules are handles that any thread may use.
 unsafe impl Send for Module {}
 
-/// Held while the kernel is compiled and loaded: whoever wants it too waits.
+/// A slot is locked while its kernel is compiled and loaded, so that other threads wait for that kernel.
 pub(super) type Slot = Arc<Mutex<Option<Module>>>;
 
 #[derive(Clone, Copy)]
@@ -105,7 +105,7 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
-/// Whether nothing works in the context any more after this error.
+/// Whether no call works in the context any more after this error.
 pub(super) fn is_final(code: u32) -> bool {
     use CUresult::*;
     const FINAL: [CUresult; 19] = [
@@ -206,7 +206,7 @@ impl CudaGpu {
         Error::Device { device: self.facts.id.clone(), what }
     }
 
-    /// CUDA's answer to something that was being done.
+    /// Turns CUDA's answer to a call into a result. `doing` is for the error.
     pub(super) fn check(&self, code: u32, doing: &str) -> Result<(), Error> {
         if code == 0 {
             return Ok(());
@@ -220,13 +220,13 @@ impl CudaGpu {
 
     /// Gives the device up: a wait has taken longer than its limit.
     pub(super) fn give_up(&self, limit: WaitLimit) -> Error {
-        // First of all: whoever is refused because the device is lost must find that it hangs.
+        // `hung` is set first: whoever is refused because the device is lost must find that it hangs.
         let why = self.hung.get_or_init(|| limit.error(&self.facts.id));
         self.reached.is_kept.store(true, Release);
         self.lost.get_or_init(|| why.clone()).clone()
     }
 
-    /// Makes the device's context the calling thread's. After an error that ended the context, that error.
+    /// Makes the device's context the calling thread's. If an error has ended the context, fails with that error.
     pub(super) fn bind(&self) -> Result<(), Error> {
         match self.lost.get() {
             Some(why) => Err(why.clone()),
@@ -234,7 +234,7 @@ impl CudaGpu {
         }
     }
 
-    /// The same, whatever happened.
+    /// Makes the device's context the calling thread's, even after an error that ended it.
     pub(super) fn make_current(&self) -> Result<(), Error> {
         let context = self.context.get_or_init(|| self.retain()).as_ref().map_err(Error::clone)?;
         // SAFETY: the context is retained until this device is dropped.
@@ -253,8 +253,8 @@ impl CudaGpu {
         Ok(Context(context))
     }
 
-    /// Gives something back: also on a lost device, and whatever CUDA says about it. A hung device keeps it, since it may still use it, and
-    /// the driver would wait for that.
+    /// Gives a resource back, even on a lost device, and ignores CUDA's answer. A hung device keeps its resources: it may still use them, and the
+    /// driver would wait for that.
     pub(super) fn release(&self, give_back: impl FnOnce(&Driver) -> u32) {
         if self.hung.get().is_some() {
             return;
@@ -282,7 +282,7 @@ impl CudaGpu {
         Ok(())
     }
 
-    /// A kernel that is loaded, or where it will be.
+    /// The slot of a kernel, which may not be loaded yet.
     fn slot(&self, config: &Config, kernel: Kernel) -> Slot {
         lock(&self.modules).entry((config.clone(), kernel)).or_default().clone()
     }
@@ -318,7 +318,7 @@ impl CudaGpu {
         let found = self.check(code, &doing).and_then(|()| {
             let mut registers = 0;
             let registers_of = CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS;
-            // Where modules are loaded lazily this loads the function, which must not happen while steps are recorded.
+            // If modules are loaded lazily, this call loads the function, which must not happen while steps are recorded.
             // SAFETY: it writes one number; the function was found just now.
             let code = unsafe { (self.driver.cuFuncGetAttribute)(&mut registers, registers_of, new.function.0) };
             self.check(code, &doing)
@@ -351,7 +351,7 @@ impl Drop for CudaGpu {
     }
 }
 
-/// Kernels of one device, loaded.
+/// Loaded kernels of one device.
 pub(crate) struct CudaKernels {
     pub(super) gpu: Arc<CudaGpu>,
     pub(super) functions: Vec<(Kernel, Function)>,
@@ -414,7 +414,7 @@ impl Gpu for CudaGpu {
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<CudaKernels, Error> {
         self.bind()?;
         let (mut functions, mut missing) = (Vec::new(), Vec::new());
-        // Any launch shape suits them.
+        // The predicted sizes of blocks do not matter: any launch shape suits these kernels.
         for &(kernel, _) in kernels {
             match *lock(&self.slot(config, kernel)) {
                 Some(loaded) => functions.push((kernel, loaded.function)),
@@ -432,7 +432,7 @@ impl Gpu for CudaGpu {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
         let loaded: Vec<Result<Vec<(Kernel, Function)>, Error>> = std::thread::scope(|scope| {
             let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-            // Without a thread that cannot be had, the others do its share.
+            // If a thread cannot be started, the others do its work.
             let others: Vec<_> = (1..threads).filter_map(start).collect();
             let own = work();
             let panicked = |_| Err(self.error("a thread that loaded kernels panicked".to_owned()));
@@ -444,7 +444,7 @@ impl Gpu for CudaGpu {
         Ok(CudaKernels { gpu: self.clone(), functions })
     }
 
-    /// What is made for computing centres: 8.0, 9.0, 10.0.
+    /// GPUs for data centres have fast doubles: those of compute capability 8.0, 9.0 and 10.0.
     fn has_fast_doubles(&self) -> bool {
         matches!(self.capability, (8..=10, 0))
     }

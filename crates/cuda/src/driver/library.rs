@@ -8,12 +8,12 @@ use cudarc::nvrtc::sys::nvrtcProgram;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::null;
 
-/// The oldest CUDA version of a driver that is used, as the driver spells it.
+/// The oldest CUDA version that a driver may have, as the driver spells it.
 const OLDEST: c_int = 12000;
 const OLDEST_IN_WORDS: &str = "CUDA 12.0 or newer is needed: driver 525 or newer";
 
-/// Functions of a shared library. cudarc's own would panic where a symbol is missing, and its enumerations must not hold
-/// codes that are newer than they are: here every code is a number.
+/// Functions of a shared library. cudarc's own functions would panic if a symbol is missing, and its enumerations must not hold codes that are
+/// newer than cudarc. So every code is a number here.
 macro_rules! library {
     ($(#[$doc:meta])* $name:ident in $library:path { $($function:ident($($arg:ty),*) -> $result:ty;)* }) => {
         $(#[$doc])*
@@ -21,7 +21,7 @@ macro_rules! library {
         pub(super) struct $name { $(pub(super) $function: unsafe extern "C" fn($($arg),*) -> $result,)* }
 
         impl $name {
-            /// The error is the function that is missing. Only to be called once the library is known to be there.
+            /// Loads the functions of a library that is known to be there. The error is the function that is missing.
             #[allow(non_snake_case)]
             pub(super) fn load() -> Result<$name, &'static str> {
                 // SAFETY: loading the library runs its initialisers, which is what they are for.
@@ -114,7 +114,7 @@ library! {
 }
 
 impl Driver {
-    /// The driver, initialised; or what is missing.
+    /// The initialised driver. The error says what is missing.
     pub(super) fn open() -> Result<Driver, String> {
         // SAFETY: it loads the library and lets it go again.
         if !unsafe { sys::is_culib_present() } {
@@ -145,7 +145,7 @@ impl Driver {
         }
     }
 
-    /// CUDA's name of an error, and what it says about it.
+    /// CUDA's name of an error, and CUDA's words about it.
     pub(super) fn describe(&self, code: u32) -> String {
         let text = |get: unsafe extern "C" fn(u32, *mut *const c_char) -> u32| {
             let mut text = null();
@@ -172,7 +172,7 @@ impl Driver {
 
 impl Rtc {
     pub(super) fn describe(&self, code: u32) -> String {
-        // SAFETY: it takes any code, and what it points to is a constant of the library.
+        // SAFETY: it takes any code, and the text that it points to is a constant of the library.
         let text = unsafe {
             let text = (self.nvrtcGetErrorString)(code);
             (!text.is_null()).then(|| CStr::from_ptr(text))

@@ -10,8 +10,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, Mutex};
 
-/// Device memory. Whoever drops it has waited for the queues that use it; that of a hung device is never freed. It comes as the last owner left it, and is not
-/// wiped when it goes: programs do that, by [`Step::Zero`].
+/// Device memory. Whoever drops it has waited for the queues that use it. Memory of a hung device is never freed. It comes as the last owner
+/// left it, and is not wiped when it is freed: programs wipe it by [`Step::Zero`](hypergrove_gpu::Step).
 pub(crate) struct CudaMemory {
     gpu: Arc<CudaGpu>,
     address: CUdeviceptr,
@@ -20,7 +20,7 @@ pub(crate) struct CudaMemory {
 impl CudaMemory {
     pub(super) fn new(gpu: &Arc<CudaGpu>, bytes: usize) -> Result<CudaMemory, Error> {
         gpu.bind()?;
-        // CUDA refuses to allocate nothing.
+        // CUDA refuses to allocate no bytes.
         let bytes = bytes.max(1);
         let mut address = 0;
         // SAFETY: it writes one address.
@@ -53,20 +53,20 @@ impl Drop for CudaMemory {
     }
 }
 
-/// Pinned host memory. Whoever drops it has waited for the queues that use it, and has wiped it. What a hung device may still use is
-/// wiped here, and never freed.
+/// Pinned host memory. Whoever drops it has waited for the queues that use it, and has wiped it. Memory that a hung device may still use is
+/// never freed; a program's memory is wiped here then.
 pub(crate) struct CudaHostMemory {
     gpu: Arc<CudaGpu>,
     pub(super) bytes: MappedBytes,
     owner: Owner,
 }
 
-/// Whose pinned memory it is.
+/// The owner of pinned memory.
 #[derive(Clone, Copy)]
 pub(super) enum Owner {
-    /// A program's: its device alone copies from it and to it.
+    /// A program: its device alone copies from the memory and to it.
     Program,
-    /// A caller's: all devices do.
+    /// A caller: all devices copy from the memory and to it.
     Caller,
 }
 
@@ -102,7 +102,7 @@ impl CudaHostMemory {
         self.bytes.start() as u64
     }
 
-    /// Where it is entered.
+    /// The list of allocations in which this memory is entered.
     fn allocations(&self) -> &Mutex<Allocations<()>> {
         match self.owner {
             Owner::Program => &self.gpu.allocations,
@@ -124,7 +124,7 @@ impl Drop for CudaHostMemory {
     fn drop(&mut self) {
         match self.owner {
             Owner::Program if self.gpu.hung().is_some() => return self.bytes.overwrite(),
-            // Its owner has wiped it.
+            // The caller has wiped the memory.
             Owner::Caller if self.gpu.reached.is_kept.load(Acquire) => return,
             _ => {}
         }

@@ -6,7 +6,7 @@ use cudarc::nvrtc::sys::nvrtcProgram;
 use std::ffi::{CString, c_char, c_int};
 use std::ptr::{null, null_mut};
 
-/// The compiler, loaded.
+/// The loaded compiler.
 pub(super) struct Nvrtc {
     rtc: Rtc,
     pub(super) version: (u32, u32),
@@ -14,7 +14,7 @@ pub(super) struct Nvrtc {
 }
 
 impl Nvrtc {
-    /// The compiler; or what an error says that a device cannot execute.
+    /// Loads the compiler. The error's text follows "the device cannot execute".
     pub(super) fn open() -> Result<Box<dyn Toolchain>, String> {
         Ok(Box::new(Nvrtc::load()?))
     }
@@ -46,7 +46,7 @@ impl Nvrtc {
         Ok(Nvrtc { version: (major.max(0) as u32, minor.max(0) as u32), architectures, rtc })
     }
 
-    /// The code, and the compiler's log, which holds its warnings.
+    /// Compiles a source. Returns the code, and the compiler's log, which has its warnings.
     pub(super) fn build(&self, source: &str, options: &[String], output: Output) -> Result<(Vec<u8>, String), String> {
         let rtc = &self.rtc;
         let c = |text: &str| CString::new(text).map_err(|_| "a NUL in the source or an option".to_owned());
@@ -92,7 +92,7 @@ type SizeOf = unsafe extern "C" fn(nvrtcProgram, *mut usize) -> u32;
 type Get = unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> u32;
 
 impl Program<'_> {
-    /// What NVRTC has for this program, by a pair of its functions.
+    /// One of NVRTC's results for this program, by a pair of functions: `size` gives its length, `get` writes it.
     fn get(&self, size: SizeOf, get: Get) -> Result<Vec<u8>, String> {
         let mut bytes = 0;
         // SAFETY: the program lives; one number is written.

@@ -15,24 +15,24 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Threads per SM of launches that take turns with those of other queues: concurrently they would end together,
-/// and leave the device idle while all copy. Several smaller ones fit concurrently. An SM holds so many.
+/// Threads per SM of launches that take turns with those of other queues: concurrently they would end together, and leave the device idle while
+/// all queues copy. Several smaller launches fit concurrently. An SM holds so many threads.
 const FULL: u64 = 2048;
 
-/// Since when the device's time is measured.
+/// The start of a measurement of the device's time.
 #[derive(Clone, Copy)]
 enum Began {
     /// The event `start`.
     Start,
-    /// By the host's clock. For a small recording, an event and the question for its time cost almost as much as the recording.
+    /// A time of the host's clock. For a small recording, an event and the query for its time cost almost as much as the recording.
     Clock {
         began: Instant,
-        /// When the host first noticed that something was done.
+        /// When the host first noticed that some work was done.
         noticed: Option<Instant>,
     },
 }
 
-/// Destroyed by a queue that has waited for it.
+/// A stream, which its queue destroys after it has waited for it.
 struct Stream {
     gpu: Arc<CudaGpu>,
     stream: CUstream,
@@ -77,26 +77,27 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, destroyed once; CUDA keeps what still waits for it.
+        // SAFETY: made by `new`, destroyed once; CUDA keeps an event for which something still waits.
         self.gpu.release(|driver| unsafe { (driver.cuEventDestroy_v2)(self.event) });
     }
 }
 
-/// Two streams: the main stream and the side stream. After an error nothing is under way in it, unless the device hangs.
+/// A queue has two streams: the main stream and the side stream. After an error nothing is under way in either, unless the device hangs.
 pub(crate) struct CudaQueue {
     main: Stream,
     side: Stream,
     fork: Event,
     join: Event,
-    /// Around all that was submitted since the last wait.
+    /// `start` and `end` are around all steps that were submitted since the last wait.
     start: Event,
-    /// Before the first launch and after the last, of steps that were submitted once since the last wait.
+    /// `launched` and `computed` are before the first launch and after the last one. They count if launches were submitted only once since the
+    /// last wait.
     launched: Event,
     computed: Arc<Event>,
     slots: Vec<Event>,
     marked: [bool; SLOTS],
     end: Event,
-    /// Since when the device's time is measured, if anything was submitted since the last wait.
+    /// The start of the current measurement, if anything was submitted since the last wait.
     began: Option<Began>,
     /// Submissions with launches since the last wait.
     launches: u32,
@@ -116,7 +117,7 @@ pub(crate) struct CudaRecording {
     gpu: Arc<CudaGpu>,
     graph: CUgraphExec,
     accesses: Vec<Access>,
-    /// Whether it takes turns with others that fill the device.
+    /// Whether the recording takes turns with other work that fills the device.
     fills: bool,
 }
 // SAFETY: an instantiated graph is a handle that any thread may launch; queues launch it one at a time by `&mut self`,
@@ -168,7 +169,7 @@ impl CudaQueue {
         self.gpu.check(code, "recording an event")
     }
 
-    /// The device's time from one mark to another, both passed.
+    /// The device's time from one event to another. Both must have passed.
     fn between(&self, from: &Event, to: &Event) -> Result<Duration, Error> {
         let mut milliseconds = 0.0;
         // SAFETY: both events are this queue's and were recorded; one number is written.
@@ -177,7 +178,7 @@ impl CudaQueue {
         Ok(Duration::try_from_secs_f64(f64::from(milliseconds) / 1e3).unwrap_or_default())
     }
 
-    /// Runs what submits, between the events that measure.
+    /// Calls `submit` between the events that measure time.
     fn measured(&mut self, submit: impl FnOnce(&CudaQueue) -> Result<(), Error>) -> Result<(), Error> {
         let began = match self.began {
             Some(began) => began,
@@ -199,7 +200,7 @@ impl CudaQueue {
         done
     }
 
-    /// Makes the context current for a wait. One without a limit asks the driver in any case, since a device that another queue gave up, or
+    /// Makes the context current for a wait. A wait without a limit queries the driver in any case, since a device that another queue gave up, or
     /// found lost, may still write to callers' memory.
     fn bind_to_wait(&self) -> Result<(), Error> {
         match self.limit.time {
@@ -208,7 +209,7 @@ impl CudaQueue {
         }
     }
 
-    /// Asks the driver until something is done, or gives the device up.
+    /// Queries the driver until the work is done, or gives the device up.
     fn wait_until(&self, query: impl Fn(&Driver) -> u32) -> Result<(), Error> {
         const NOT_READY: u32 = CUresult::CUDA_ERROR_NOT_READY as u32;
         let is_done = self.limit.poll(|| match query(&self.gpu.driver) {
@@ -218,22 +219,22 @@ impl CudaQueue {
         if is_done { Ok(()) } else { Err(self.gpu.give_up(self.limit)) }
     }
 
-    /// The same for all that a stream has.
+    /// Waits for all work of a stream, or gives the device up.
     fn wait_for_stream(&self, stream: &Stream) -> Result<(), Error> {
         // SAFETY: the stream is this queue's.
         self.wait_until(|driver| unsafe { (driver.cuStreamQuery)(stream.stream) })
     }
 
-    /// The same for all before an event, which was recorded.
+    /// Waits for all work before an event, which must have been recorded, or gives the device up.
     fn wait_for_event(&self, event: &Event) -> Result<(), Error> {
         // SAFETY: the event is this queue's.
         self.wait_until(|driver| unsafe { (driver.cuEventQuery)(event.event) })
     }
 
-    /// Waits for whatever runs, after something else failed.
+    /// Waits for all work that is under way, after something else failed.
     fn settle(&self) {
         for stream in [&self.main, &self.side] {
-            // What failed is said already.
+            // The caller reports the first error.
             let _ = self.bind_to_wait().and_then(|()| self.wait_for_stream(stream));
         }
     }
@@ -267,7 +268,7 @@ impl CudaQueue {
         self.gpu.check(code, &format!("launching {} ({blocks} blocks of {threads} threads)", kernel.name()))
     }
 
-    /// `to` goes on when all is done that `from` has so far.
+    /// Lets `to` go on only when all work that `from` has so far is done.
     fn follow(&self, to: &Stream, event: &Event, from: &Stream) -> Result<(), Error> {
         let driver = &self.gpu.driver;
         // SAFETY: all handles are this queue's.
@@ -280,7 +281,7 @@ impl CudaQueue {
         self.gpu.check(code, "ordering its streams")
     }
 
-    /// Whether these steps leave other queues' no room on the device, and so take turns with them.
+    /// Whether these steps leave no room on the device for steps of other queues, and so take turns with them.
     fn fills(&self, steps: &[Step]) -> bool {
         let threads = |step: &Step| match step {
             Step::Launch(launch) | Step::Beside(launch) => u64::from(launch.blocks) * u64::from(launch.threads),
@@ -289,7 +290,7 @@ impl CudaQueue {
         self.takes_turns && steps.iter().any(|step| threads(step) >= FULL * u64::from(self.gpu.facts.compute_units))
     }
 
-    /// Runs what launches, after the launches of other queues that fill the device if these do.
+    /// Calls `launch`. If its launches fill the device, they wait for those of other queues that fill it.
     fn in_turn(&self, fills: bool, launch: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let mut last_computed = lock(&self.gpu.last_computed);
         if let (true, Some(computed)) = (fills, last_computed.upgrade()) {
@@ -306,7 +307,7 @@ impl CudaQueue {
         Ok(())
     }
 
-    /// The steps must have been checked.
+    /// Submits steps, which must have been checked.
     fn enqueue(&self, kernels: &CudaKernels, steps: &[Step]) -> Result<(), Error> {
         let (driver, main) = (&self.gpu.driver, self.main.stream);
         for step in steps {
@@ -409,7 +410,7 @@ impl Queue for CudaQueue {
             gpu.check(code, "preparing a recording").map(|()| executable)
         });
         if !graph.is_null() {
-            // SAFETY: what was instantiated from it does not need it.
+            // SAFETY: the executable graph that was instantiated from it does not need it.
             let _ = unsafe { (driver.cuGraphDestroy)(graph) };
         }
         if made.is_err() {
@@ -428,7 +429,7 @@ impl Queue for CudaQueue {
             let code = unsafe { (queue.gpu.driver.cuGraphLaunch)(recording.graph, queue.main.stream) };
             queue.gpu.check(code, "replaying a recording")
         };
-        // A small one costs no more calls of the driver than it must.
+        // A small recording makes no more calls of the driver than it must.
         match recording.fills {
             true => self.measured(|queue| queue.in_turn(true, || replay(queue))),
             false => {
@@ -479,10 +480,10 @@ impl Queue for CudaQueue {
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
         self.bind_to_wait()?;
         let Some(began) = self.began.take() else {
-            // The side stream was joined into it.
+            // The side stream was joined into the main stream.
             return self.wait_for_stream(&self.main).map(|()| None);
         };
-        // It was recorded after all that is waited for.
+        // `end` was recorded after all work that this waits for.
         self.wait_for_event(&self.end)?;
         let launches = std::mem::take(&mut self.launches);
         if let Began::Clock { began, noticed } = began {

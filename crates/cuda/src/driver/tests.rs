@@ -22,7 +22,7 @@ fn out_of_memory_does_not_end_a_context() {
     assert!(!is_final(OUT_OF_MEMORY) && !is_final(CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES as u32));
 }
 
-/// Here or nowhere: a device, or the reason why there is none.
+/// The first device. If there is none, prints the reason.
 fn device() -> Option<Arc<CudaGpu>> {
     match devices(None) {
         Ok(devices) => devices.into_iter().next(),
@@ -34,7 +34,7 @@ fn device() -> Option<Arc<CudaGpu>> {
     }
 }
 
-/// A device that only takes longer than a limit of nothing: it ends what it was given in memory that stays.
+/// A device does not hang, but takes longer than a limit of no time. It completes its work in memory that stays.
 #[test]
 fn a_device_that_is_given_up_keeps_its_memory() {
     let Some(gpu) = device() else { return };
@@ -45,7 +45,7 @@ fn a_device_that_is_given_up_keeps_its_memory() {
     let (kernels, mut queue) = (gpu.kernels(&config, &[]).unwrap(), gpu.queue().unwrap());
     CudaGpu::host_write(&host, 0, &[5]);
     let (to, from) = (CudaGpu::address(&memory), lent.bytes().as_ptr() as u64);
-    // Some tenths of a second.
+    // These copies take some tenths of a second.
     let steps = vec![Step::Upload { to, from, bytes }; 256];
     let limit = WaitLimit { work: "a test", time: Some(Duration::ZERO) };
     queue.limit(limit);
@@ -165,12 +165,12 @@ fn nvrtc_compiles() {
     }
 }
 
-/// For the architectures that CI is to cover, by all cores: no GPU is needed. Secrets that a kernel spills would lie in
-/// local memory, which nothing wipes. Each source for one architecture, by turns; in a full run for all.
+/// The test compiles for the architectures that CI covers, on all cores, and needs no GPU. Secrets that a kernel spills would lie in local
+/// memory, which nothing wipes. Each source is compiled for one architecture, by turns; in a full run for all.
 #[test]
 fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
     const ARCHITECTURES: [u32; 4] = [75, 80, 90, 120];
-    /// Those that read keys, or chain values that no signature shows, or what attempts at signatures are made of.
+    /// Kernels that read keys, chain values that no signature shows, or secrets of attempts at signatures.
     const SECRET: [Kernel; 14] = [
         Kernel::Digest,
         Kernel::Keys,
@@ -187,14 +187,14 @@ fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
         Kernel::ZkCommit,
         Kernel::ZkRespond,
     ];
-    // No kernel uses all functions of a header, nor all that a macro sets.
+    // No kernel uses all functions of a header, nor all variables that a macro sets.
     let harmless = ["#177-D: function", "#550-D: variable", "Remark: The warnings can be suppressed"];
     let warns = |line: &str| line.contains("warning") && !harmless.iter().any(|known| line.contains(known));
     let spills = |kernel, line: &str| {
         let stack = line.split_once(" bytes stack frame").and_then(|(head, _)| head.rsplit(' ').next());
         SECRET.contains(&kernel) && stack.is_some_and(|bytes| bytes != "0")
     };
-    // Poseidon in doubles is for those that have fast ones.
+    // Poseidon in doubles is only for architectures with fast doubles.
     let runs = |config: &Config, kernel, number| {
         let doubles = kernel == Kernel::ZkSponge && config.defines.contains(&("FP64", 1));
         !doubles || [80, 90].contains(&number)
@@ -226,7 +226,7 @@ fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
                 while let Some((kernel, config, number, source)) = wanted.get(next.fetch_add(1, Relaxed)) {
                     let mut options = OPTIONS.map(str::to_owned).to_vec();
                     options.extend([format!("--gpu-architecture=sm_{number}"), "--ptxas-options=-v".to_owned()]);
-                    // What comes from its cache says nothing of spills.
+                    // Code from NVRTC's cache comes without a report on spills.
                     options.extend((nvrtc.version >= (13, 0)).then(|| "--no-cache".to_owned()));
                     let log = match nvrtc.build(source, &options, Output::Cubin) {
                         Ok((_, log)) if !log.contains(" bytes stack frame") => format!("does it spill? {log}"),
