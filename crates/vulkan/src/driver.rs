@@ -1,5 +1,5 @@
-//! Vulkan's loader and drivers: all of the crate's `unsafe` is here. Vulkan is called through C functions; handles are given
-//! back once, when nothing uses them any more, which the owners below see to.
+//! Vulkan's loader and drivers. All of the crate's `unsafe` is here. Vulkan is called through C functions. The owners below give each handle
+//! back once, when nothing uses it any more.
 
 mod device;
 mod instance;
@@ -14,7 +14,7 @@ pub(crate) use instance::Instance;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Nothing is left half done under these locks.
+/// Locks a mutex, even after a panic: nothing is left half done under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@ mod driver;
 mod spirv;
 
 use driver::Instance;
-/// What of policies differs on its GPUs: tables of measured times depend on it, and a test of `gpu` compares them.
+/// The policy axes that Vulkan's GPUs lack, and their defaults. Tables of measured times depend on both, and a test of `gpu` compares them.
 #[doc(hidden)]
 pub use driver::{DEFAULTS, WITHOUT};
 use hypergrove_engine::Backend;
@@ -15,21 +15,20 @@ use hypergrove_gpu::{Gpus, Wrapper};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Who sees to it that Vulkan is used as it must be.
+/// Whether calls of Vulkan are checked against its rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Calls {
-    /// Nobody: what it costs is saved.
+    /// Calls are not checked, which saves the cost of checking.
     Trusted,
-    /// Khronos' validation layer, which must be installed, the order of copies and launches included: for tests. Once it has
-    /// remarked on something, all fails with what it said.
+    /// Khronos' validation layer, which must be installed, checks calls, and the order of copies and launches. This is for tests: after the layer's
+    /// first remark, everything fails with that remark.
     Checked,
 }
 
-/// All devices of all Vulkan drivers, perhaps none: [`Backend::absent`] says why. The drivers' compiled pipelines are kept
-/// in `cache`, if a directory is given, and read from there unless others can have written them: [`Backend::notices`] tells
-/// of those.
+/// All devices of all Vulkan drivers. If there are none, [`Backend::absent`] says why. If `cache` names a directory, the drivers' compiled
+/// pipelines are kept there. They are read from there unless other users can have written them: then [`Backend::notices`] says so.
 ///
-/// A trait object, so that the programs for this driver are compiled in this crate and not in each crate that makes a backend.
+/// The backend is a trait object, so that the programs for this driver are compiled in this crate, not in each crate that makes a backend.
 pub fn backend(cache: Option<&Path>, calls: Calls) -> Arc<dyn Backend> {
     let instance = Instance::open(calls == Calls::Checked);
     let cache = cache.map(|path| Arc::new(Cache::new(path)));
@@ -37,7 +36,7 @@ pub fn backend(cache: Option<&Path>, calls: Calls) -> Arc<dyn Backend> {
     Arc::new(Gpus::new("vulkan", devices, cache))
 }
 
-/// The same with something between programs and the devices: for tests that put faults in.
+/// All devices of all Vulkan drivers, wrapped: for tests that put faults between programs and devices.
 #[doc(hidden)]
 pub fn backend_with<W: Wrapper>(cache: Option<&Path>, calls: Calls, wrapper: &W) -> impl Backend + use<W> {
     let instance = Instance::open(calls == Calls::Checked);

@@ -1,20 +1,20 @@
-//! The kernels' modules, and how drivers are asked to compile them.
+//! The kernels' modules, and the hints by which drivers compile them.
 
 use hypergrove_kernels::{Config, Kernel};
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 
-// `MODULES`: names and files, sorted.
+// This defines `MODULES`: names and files, sorted by name.
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));
 
 /// SPIR-V's first word, and how many words come before the first instruction.
 const MAGIC: u32 = 0x0723_0203;
 const HEADER: usize = 5;
-/// An instruction: the block after the loop, its continuation, and what the driver should do.
+/// An instruction whose operands are the block after a loop, the loop's continuation, and a hint for the driver.
 const LOOP_MERGE: u32 = 246;
 const UNROLL: u32 = 1;
 const DONT_UNROLL: u32 = 2;
 
-/// What a pipeline is made from, but for the threads of a block.
+/// The source of a pipeline, which lacks only the size of blocks.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Module {
     name: String,
@@ -22,7 +22,7 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// `None` for a kernel that needs more memory for a block than every device has.
+    /// A kernel's module. `None` for zkDilithium's kernels, and for kernels whose blocks need more memory than every device has.
     pub(crate) fn of(kernel: Kernel, config: &Config) -> Option<Module> {
         let unrolled = config.defines.contains(&("UNROLLED", 1));
         kernel
@@ -30,7 +30,7 @@ impl Module {
             .then(|| Module { name: hypergrove_kernels::module_name(kernel, config.family, config.n), unrolled })
     }
 
-    /// Its words.
+    /// The module's words. The error is for a build without the module, or with a damaged one.
     pub(crate) fn code(&self) -> Result<Vec<u32>, String> {
         let missing = || format!("this build has no module {}", self.name);
         let at = MODULES.binary_search_by(|(name, _)| (*name).cmp(&self.name)).map_err(|_| missing())?;
@@ -54,8 +54,8 @@ fn unpacked(file: &[u8]) -> Option<Vec<u32>> {
     is_whole.then(|| bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
 }
 
-/// Asks for `control` wherever a loop asks for nothing: those are the loops over a hash's rounds (`dialect.h`). Gives their
-/// number; `None` if this is no module.
+/// Writes the hint `control` to every loop without a hint: these are the loops over a hash's rounds (`dialect.h`). Returns their number; `None`
+/// if the words are no module.
 fn hint(words: &mut [u32], control: u32) -> Option<usize> {
     let (mut at, mut hinted) = (HEADER, 0);
     if words.first() != Some(&MAGIC) {

@@ -1,4 +1,4 @@
-//! Devices: what their drivers say of them, and what is made of each at its first use.
+//! Devices: their drivers' descriptions, and the objects that are made for each device at its first use.
 
 use super::memory::{HostMemory, Memory};
 use super::pipelines::{Kernels, Pipelines};
@@ -17,14 +17,14 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// What a device's driver must have. Later ones have all that is asked for, or say so.
+/// The oldest Vulkan version that a device's driver may have. Drivers of this and later versions report whether a device lacks a feature.
 const OLDEST: u32 = vk::API_VERSION_1_2;
 
-/// Axes that are NVIDIA's compiler's, and the levels of parallelism: blocks of one thread would each be compiled anew.
+/// Axes that Vulkan's GPUs lack: those of NVIDIA's compiler, and the levels of parallelism, whose blocks of one thread would be compiled anew.
 pub const WITHOUT: &[&str] = &["occupancy", "imad", "levels"];
-/// Blocks too: a CPU goes through them vector after vector, whatever their size. And their number: Mesa counts the iterations
-/// of all loops of a thread, of which more jobs make more, and ends every loop at its first when there were 65,535. And whether
-/// chains of a batch are sorted: a thread sorts its own.
+/// Axes that a CPU lacks. The size of blocks is among them: a CPU goes through blocks vector after vector. So is their number: more jobs in a
+/// thread make more iterations. Mesa counts the iterations of all loops of a thread, and after 65,535 it ends every loop at its first. And
+/// so is the sorting of a batch's chains: a thread sorts its own.
 const WITHOUT_ON_CPU: &[&str] = &[
     "occupancy",
     "imad",
@@ -38,7 +38,7 @@ const WITHOUT_ON_CPU: &[&str] = &[
     "sort",
 ];
 
-/// Trees, nodes and chains: the kernels of the fourth level need more memory for a block than all devices have.
+/// Levels of parallelism: trees, nodes and chains. Kernels of the fourth level need more memory for a block than every device has.
 const LEVELS: u32 = 3;
 
 /// Iterations that all loops of a thread may have on a CPU: somewhat fewer than Mesa's 65,535.
@@ -47,22 +47,22 @@ const CPU_ITERATIONS: usize = 60_000;
 /// Threads of a block on a CPU (docs/vulkan.md).
 const CPU_BLOCK: u32 = 64;
 
-/// The same on a GPU: what every device takes.
+/// Threads of a block on a GPU, as many as every device supports.
 const GPU_BLOCK: u32 = 128;
 
 /// Values that are better on a GPU than the defaults.
 pub const DEFAULTS: &[(&str, u32)] = &[("levels", LEVELS), ("block", GPU_BLOCK)];
 
-/// The same on a CPU. Chain values that are kept are stored lane by lane, for each step.
+/// Values that are better on a CPU than the defaults. Chain values are not kept, since they would be stored lane by lane, for each step.
 const DEFAULTS_ON_CPU: &[(&str, u32)] = &[("levels", LEVELS), ("block", CPU_BLOCK), ("replay", 1)];
 
-/// Compute units (SMs of CUDA) of a GPU that does not tell their number.
+/// Compute units (SMs of CUDA) of a GPU that does not report their number.
 const MULTIPROCESSORS: u32 = 16;
 
-/// Bytes that small allocations are cut from.
+/// Bytes of the driver's allocations from which small ones are cut.
 const POOLED: u64 = 8 << 20;
 
-/// All devices that plans can run on, at least one, or why there is none: a sentence without its full stop. None is opened
+/// All devices that plans can run on, at least one. The error says why there is none, in a sentence without its full stop. No device is opened
 /// before its first use.
 pub(crate) fn devices(instance: &Arc<Instance>, cache: Option<&Arc<Cache>>) -> Result<Vec<Arc<VulkanGpu>>, String> {
     // SAFETY: it asks for a list.
@@ -88,23 +88,23 @@ pub(crate) struct VulkanGpu {
     physical: vk::PhysicalDevice,
     families: Families,
     extensions: Vec<&'static CStr>,
-    /// Nanoseconds of a tick of its clock.
+    /// Nanoseconds of a tick of the device's clock.
     pub(super) tick: f64,
     /// Threads of a block, and blocks of a launch, at most.
     pub(super) most: (u32, u32),
     identity: Identity,
     cache: Option<Arc<Cache>>,
     opened: OnceLock<Result<LogicalDevice, Error>>,
-    /// The error after which the device answers nothing any more.
+    /// The error after which the device does nothing any more.
     lost: OnceLock<Error>,
-    /// The same of a device that was given up: it may still use whatever it was given.
+    /// The error with which the device was given up: it may still use all memory that it was given.
     hung: OnceLock<Error>,
-    /// What is allocated, with the buffer of each.
+    /// All allocations, each with its buffer.
     pub(super) allocations: Mutex<Allocations<vk::Buffer>>,
-    /// What a test has the driver answer to the next submission or allocation.
+    /// The driver's answer to the next submission or allocation, if a test has set it.
     #[cfg(test)]
     pub(super) fault: Mutex<Option<vk::Result>>,
-    /// It goes last.
+    /// The instance is dropped last.
     instance: Arc<Instance>,
 }
 
@@ -112,13 +112,13 @@ pub(crate) struct VulkanGpu {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Families {
     pub(super) compute: u32,
-    /// One that only copies, concurrently with launches, and the number of its queues.
+    /// A family that only copies, concurrently with launches, and the number of its queues.
     pub(super) copies: Option<(u32, u32)>,
     /// Bits of a time stamp of a launching queue; 0 if it has none.
     pub(super) stamps: u32,
 }
 
-/// What compiled pipelines depend on.
+/// The properties of a device and its driver on which compiled pipelines depend.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Identity {
     pub(super) vendor: u32,
@@ -127,13 +127,13 @@ pub(super) struct Identity {
     pub(super) driver: String,
 }
 
-/// What is made at the first use.
+/// The objects that are made at a device's first use.
 pub(super) struct LogicalDevice {
     pub(super) device: ash::Device,
     pub(super) allocator: Mutex<Option<Allocator>>,
     pub(super) tables: Mutex<Tables>,
     pub(super) pipelines: Pipelines,
-    /// The queue that launches, and those that copy up and down. One caller at a time.
+    /// The queue that launches, and the queues that copy to the device and to the host. Each has one caller at a time.
     pub(super) compute: Mutex<vk::Queue>,
     pub(super) copies: [Option<Arc<Mutex<vk::Queue>>>; 2],
 }
@@ -154,13 +154,13 @@ fn missing_feature(vulkan: &ash::Instance, physical: vk::PhysicalDevice) -> Opti
     needed.into_iter().find(|(there, _)| *there == vk::FALSE).map(|(_, what)| what)
 }
 
-/// What Vulkan's later structures tell of a device.
+/// Properties of a device that Vulkan's later structures report.
 struct Extended {
     uuid: [u8; 16],
     driver: String,
-    /// Bytes that one allocation may have.
+    /// Bytes of the largest allocation that the device allows.
     largest: u64,
-    /// As NVIDIA's or AMD's extension tells.
+    /// Compute units, if NVIDIA's or AMD's extension reports them.
     compute_units: Option<u32>,
 }
 
@@ -242,7 +242,7 @@ impl VulkanGpu {
         let families = unsafe { vulkan.get_physical_device_queue_family_properties(physical) };
         let mut families = Families::of(&families).ok_or_else(|| lacks("a queue that computes"))?;
         if is_cpu {
-            // lavapipe's are taken when it hands work to its threads.
+            // lavapipe takes time stamps when it hands work to its threads, so they measure nothing.
             families.stamps = 0;
         }
         // SAFETY: as above.
@@ -262,7 +262,7 @@ impl VulkanGpu {
             memory: local.map(|heap| heap.size).max().unwrap_or(0),
             clock: 0,
             rates: None,
-            // Vulkan does not tell.
+            // Vulkan does not report this.
             ecc: true,
             largest: extended.largest,
             fixed_blocks: true,
@@ -297,7 +297,7 @@ impl VulkanGpu {
         })
     }
 
-    /// The device, opened; after an error that ended it, that error.
+    /// Opens the device, at the first call. If an error has ended the device, fails with that error.
     pub(super) fn open(&self) -> Result<&LogicalDevice, Error> {
         if let Some(why) = self.lost.get() {
             return Err(why.clone());
@@ -308,7 +308,7 @@ impl VulkanGpu {
         self.opened.get_or_init(|| LogicalDevice::new(self)).as_ref().map_err(Error::clone)
     }
 
-    /// What was opened, also of a lost device; only to be asked by what holds something of it.
+    /// The opened device, even if it is lost. Only objects that were made of the device may call this: it panics if the device was never opened.
     pub(super) fn opened(&self) -> &LogicalDevice {
         self.opened.get().and_then(|opened| opened.as_ref().ok()).expect("something was made of it")
     }
@@ -327,17 +327,17 @@ impl VulkanGpu {
 
     /// Gives the device up: a wait has taken longer than its limit.
     pub(super) fn give_up(&self, limit: WaitLimit) -> Error {
-        // First of all: whoever is refused because the device is lost must find that it hangs.
+        // `hung` is set first: whoever is refused because the device is lost must find that it hangs.
         let why = self.hung.get_or_init(|| limit.error(&self.facts.id));
         self.lost.get_or_init(|| why.clone()).clone()
     }
 
-    /// Whether it was given up: then nothing of it is destroyed or freed.
+    /// Whether the device was given up. Then nothing of it is destroyed or freed.
     pub(super) fn is_hung(&self) -> bool {
         self.hung.get().is_some()
     }
 
-    /// Vulkan's answer to something that was being done.
+    /// Turns Vulkan's answer to a call into a result. `doing` is for the error.
     pub(super) fn check<T>(&self, answer: Result<T, vk::Result>, doing: &str) -> Result<T, Error> {
         answer.map_err(|code| {
             let error = self.error(format!("{code} while {doing}"));
@@ -348,7 +348,7 @@ impl VulkanGpu {
         })
     }
 
-    /// A call that a test may have fail.
+    /// Makes a call, which a test may have fail.
     pub(super) fn call<T>(&self, call: impl FnOnce() -> Result<T, vk::Result>) -> Result<T, vk::Result> {
         #[cfg(test)]
         if let Some(code) = lock(&self.fault).take() {
@@ -357,7 +357,7 @@ impl VulkanGpu {
         call()
     }
 
-    /// Whether steps are in order and use memory that is there.
+    /// Fails unless steps are in order, and use memory that is allocated.
     pub(super) fn check_steps(&self, steps: &[Step]) -> Result<(), Error> {
         steps::check_order(steps).map_err(|why| self.error(format!("a program {why}")))?;
         self.check_accesses(steps.iter().flat_map(steps::accesses))
@@ -375,7 +375,7 @@ impl VulkanGpu {
 }
 
 impl Families {
-    /// One that computes and does not draw, if there is one; and one that only copies.
+    /// A family that computes, if possible one that does not draw; and a family that only copies, if there is one.
     fn of(families: &[vk::QueueFamilyProperties]) -> Option<Families> {
         use vk::QueueFlags as Flags;
         let find = |with: Flags, without: Flags| {
@@ -537,7 +537,7 @@ impl Gpu for VulkanGpu {
         memory.bytes.write(at, bytes);
     }
 
-    /// Its driver would have to import memory; rows go through staging.
+    /// There is no such memory: a driver would have to import it. Rows go through staging.
     fn alloc_reached(self: &Arc<Self>, _: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>> {
         None
     }

@@ -1,27 +1,27 @@
-//! The loader: loaded when it is first asked for, and where it is missing, that is said.
+//! Vulkan's loader, which is loaded at its first use. An error says if it is missing.
 
 use super::lock;
 use ash::{Entry, ext, khr, vk};
 use std::ffi::{CStr, c_void};
 use std::sync::{Arc, Mutex};
 
-/// What the loader must know of.
+/// The oldest Vulkan version that the loader may have.
 const OLDEST: u32 = vk::API_VERSION_1_1;
 const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
-/// A connexion to all drivers.
+/// A connection to all drivers.
 pub(crate) struct Instance {
     pub(super) instance: ash::Instance,
-    /// Khronos' layer, if calls are checked, and what it said. Boxed: the layer knows its address.
+    /// Khronos' layer, if calls are checked, and its remarks. They are boxed, since the layer knows their address.
     validation: Option<(ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT, Box<Remarks>)>,
-    /// The library, which goes last.
+    /// The library, which is dropped last.
     _entry: Entry,
 }
 
 type Remarks = Mutex<Vec<String>>;
 
 impl Instance {
-    /// The error is why there is none: a sentence without its full stop.
+    /// Connects to all drivers. The error says why there is no connection, in a sentence without its full stop.
     pub(crate) fn open(validated: bool) -> Result<Arc<Instance>, String> {
         // SAFETY: loading the library runs its initialisers, which is what they are for.
         let entry = unsafe { Entry::load() }.map_err(|_| "there is no Vulkan loader: libvulkan is not installed")?;
@@ -41,7 +41,7 @@ impl Instance {
         let mut extensions = Vec::new();
         let mut flags = vk::InstanceCreateFlags::empty();
         if knows(khr::portability_enumeration::NAME) {
-            // MoltenVK, among others, which lacks nothing that is used here.
+            // This is for MoltenVK, among others, which lacks nothing that is used here.
             extensions.push(khr::portability_enumeration::NAME.as_ptr());
             flags |= vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR;
         }
@@ -71,7 +71,7 @@ impl Instance {
         Ok(Arc::new(made))
     }
 
-    /// Has the layer write down what it finds.
+    /// Has the layer record its remarks.
     fn listen(&mut self) -> Result<(), vk::Result> {
         let remarks = Box::new(Remarks::default());
         let functions = ext::debug_utils::Instance::new(&self._entry, &self.instance);
@@ -87,7 +87,7 @@ impl Instance {
         Ok(())
     }
 
-    /// What the validation layer said.
+    /// The validation layer's remarks.
     pub(crate) fn remarks(&self) -> Vec<String> {
         self.validation.as_ref().map_or(Vec::new(), |(.., remarks)| lock(remarks).clone())
     }
@@ -105,7 +105,7 @@ impl Drop for Instance {
     }
 }
 
-/// Takes a message down.
+/// Records a message of the layer.
 unsafe extern "system" fn remark(
     _: vk::DebugUtilsMessageSeverityFlagsEXT,
     _: vk::DebugUtilsMessageTypeFlagsEXT,

@@ -13,13 +13,13 @@ use std::sync::Arc;
 /// Bytes from which on a buffer has memory of its own.
 const LARGE: usize = 1 << 20;
 
-/// Whether it is memory that a driver wants.
+/// Whether a driver returns this code for want of memory.
 fn is_for_memory(code: vk::Result) -> bool {
     matches!(code, vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY)
 }
 
-/// The same of an allocator, which has what it does not expect of a driver in words alone. What cannot be mapped finds no
-/// addresses.
+/// Whether an allocator fails for want of memory. It has codes that it does not expect of a driver only in its error's words. Memory that cannot
+/// be mapped finds no addresses.
 fn lacks_memory(why: &AllocationError) -> bool {
     match why {
         AllocationError::OutOfMemory | AllocationError::FailedToMap(_) => true,
@@ -28,12 +28,12 @@ fn lacks_memory(why: &AllocationError) -> bool {
     }
 }
 
-/// A buffer and its memory. Whoever drops it has waited for the queues that use it; that of a hung device is never freed.
+/// A buffer and its memory. Whoever drops it has waited for the queues that use it. Memory of a hung device is never freed.
 struct Buffer {
     gpu: Arc<VulkanGpu>,
     buffer: vk::Buffer,
     address: u64,
-    /// `None` only while it is made or dropped.
+    /// `None` only while the buffer is made or dropped.
     allocation: Option<Allocation>,
 }
 
@@ -43,10 +43,10 @@ impl Buffer {
         let facts = gpu.facts();
         let (location, whose) = match place {
             Place::Device => (MemoryLocation::GpuOnly, ""),
-            // The host reads what the device wrote: through its caches.
+            // The host reads the device's results from this memory, through the host's caches.
             Place::Host => (MemoryLocation::GpuToCpu, " (host memory)"),
         };
-        // In words, and there is no buffer of nothing.
+        // A buffer has whole words, and at least one.
         let bytes = bytes.next_multiple_of(4).max(4);
         let too_much = |has| Error::OutOfMemory { device: facts.id.clone() + whose, needs: bytes as u64, has };
         if bytes as u64 > facts.largest {
@@ -114,19 +114,19 @@ impl Drop for Buffer {
         if self.gpu.is_hung() {
             return;
         }
-        // From now on no step is accepted that uses it.
+        // From now on no step is accepted that uses the buffer.
         lock(&self.gpu.allocations).remove(self.address);
         let opened = self.gpu.opened();
         // SAFETY: made by `new`, destroyed once, before its memory is freed.
         unsafe { opened.device.destroy_buffer(self.buffer, None) };
         if let (Some(allocation), Some(allocator)) = (self.allocation.take(), &mut *lock(&opened.allocator)) {
-            // An allocator that cannot free has nothing that could be done about it here.
+            // If the allocator cannot free the memory, nothing can be done about that here.
             let _ = allocator.free(allocation);
         }
     }
 }
 
-/// Device memory. It comes as the last owner left it, and is not wiped when it goes: programs do that, by
+/// Device memory. It comes as the last owner left it, and is not wiped when it is freed: programs wipe it by
 /// [`Step::Zero`](hypergrove_gpu::Step).
 pub(crate) struct Memory(Buffer);
 
@@ -139,7 +139,7 @@ impl Memory {
     }
 }
 
-/// Host memory that the device sees. Whoever drops it has wiped it. What a hung device may still use is wiped here.
+/// Host memory that the device sees. Whoever drops it has wiped it. Memory that a hung device may still use is wiped here.
 pub(crate) struct HostMemory {
     buffer: Buffer,
     pub(super) bytes: MappedBytes,

@@ -1,4 +1,4 @@
-//! Pipelines: a module compiled by the driver for blocks of so many threads, each at its first need and once.
+//! Pipelines: modules that the driver compiles for blocks of so many threads, each once, at its first use.
 
 use super::device::{Identity, VulkanGpu};
 use super::lock;
@@ -19,7 +19,7 @@ const HEADER: usize = 16 + vk::UUID_SIZE;
 /// A module, and threads of a block.
 type Key = (Module, u32);
 
-/// Held while the pipeline is made: whoever wants it too waits.
+/// A slot is locked while its pipeline is made, so that other threads wait for that pipeline.
 type Slot = Arc<Mutex<Option<vk::Pipeline>>>;
 
 /// All pipelines of a device.
@@ -30,7 +30,7 @@ pub(super) struct Pipelines {
     file: Option<File>,
 }
 
-/// Where compiled pipelines are kept, and how many bytes of them are there.
+/// The cached file of compiled pipelines, and how many bytes of them it has.
 struct File {
     cache: Arc<Cache>,
     key: [u8; 32],
@@ -59,7 +59,7 @@ impl Pipelines {
         // SAFETY: the structure is whole; `destroy` gives it back.
         let layout = unsafe { device.create_pipeline_layout(&info, None) }?;
         let info = vk::PipelineCacheCreateInfo::default().initial_data(&kept);
-        // SAFETY: as above. The driver judges the data once more.
+        // SAFETY: as above. The driver checks the data once more.
         match unsafe { device.create_pipeline_cache(&info, None) } {
             Ok(compiled) => Ok(Pipelines { layout, compiled, made: Mutex::default(), file }),
             Err(code) => {
@@ -70,7 +70,7 @@ impl Pipelines {
         }
     }
 
-    /// To be called once, when nothing uses a pipeline any more.
+    /// Destroys all pipelines. This must be called once, when nothing uses a pipeline any more.
     pub(super) fn destroy(&self, device: &ash::Device) {
         for slot in std::mem::take(&mut *lock(&self.made)).into_values() {
             if let Some(pipeline) = lock(&slot).take() {
@@ -85,14 +85,13 @@ impl Pipelines {
         }
     }
 
-    /// Keeps what the driver has compiled for the next process. One that cannot be written costs that process its time,
-    /// and nothing else.
+    /// Keeps the driver's compiled pipelines for the next process. If the file cannot be written, that process compiles again, and loses only time.
     fn keep(&self, device: &ash::Device) {
         let Some(file) = &self.file else { return };
         // SAFETY: the cache is the device's.
         let Ok(data) = (unsafe { device.get_pipeline_cache_data(self.compiled) }) else { return };
         let mut bytes = lock(&file.bytes);
-        // Some drivers keep theirs elsewhere, and give a header.
+        // Some drivers keep compiled pipelines elsewhere, and return only a header.
         if data.len() > HEADER && data.len() != *bytes {
             file.cache.store(&file.key, &data);
             *bytes = data.len();
@@ -100,7 +99,7 @@ impl Pipelines {
     }
 }
 
-/// Everything that compiled pipelines depend on: another driver's are not found.
+/// A hash of everything that compiled pipelines depend on, so that another driver's pipelines are not found.
 fn key(identity: &Identity) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(FINGERPRINT);
@@ -140,7 +139,7 @@ impl Kernels {
         Ok(new)
     }
 
-    /// The pipeline for blocks of so many threads: made now, unless it is there.
+    /// The pipeline for blocks of so many threads, which is made now unless it exists.
     pub(super) fn pipeline(&self, kernel: Kernel, threads: u32) -> Result<vk::Pipeline, Error> {
         let gpu = &self.gpu;
         if !self.loaded.contains(&kernel) {

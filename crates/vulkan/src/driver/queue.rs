@@ -11,17 +11,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Copies of so many bytes run concurrently with others' launches, on a queue that only copies; fewer are done sooner than two queues
-/// have synchronised.
+/// Copies of so many bytes run concurrently with other streams' launches, on a queue that only copies. Fewer bytes are copied sooner than two
+/// queues have synchronised.
 const CONCURRENT_COPY: usize = 1 << 20;
 
-/// Time stamps around what is before launches, launches, and what is after: four for each submission that is timed.
+/// Time stamps of each submission that is timed: before and after all its steps, and before and after its launches.
 const STAMPS: u32 = 4;
 
-/// A wait asks the driver for so long at a time. In a process that is stopped, with its device, that time counts as no more.
+/// A wait calls the driver for so long at a time. If the process is stopped together with its device, the time counts as no more than that.
 const AT_A_TIME: Duration = Duration::from_secs(1);
 
-/// A semaphore that counts what is done.
+/// A semaphore that counts the submissions that are done.
 struct Timeline {
     gpu: Arc<VulkanGpu>,
     semaphore: vk::Semaphore,
@@ -36,7 +36,7 @@ impl Timeline {
         Ok(Arc::new(Timeline { gpu: gpu.clone(), semaphore: gpu.check(made, "making a semaphore")? }))
     }
 
-    /// Waits until so much is done, or gives the device up. A wait without a limit waits for a device that was given up too.
+    /// Waits until submission `value` is done, or gives the device up. A wait without a limit also waits for a device that was given up.
     fn wait(&self, value: u64, limit: WaitLimit) -> Result<(), Error> {
         let gpu = &self.gpu;
         if let (Some(_), Some(why)) = (limit.time, gpu.hung()) {
@@ -59,7 +59,7 @@ impl Timeline {
         }
     }
 
-    /// What is done now.
+    /// The last submission that is done now.
     fn now(&self) -> Result<u64, vk::Result> {
         // SAFETY: as above.
         unsafe { self.gpu.opened().device.get_semaphore_counter_value(self.semaphore) }
@@ -88,7 +88,7 @@ impl Drop for Timeline {
 struct Commands {
     gpu: Arc<VulkanGpu>,
     pool: vk::CommandPool,
-    /// Those that may be under way, with the value of the timeline that ends them.
+    /// Command buffers that may be under way, each with the submission after which it is not.
     used: VecDeque<(u64, vk::CommandBuffer)>,
 }
 // SAFETY: a pool is used by one thread at a time: whoever has it mutably.
@@ -138,7 +138,7 @@ struct Stamps {
 }
 
 impl Stamps {
-    /// `None` where the queue has no clock.
+    /// Time stamps for so many submissions. `None` if the queue has no clock.
     fn new(gpu: &Arc<VulkanGpu>, submissions: u32) -> Result<Option<Stamps>, Error> {
         if gpu.families().stamps == 0 {
             return Ok(None);
@@ -150,7 +150,7 @@ impl Stamps {
         Ok(Some(Stamps { gpu: gpu.clone(), pool: gpu.check(made, "making time stamps")? }))
     }
 
-    /// What was measured in a submission that is done: up to the first launch, launches, and after the last.
+    /// The times of a submission that is done: before the first launch, during the launches, and after the last one.
     fn read(&self, submission: u32) -> Result<[Duration; 3], Error> {
         let mut ticks = [0u64; STAMPS as usize];
         let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
@@ -178,12 +178,12 @@ impl Drop for Stamps {
     }
 }
 
-/// Where a submission goes.
+/// The queue that a submission goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum QueueKind {
     /// The queue that launches, and copies too.
     Compute,
-    /// A queue that only copies: 0 up, 1 down.
+    /// A queue that only copies: 0 to the device, 1 to the host.
     Copies(usize),
 }
 
@@ -194,16 +194,16 @@ const TIMED: u32 = 16;
 /// streams take turns on the one queue that launches.
 pub(crate) struct VulkanQueue {
     timeline: Arc<Timeline>,
-    /// The last submission, and the last that a wait is for.
+    /// The last submission, and the last one that [`Queue::wait`] waits for.
     last: u64,
     awaited: u64,
     marks: [Option<u64>; SLOTS],
     launching: Commands,
     copying: Option<Commands>,
     stamps: Option<Arc<Stamps>>,
-    /// What was timed since the last wait: stamps, and the number of the submission among theirs.
+    /// The submissions that were timed since the last wait: their stamps, and the number of the submission among these.
     timed: Vec<(Arc<Stamps>, u32)>,
-    /// When what was submitted since the last wait began.
+    /// When the first submission since the last wait began.
     began: Option<Instant>,
     limit: WaitLimit,
     gpu: Arc<VulkanGpu>,
@@ -211,7 +211,8 @@ pub(crate) struct VulkanQueue {
 
 /// Steps in a command buffer of their own. Their memory is checked at each replay.
 pub(crate) struct VulkanRecording {
-    /// The row that it was submitted to last, how far that must come before it may be submitted again, and in which time.
+    /// The timeline of the stream that the recording was submitted to last, and the submission of that stream. It must be done, within the limit,
+    /// before the recording may be submitted again.
     under_way: Mutex<Option<(Arc<Timeline>, u64, WaitLimit)>>,
     buffer: vk::CommandBuffer,
     accesses: Vec<Access>,
@@ -221,7 +222,7 @@ pub(crate) struct VulkanRecording {
 }
 
 impl VulkanRecording {
-    /// Waits until it is not under way.
+    /// Waits until the recording is not under way.
     fn settle(&self) -> Result<(), Error> {
         lock(&self.under_way).take().map_or(Ok(()), |(timeline, value, limit)| timeline.wait(value, limit))
     }
@@ -229,7 +230,7 @@ impl VulkanRecording {
 
 impl Drop for VulkanRecording {
     fn drop(&mut self) {
-        // As in the drop of a queue.
+        // An error does not matter, as in the drop of a queue.
         let _ = self.settle();
     }
 }
@@ -259,9 +260,9 @@ impl VulkanQueue {
         Err(self.gpu.error(format!("it was given what belongs to {}", other.name())))
     }
 
-    /// Steps and where they go: large copies to queues of their own, if there are such. What comes down behind launches
-    /// stays in their queue: one that only copies goes through its work in order too, so that a copy that waits for
-    /// launches would hold up those of the rows whose launches are done.
+    /// Steps and the queues that they go to. Large copies go to queues that only copy, if there are any. Downloads behind launches stay in the
+    /// launches' queue. A queue that only copies goes through its work in order, too: a copy that waits for launches would hold up the copies of
+    /// streams whose launches are done.
     fn parts<'a>(&self, steps: &'a [Step]) -> Vec<(QueueKind, &'a [Step])> {
         let launches = steps::launches(steps);
         let bytes = |steps: &[Step]| steps.iter().flat_map(steps::accesses).map(|access| access.bytes).sum::<usize>();
@@ -269,7 +270,7 @@ impl VulkanQueue {
         let (first, rest) = steps.split_at(launches.start);
         if launches.is_empty() {
             let up = !matches!(steps.first(), Some(Step::Download { .. }));
-            // What is cleared waits for the launches that used it.
+            // Memory is cleared after the launches that used it.
             let clears = steps.iter().any(|step| matches!(step, Step::Zero { .. }));
             let on = if beside(steps) && !clears { QueueKind::Copies(usize::from(!up)) } else { QueueKind::Compute };
             vec![(on, steps)]
@@ -288,9 +289,9 @@ impl VulkanQueue {
                 _ => &mut self.launching,
             };
             let buffer = commands.next(&self.timeline)?;
-            // Whatever becomes of it, it may be used again when the next submission is done.
+            // Whatever becomes of the buffer, it may be used again when the next submission is done.
             commands.used.push_back((self.last + 1, buffer));
-            // Small copies of a ring are many, and would leave no room for the launches.
+            // Only launches are timed: a ring's many small copies would leave no stamps for them.
             let launches = !steps::launches(steps).is_empty();
             let room = (self.timed.len() as u32) < TIMED && timed && launches;
             let stamps = self.stamps.clone().filter(|_| room).map(|stamps| (stamps, self.timed.len() as u32));
@@ -328,7 +329,7 @@ impl VulkanQueue {
         Ok(())
     }
 
-    /// Runs what submits; after an error nothing is under way.
+    /// Calls `submit`. After an error nothing is under way.
     fn measured(&mut self, submit: impl FnOnce(&mut VulkanQueue) -> Result<(), Error>) -> Result<(), Error> {
         self.began.get_or_insert_with(Instant::now);
         let done = submit(self);
@@ -336,14 +337,14 @@ impl VulkanQueue {
         if done.is_err() {
             self.began = None;
             self.timed.clear();
-            // What failed is said already.
+            // The caller reports the first error.
             let _ = self.timeline.wait(self.last, self.limit);
         }
         done
     }
 }
 
-/// Writes steps down; groups that may overlap, and barriers between them.
+/// Writes steps to a command buffer: groups whose steps may overlap, and barriers between the groups.
 fn encode(
     kernels: &Kernels,
     buffer: vk::CommandBuffer,
@@ -369,7 +370,7 @@ fn encode(
         }
     };
     if let Some((stamps, submission)) = stamps {
-        // SAFETY: what wrote to these before was waited for.
+        // SAFETY: the submissions that wrote to these stamps before were waited for.
         unsafe { device.cmd_reset_query_pool(buffer, stamps.pool, submission * STAMPS, STAMPS) };
     }
     let (stages, written, used) = match on {
@@ -406,7 +407,7 @@ fn encode(
         [&steps[..launches.start], &steps[launches.clone()], &steps[launches.end..]].iter().enumerate()
     {
         for group in steps::groups(part) {
-            // The first one is for what other streams have under way on the same queue: launches take turns.
+            // The first barrier is for the work that other streams have under way on the same queue: launches take turns.
             barrier(stages, used);
             for step in group {
                 write(kernels, buffer, step)?;
@@ -419,7 +420,7 @@ fn encode(
     gpu.check(unsafe { device.end_command_buffer(buffer) }, "writing commands")
 }
 
-/// Writes one step down.
+/// Writes one step to a command buffer.
 fn write(kernels: &Kernels, buffer: vk::CommandBuffer, step: &Step) -> Result<(), Error> {
     let gpu = &kernels.gpu;
     let opened = gpu.open()?;
@@ -466,7 +467,7 @@ fn write(kernels: &Kernels, buffer: vk::CommandBuffer, step: &Step) -> Result<()
         Step::Launch(Launch { kernel, blocks, threads, ref args })
         | Step::Beside(Launch { kernel, blocks, threads, ref args }) => {
             let pipeline = kernels.pipeline(kernel, threads)?;
-            // Any shape gives the same bytes; where more jobs a thread would reach Mesa's end of loops, memory has ended before.
+            // Any shape gives the same bytes. Memory ends before a thread has so many jobs that it reaches Mesa's end of loops.
             let blocks = blocks.saturating_mul(threads.div_ceil(gpu.most.0)).clamp(1, gpu.most.1);
             // SAFETY: plain numbers without gaps.
             let args = unsafe { std::slice::from_raw_parts((&raw const *args).cast::<u8>(), size_of_val(args)) };
@@ -545,7 +546,7 @@ impl Queue for VulkanQueue {
         done
     }
 
-    /// Launches of a device's one queue run in the order in which they come.
+    /// This has no effect: launches of a device's one queue run in the order in which they come.
     fn takes_turns(&mut self, _: bool) {}
 
     fn limit(&mut self, limit: WaitLimit) {
@@ -581,7 +582,7 @@ pub(super) struct Held(Arc<Timeline>, u64);
 
 #[cfg(test)]
 impl Held {
-    /// Lets the device do it.
+    /// Lets the device do the work.
     pub(super) fn release(self) {
         let info = vk::SemaphoreSignalInfo::default().semaphore(self.0.semaphore).value(self.1);
         // SAFETY: the semaphore lives, and its value is the one before.
@@ -591,7 +592,7 @@ impl Held {
 
 #[cfg(test)]
 impl VulkanQueue {
-    /// What is submitted from now on waits until a test releases it. All before must be done.
+    /// Holds up all later submissions until a test releases them. All earlier submissions must be done.
     pub(super) fn hold(&mut self) -> Held {
         self.last += 1;
         Held(self.timeline.clone(), self.last)
@@ -600,7 +601,7 @@ impl VulkanQueue {
 
 impl Drop for VulkanQueue {
     fn drop(&mut self) {
-        // A lost device has nothing under way, and of one that hangs nothing is freed.
+        // An error does not matter: a lost device has nothing under way, and nothing of a hung device is freed.
         let _ = self.timeline.wait(self.last, self.limit);
     }
 }

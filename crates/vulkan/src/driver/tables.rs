@@ -14,7 +14,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// The error is what the driver said.
+    /// Makes the tables. The error is the driver's.
     pub(super) fn new(device: &ash::Device, allocator: &mut Allocator) -> Result<Tables, String> {
         let mut tables = Tables::default();
         match tables.make(device, allocator) {
@@ -69,7 +69,7 @@ impl Tables {
         Ok(())
     }
 
-    /// To be called once, when nothing uses the tables any more.
+    /// Destroys the tables. This must be called once, when nothing uses them any more.
     pub(super) fn destroy(&mut self, device: &ash::Device, allocator: &mut Allocator) {
         // SAFETY: made by `make` as far as they are not null, which may be destroyed too.
         unsafe {
@@ -78,7 +78,7 @@ impl Tables {
             device.destroy_descriptor_set_layout(self.layout, None);
         }
         if let Some(allocation) = self.allocation.take() {
-            // What cannot be freed goes with the device.
+            // Memory that cannot be freed is freed with the device.
             let _ = allocator.free(allocation);
         }
     }

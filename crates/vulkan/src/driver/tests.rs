@@ -1,4 +1,4 @@
-//! The driver on the first device, where there is one.
+//! Tests of the driver on the first device, if there is one.
 
 use super::device::VulkanGpu;
 use super::*;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Under the validation layer, where that is installed.
+/// A connection under the validation layer, if that is installed.
 fn instance() -> Option<Arc<Instance>> {
     hypergrove_testkit::one_at_a_time();
     match Instance::open(true).or_else(|_| Instance::open(false)) {
@@ -47,7 +47,7 @@ fn bytes_go_to_the_device_and_back() {
     let Some((instance, gpu)) = device() else { return };
     let facts = gpu.facts();
     assert!(facts.id == "vulkan:0" && !facts.name.is_empty() && facts.compute_units > 0 && facts.memory > 0);
-    // Copies of that size run concurrently with launches, where a device can do that.
+    // Copies of that size run concurrently with launches, if the device can do that.
     let bytes = 2 << 20;
     let (memory, mut host) = (gpu.alloc(bytes).unwrap(), gpu.alloc_host(2 * bytes).unwrap());
     assert!(gpu.free().unwrap() > 0 && VulkanGpu::host_view(&host, 0..2 * bytes).iter().all(|&byte| byte == 0));
@@ -157,10 +157,10 @@ fn a_lost_device_says_so_from_then_on() {
     assert_eq!(gpus.prepare(&device, &plan, 1, &Policy::default()).err(), Some(why));
 }
 
-/// Short, since a test waits for it.
+/// This limit is short, since a test waits for it.
 const LIMIT: WaitLimit = WaitLimit { work: "a test", time: Some(Duration::from_millis(200)) };
 
-/// What a device does after it was given up meets memory that is there.
+/// Memory that a device uses after it was given up is still there.
 #[test]
 fn a_device_that_hangs_is_given_up_and_keeps_its_memory() {
     let Some((_, gpu)) = device() else { return };
@@ -193,7 +193,7 @@ fn a_device_that_hangs_is_given_up_and_keeps_its_memory() {
     assert!(gpu.queue().is_err() && began.elapsed() < Duration::from_millis(100));
 
     let first = VulkanGpu::host_view(&host, 0..0).as_ptr();
-    // SAFETY: the memory stays mapped for ever, of which this is the test. The device writes to it.
+    // SAFETY: the memory stays mapped for ever, as this test shows. The device writes to it.
     let read = || unsafe { first.read_volatile() };
     assert_eq!(read(), 5);
     drop((memory, host, queue, other, recording, kernels, gpu));
@@ -206,7 +206,7 @@ fn a_device_that_hangs_is_given_up_and_keeps_its_memory() {
     }
 }
 
-/// Such a wait is for memory that a caller has lent.
+/// A wait without a limit is for memory that a caller has lent.
 #[test]
 fn a_wait_without_a_limit_lasts_until_the_device_is_done() {
     let Some((_, gpu)) = device() else { return };
@@ -242,7 +242,7 @@ fn memory_that_is_not_there_is_an_error_with_its_size() {
             matches!(gpu.alloc_host(12), Err(Error::OutOfMemory { needs: 12, device, .. }) if device.contains("host"))
         );
     }
-    // Below the allocator, which has memory of its own only for buffers of that size.
+    // These faults are below the allocator, which calls the driver for each buffer only from that size on.
     for code in [vk::Result::ERROR_OUT_OF_DEVICE_MEMORY, vk::Result::ERROR_OUT_OF_HOST_MEMORY] {
         ALLOCATING.store(code.as_raw(), Ordering::Relaxed);
         assert!(matches!(gpu.alloc(1 << 20), Err(Error::OutOfMemory { needs, .. }) if needs == 1 << 20), "{code:?}");
@@ -257,7 +257,7 @@ fn memory_that_is_not_there_is_an_error_with_its_size() {
     gpu.alloc_host(12).unwrap();
 }
 
-/// What the next calls of `vkAllocateMemory` and `vkMapMemory` answer instead of being made; 0 for nothing.
+/// Answers for the next calls of `vkAllocateMemory` and `vkMapMemory`, which are not made then; 0 lets them be made.
 static ALLOCATING: AtomicI32 = AtomicI32::new(0);
 static MAPPING: AtomicI32 = AtomicI32::new(0);
 
@@ -274,7 +274,7 @@ pub(super) fn with_faults(device: &ash::Device) -> ash::Device {
         memory: *mut vk::DeviceMemory,
     ) -> vk::Result {
         let (call, _) = lock(&REAL).expect("written below");
-        // SAFETY: as it came.
+        // SAFETY: the arguments are passed on as they came.
         faulty(&ALLOCATING).unwrap_or_else(|| unsafe { call(device, info, callbacks, memory) })
     }
     unsafe extern "system" fn map(
@@ -286,7 +286,7 @@ pub(super) fn with_faults(device: &ash::Device) -> ash::Device {
         to: *mut *mut c_void,
     ) -> vk::Result {
         let (_, call) = lock(&REAL).expect("written below");
-        // SAFETY: as it came.
+        // SAFETY: the arguments are passed on as they came.
         faulty(&MAPPING).unwrap_or_else(|| unsafe { call(device, memory, offset, size, flags, to) })
     }
     let mut first = device.fp_v1_0().clone();
@@ -302,7 +302,7 @@ fn what_is_done_wrong_is_remarked_on() {
     let Ok(instance) = Instance::open(true) else { return println!("skipped: vulkan driver: no validation layer") };
     let Ok(devices) = devices(&instance, None) else { return println!("skipped: vulkan driver: no device") };
     let gpu = &devices[0];
-    // SAFETY: a buffer of nothing is refused by no driver here, and given back.
+    // SAFETY: no driver here refuses a buffer of no bytes, and the buffer is given back.
     unsafe {
         let vulkan = &gpu.open().unwrap().device;
         let buffer = vulkan.create_buffer(&vk::BufferCreateInfo::default(), None);
