@@ -2,6 +2,7 @@
 //! again in every program that makes them.
 
 use crate::engine::{Engine, Inner};
+use crate::flow::Flow;
 use crate::jobs::{GenerateJob, OwnedSign, OwnedVerify, SignJob, VerifyJob, one_of};
 use crate::rows::{CallColumns, MessageRows, Progress, RowMemory, RowStatus, run_call, run_sets, sign_into};
 use crate::scheme::Scheme;
@@ -12,8 +13,17 @@ use std::ops::ControlFlow;
 
 /// The jobs of a call, from an iterator.
 pub(crate) type Source<'i, J> = &'i mut (dyn Iterator<Item = J> + Send + 'i);
-/// Takes the index and the result of each job of a call, and says whether the call goes on.
-pub(crate) type Sink<'s, T> = &'s mut dyn FnMut(usize, Result<T, Error>) -> ControlFlow<()>;
+/// Takes the results of a call's jobs in their order, each with the number of jobs that it counts for, which is 1. Says whether the call goes on.
+pub(crate) type Sink<'s, T> = &'s mut scheduler::Sink<'s, T>;
+
+/// A sink that gets the index of each job instead.
+pub(crate) fn indexed<T, F: Flow>(
+    mut sink: impl FnMut(usize, Result<T, Error>) -> F,
+) -> impl FnMut(usize, Result<T, Error>) -> ControlFlow<()> {
+    let mut indices = 0..;
+    move |_, result| sink(indices.next().expect("they do not end"), result).flow()
+}
+
 /// A ticket for a job, or why there is none.
 type Submitted<J, T> = Result<Ticket<T>, Refused<J>>;
 
@@ -67,18 +77,16 @@ impl<S: Scheme> Calls<S> {
 }
 
 impl Inner {
-    /// Runs the jobs of an iterator. `sink` gets each job's index and result, in order.
+    /// Runs the jobs of an iterator.
     fn all<J: scheduler::Job>(
         &self,
         jobs: Source<'_, J>,
         sink: Sink<'_, J::Out>,
         may_block: bool,
     ) -> Result<(), Error> {
-        let mut indices = 0..;
-        let mut sink = |_, result| sink(indices.next().expect("they do not end"), result);
         match may_block {
-            true => self.scheduler.run_blocking(jobs, &mut sink),
-            false => self.scheduler.run(jobs, &mut sink),
+            true => self.scheduler.run_blocking(jobs, sink),
+            false => self.scheduler.run(jobs, sink),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The engine: its devices, its threads and its memory budget.
 
-use crate::calls::{Job, Sink};
+use crate::calls::{Job, Sink, indexed};
 use crate::explain::{Explanation, MemoryUse};
 use crate::flow::Flow;
 use crate::hash::HostHashing;
@@ -384,13 +384,13 @@ impl Engine {
         all(
             &self.0,
             &mut jobs,
-            &mut |index, key| match key {
+            &mut indexed(|index, key| match key {
                 Ok(key) => sink(index, key).flow(),
                 Err(why) => {
                     failed = Err(why);
                     ControlFlow::Break(())
                 }
-            },
+            }),
             false,
         )?;
         failed
@@ -443,10 +443,10 @@ impl Engine {
     pub fn sign_batch<'a, S: Scheme, F: Flow>(
         &self,
         jobs: impl IntoIterator<Item = jobs::SignJob<'a, S>, IntoIter: Send>,
-        mut sink: impl FnMut(usize, Result<S::Signature, Error>) -> F,
+        sink: impl FnMut(usize, Result<S::Signature, Error>) -> F,
     ) -> Result<(), Error> {
         let (mut jobs, sign_all) = (jobs.into_iter(), S::calls().sign_all);
-        sign_all(&self.0, &mut jobs, &mut |index, signature| sink(index, signature).flow(), true)
+        sign_all(&self.0, &mut jobs, &mut indexed(sink), true)
     }
 
     /// Signs all these jobs, and returns a result for each, in their order. See [`Engine::sign_batch`].
@@ -472,10 +472,10 @@ impl Engine {
     pub fn verify_batch<'a, S: Scheme, F: Flow>(
         &self,
         jobs: impl IntoIterator<Item = jobs::VerifyJob<'a, S>, IntoIter: Send>,
-        mut sink: impl FnMut(usize, Result<bool, Error>) -> F,
+        sink: impl FnMut(usize, Result<bool, Error>) -> F,
     ) -> Result<(), Error> {
         let (mut jobs, verify_all) = (jobs.into_iter(), S::calls().verify_all);
-        verify_all(&self.0, &mut jobs, &mut |index, verdict| sink(index, verdict).flow(), true)
+        verify_all(&self.0, &mut jobs, &mut indexed(sink), true)
     }
 
     /// Verifies all these jobs, and returns a verdict for each, in their order. See [`Engine::verify_batch`].

@@ -7,7 +7,7 @@ use crate::rows::{Column, ForeignColumn, Progress, Results, RowMemory, RowStatus
 use crate::slh_dsa::host_isa;
 use hypergrove_cpu::{Cpu, Isa, MessagePart, SHA256_START, Sha256, sha256};
 use hypergrove_engine::programs::{Group, GroupFacts};
-use hypergrove_engine::scheduler::{Job, Place, Run, Worker};
+use hypergrove_engine::scheduler::{Job, Outcomes, Place, Run, Worker};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Backend, Error, HashProgram, Messages, Policy, SelfTested, Sha256Programs, THREADS};
 use std::cell::RefCell;
@@ -77,11 +77,7 @@ impl Job for HashJob<'_> {
         0
     }
 
-    fn run(
-        Run { place, facts }: &Run<'_>,
-        jobs: &mut [&mut Self],
-        _: &mut Vec<u8>,
-    ) -> Result<Vec<Result<(), Error>>, Error> {
+    fn run(Run { place, facts }: &Run<'_>, jobs: &mut [&mut Self], _: &mut Vec<u8>) -> Result<Outcomes<()>, Error> {
         let run = |job: &mut &mut Self| {
             let blocks = job.count();
             let HashJob { engine, messages, digests } = &mut **job;
@@ -103,7 +99,8 @@ impl Job for HashJob<'_> {
             }
             hash(blocks, *messages, digests)
         };
-        jobs.iter_mut().map(|job| run(job).map(Ok)).collect()
+        let done: Result<Vec<()>, Error> = jobs.iter_mut().map(run).collect();
+        Ok(done?.into())
     }
 }
 

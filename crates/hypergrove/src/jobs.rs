@@ -1,11 +1,11 @@
 //! Jobs of any scheme: how callers describe them, and how the scheduler runs each of them on a device.
 
 use crate::scheme::{
-    Failed, KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, own_key, room,
+    KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, own_key, room,
 };
 use crate::{Error, Op};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{Job, Queued, Run, Scheduler, Size};
+use hypergrove_engine::scheduler::{Job, Outcomes, Queued, Run, Scheduler, Size};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::fmt;
@@ -170,24 +170,19 @@ pub(crate) fn owned(bytes: &Cow<'_, [u8]>) -> usize {
     }
 }
 
-/// Makes the result of each job from the job's `size` bytes of `memory`. A single job that did not fail takes the memory itself instead of a copy.
+/// Makes the result of each job from the job's `size` bytes of `memory`. A single job takes the memory itself instead of a copy.
 pub(crate) fn results<T: Send>(
     run: &Run<'_>,
     (jobs, size): (usize, usize),
-    failed: &Failed,
     memory: &mut Vec<u8>,
-    finish: &(dyn Fn(usize, Cow<'_, [u8]>) -> T + Sync),
-) -> Vec<Result<T, Error>> {
-    if jobs == 1 && failed.is_empty() {
+    finish: &(dyn Fn(Cow<'_, [u8]>) -> T + Sync),
+) -> Vec<T> {
+    if jobs == 1 {
         memory.truncate(size);
-        return vec![Ok(finish(0, Cow::Owned(take(memory))))];
+        return vec![finish(Cow::Owned(take(memory)))];
     }
     let memory = &*memory;
-    let result = |nth: usize| match failed.get(&nth) {
-        Some(why) => Err(why.clone()),
-        None => Ok(finish(nth, Cow::Borrowed(&memory[nth * size..][..size]))),
-    };
-    run.place.map(jobs, SHARE, &result)
+    run.place.map(jobs, SHARE, &|nth| finish(Cow::Borrowed(&memory[nth * size..][..size])))
 }
 
 impl<S: Scheme> Job for SignJob<'_, S> {
@@ -209,13 +204,9 @@ impl<S: Scheme> Job for SignJob<'_, S> {
         S::of_private(&self.key).output(Op::Sign, facts)
     }
 
-    fn run(
-        run: &Run<'_>,
-        jobs: &mut [&mut Self],
-        memory: &mut Vec<u8>,
-    ) -> Result<Vec<Result<S::Signature, Error>>, Error> {
+    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<S::Signature>, Error> {
         let jobs = &*jobs;
-        let Some(first) = jobs.first() else { return Ok(Vec::new()) };
+        let Some(first) = jobs.first() else { return Ok(Vec::new().into()) };
         let set = S::of_private(&first.key);
         let of = |i: usize| {
             let SignJob { key, mode, message, randomizer } = &*jobs[i];
@@ -229,13 +220,13 @@ impl<S: Scheme> Job for SignJob<'_, S> {
             let mut own: Vec<Vec<u8>> = run.place.map(jobs.len(), SHARE, &|_| vec![0; size]);
             let mut places: Vec<&mut [u8]> = own.iter_mut().map(|own| &mut own[..]).collect();
             if let Some(failed) = S::sign_in_place(run, &work, &mut places, memory) {
-                let failed = failed?;
-                let signatures = own.into_iter().map(|own| Ok(set.signature(Cow::Owned(own)))).enumerate();
-                return Ok(signatures.map(|(i, signed)| failed.get(&i).cloned().map_or(signed, Err)).collect());
+                let results = own.into_iter().map(|own| set.signature(Cow::Owned(own))).collect();
+                return Ok(Outcomes { results, failed: failed? });
             }
         }
         let failed = S::sign(run, &work, room(memory, jobs.len() * size))?;
-        Ok(results(run, (jobs.len(), size), &failed, memory, &|_, signature| set.signature(signature)))
+        let results = results(run, (jobs.len(), size), memory, &|signature| set.signature(signature));
+        Ok(Outcomes { results, failed })
     }
 
     fn discard(signature: S::Signature) {
@@ -260,8 +251,8 @@ impl<S: Scheme> Job for VerifyJob<'_, S> {
         S::of_public(&self.key).output(Op::Verify, facts)
     }
 
-    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Vec<Result<bool, Error>>, Error> {
-        let Some(first) = jobs.first() else { return Ok(Vec::new()) };
+    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<bool>, Error> {
+        let Some(first) = jobs.first() else { return Ok(Vec::new().into()) };
         let size = S::of_public(&first.key).sizes().signature;
         // A signature of the wrong length is invalid, so no device gets it.
         let fits = |job: &Self| job.signature.len() == size;
@@ -279,7 +270,7 @@ impl<S: Scheme> Job for VerifyJob<'_, S> {
         let verdicts = if fitting.is_empty() { Vec::new() } else { S::verify(run, &work, memory)? };
         let mut verdicts = verdicts.into_iter();
         let mut verdict = || verdicts.next().expect("a verdict on each");
-        Ok(jobs.iter().map(|job| Ok(fits(job) && verdict())).collect())
+        Ok(jobs.iter().map(|job| fits(job) && verdict()).collect::<Vec<_>>().into())
     }
 }
 
@@ -310,12 +301,8 @@ impl<S: Scheme> Job for GenerateJob<'_, S> {
         self.set.sizes().private + self.set.output(Op::Keygen, facts)
     }
 
-    fn run(
-        run: &Run<'_>,
-        jobs: &mut [&mut Self],
-        memory: &mut Vec<u8>,
-    ) -> Result<Vec<Result<S::SigningKey, Error>>, Error> {
-        let Some(first) = jobs.first() else { return Ok(Vec::new()) };
+    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<S::SigningKey>, Error> {
+        let Some(first) = jobs.first() else { return Ok(Vec::new().into()) };
         let (set, sizes) = (first.set, first.set.sizes());
         let mut given = Wiped(vec![0; jobs.iter().filter(|job| job.seeds().is_some()).count() * sizes.seeds]);
         jobs.iter()
@@ -338,8 +325,8 @@ impl<S: Scheme> Job for GenerateJob<'_, S> {
         let mut columns: Vec<KeyColumns<'_>> = columns.collect();
         set.keygen(run, &mut columns, memory)?;
         let private = &private.0;
-        let key = |i: usize| Ok(set.private_key(&private[i * sizes.private..][..sizes.private]));
-        Ok(run.place.map(jobs.len(), SHARE, &key))
+        let key = |i: usize| set.private_key(&private[i * sizes.private..][..sizes.private]);
+        Ok(run.place.map(jobs.len(), SHARE, &key).into())
     }
 }
 

@@ -1,6 +1,8 @@
 //! A signature scheme as the engine sees it: one trait, over which jobs, rows, sets of rows and tickets are written once.
 
 pub use crate::calls::Calls;
+pub use hypergrove_engine::scheduler::Failed;
+
 use crate::jobs::JobKey;
 pub use crate::jobs::{SignJob, VerifyJob};
 pub use crate::rows::{CallColumns, MessageRows, RowVerifyingKeys, SignatureRows};
@@ -10,7 +12,6 @@ use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::{Options, Run};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::ptr;
@@ -250,9 +251,6 @@ pub enum KeyRef<'k, S: Scheme> {
     /// A public key.
     Public(&'k S::VerifyingKey),
 }
-
-/// The error of each job that failed by itself, by the job's index.
-pub type Failed = BTreeMap<usize, Error>;
 
 /// A message to be signed, of a job or of a row.
 pub struct ToSign<'m, S: Scheme> {

@@ -11,7 +11,7 @@ use crate::scheme::{
 };
 use crate::{check_length, random, random_by_threads};
 use hypergrove_engine::programs::{Group, GroupFacts};
-use hypergrove_engine::scheduler::{Job, Options, Run};
+use hypergrove_engine::scheduler::{Job, Options, Outcomes, Run};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Batch, Digests, Error, Key, SlhDsaProgram, wiped};
 use hypergrove_fips205::digest::prf_msg;
@@ -815,7 +815,7 @@ impl Job for NodesJob<'_> {
         facts.plan().out_bytes()
     }
 
-    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Vec<Result<Vec<u8>, Error>>, Error> {
+    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<Vec<u8>>, Error> {
         let plan_run = PlanRun::of(run);
         let (p, size) = (plan_run.plan().params, plan_run.plan().out_bytes());
         // The root of the top tree follows that tree's other nodes.
@@ -831,7 +831,7 @@ impl Job for NodesJob<'_> {
             Ok(failed)
         };
         let failed = plan_run.output(0..keys.len(), false, &compute, room(memory, keys.len() * size))?;
-        Ok(results(run, (keys.len(), size), &failed, memory, &|_, nodes| nodes.into_owned()))
+        Ok(Outcomes { results: results(run, (keys.len(), size), memory, &|nodes| nodes.into_owned()), failed })
     }
 }
 

@@ -6,8 +6,10 @@ use super::worker::QueuedJob;
 use super::{Job, Place, Run};
 use crate::Error;
 use crate::programs::{Group, GroupFacts};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::replace;
 use std::ops::ControlFlow;
+use std::slice;
 use std::sync::Mutex;
 use zeroize::Zeroize;
 
@@ -33,50 +35,61 @@ pub(super) fn counted(blocks: &[(usize, QueuedBlock)]) -> usize {
 /// The capacity that a block of several jobs begins with: as many as most blocks have.
 const ROOM: usize = 128;
 
-/// The jobs of a block, or their results. A single one takes no memory of its own.
-pub(super) struct NonEmpty<J> {
-    first: J,
-    more: Vec<J>,
+/// The jobs of a block. A single one takes no memory of its own.
+pub(super) enum Members<J> {
+    One(J),
+    Many(Vec<J>),
 }
 
-impl<J> NonEmpty<J> {
-    pub(super) fn one(first: J) -> NonEmpty<J> {
-        NonEmpty { first, more: Vec::new() }
-    }
-
+impl<J> Members<J> {
     pub(super) fn push(&mut self, next: J) {
-        if self.more.is_empty() {
-            self.more.reserve(ROOM);
+        if let Members::Many(all) = self {
+            return all.push(next);
         }
-        self.more.push(next);
+        if let Members::One(first) = replace(self, Members::Many(Vec::with_capacity(ROOM))) {
+            self.push(first);
+            self.push(next);
+        }
     }
 
     /// Appends jobs.
-    pub(super) fn append(&mut self, next: NonEmpty<J>) {
-        self.push(next.first);
-        self.more.extend(next.more);
+    pub(super) fn append(&mut self, next: Members<J>) {
+        match next {
+            Members::One(next) => self.push(next),
+            Members::Many(next) => next.into_iter().for_each(|next| self.push(next)),
+        }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &J> {
-        std::iter::once(&self.first).chain(&self.more)
+    pub(super) fn as_slice(&self) -> &[J] {
+        match self {
+            Members::One(one) => slice::from_ref(one),
+            Members::Many(all) => all,
+        }
     }
 
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut J> {
-        std::iter::once(&mut self.first).chain(&mut self.more)
+    fn as_mut_slice(&mut self) -> &mut [J] {
+        match self {
+            Members::One(one) => slice::from_mut(one),
+            Members::Many(all) => all,
+        }
     }
+}
 
-    fn len(&self) -> usize {
-        1 + self.more.len()
-    }
+/// The errors of jobs that are to blame themselves, by the number of the job.
+pub type Failed = BTreeMap<usize, Error>;
 
-    fn into_iter(self) -> impl Iterator<Item = J> {
-        std::iter::once(self.first).chain(self.more)
-    }
+/// What a run gives its jobs. Errors are apart: they are rare, and a result may be far smaller than an error.
+pub struct Outcomes<T> {
+    /// A result for each job, in their order. That of a job that failed is discarded.
+    pub results: Vec<T>,
+    /// The errors of jobs that failed.
+    pub failed: Failed,
+}
 
-    /// The next `count` of an iterator, at least one.
-    fn of(all: &mut impl Iterator<Item = J>, count: usize) -> NonEmpty<J> {
-        let first = all.next().expect("one at least");
-        NonEmpty { first, more: all.take(count - 1).collect() }
+impl<T> From<Vec<T>> for Outcomes<T> {
+    /// No job failed.
+    fn from(results: Vec<T>) -> Outcomes<T> {
+        Outcomes { results, failed: Failed::new() }
     }
 }
 
@@ -103,16 +116,13 @@ struct Table<J: Job> {
 
 /// The state of a block.
 enum State<J: Job> {
-    Waits(NonEmpty<J>),
+    Waits(Members<J>),
     Runs,
     /// The jobs, and a result for each.
-    Done(NonEmpty<J>, Results<J>),
+    Done(Members<J>, Outcomes<J::Out>),
     /// The results were taken.
     Gone,
 }
-
-/// Results of jobs, in their order.
-type Results<J> = NonEmpty<Result<<J as Job>::Out, Error>>;
 
 impl<J: Job> Default for Blocks<J> {
     fn default() -> Blocks<J> {
@@ -122,13 +132,18 @@ impl<J: Job> Default for Blocks<J> {
 
 impl<J: Job> Table<J> {
     fn replace(&mut self, number: usize, state: State<J>) -> State<J> {
-        std::mem::replace(&mut self.states[number - self.first], state)
+        replace(&mut self.states[number - self.first], state)
     }
+}
+
+/// Discards results that nobody gets.
+fn discard_all<J: Job>(outcomes: Outcomes<J::Out>) {
+    outcomes.results.into_iter().for_each(J::discard);
 }
 
 impl<J: Job> Blocks<J> {
     /// A single block, whose number is 0.
-    pub(super) fn one(jobs: NonEmpty<J>) -> Blocks<J> {
+    pub(super) fn one(jobs: Members<J>) -> Blocks<J> {
         Blocks(Mutex::new(Table { first: 0, states: VecDeque::from([State::Waits(jobs)]) }))
     }
 
@@ -157,15 +172,22 @@ impl<J: Job> Blocks<J> {
         let mut flow = ControlFlow::Continue(());
         match (state, refused) {
             (State::Waits(jobs) | State::Done(jobs, _), Some(why)) => {
-                for job in jobs.iter() {
+                for job in jobs.as_slice() {
                     sink(job.count(), Err(why.clone()))?;
                 }
             }
-            (State::Done(jobs, results), None) => {
-                for (job, result) in jobs.iter().zip(results.into_iter()) {
-                    match flow {
-                        ControlFlow::Continue(()) => flow = sink(job.count(), result),
-                        ControlFlow::Break(()) => drop(result.map(J::discard)),
+            (State::Done(jobs, Outcomes { results, mut failed }), None) => {
+                let mut results = results.into_iter();
+                for (number, job) in jobs.as_slice().iter().enumerate() {
+                    let (result, why) = (results.next(), failed.remove(&number));
+                    match (flow, result, why) {
+                        (ControlFlow::Continue(()), Some(result), None) => flow = sink(job.count(), Ok(result)),
+                        (_, result, why) => {
+                            result.map(J::discard);
+                            if let (ControlFlow::Continue(()), Some(why)) = (flow, why) {
+                                flow = sink(job.count(), Err(why));
+                            }
+                        }
                     }
                 }
             }
@@ -185,13 +207,6 @@ impl<J: Job> Blocks<J> {
     }
 }
 
-/// Discards results that nobody gets.
-fn discard_all<J: Job>(results: impl IntoIterator<Item = Result<J::Out, Error>>) {
-    for result in results {
-        drop(result.map(J::discard));
-    }
-}
-
 /// The distinct groups of blocks, and for each block the index of its group; `None` for a block that no device does.
 fn groups_of(numbered: &[(usize, QueuedBlock)]) -> (Vec<Group>, Vec<Option<usize>>) {
     let mut groups: Vec<Group> = Vec::new();
@@ -206,62 +221,64 @@ fn groups_of(numbered: &[(usize, QueuedBlock)]) -> (Vec<Group>, Vec<Option<usize
     (groups, numbers)
 }
 
-/// Runs the jobs of blocks, group by group: a result for each job of each block.
+/// Runs the jobs of blocks, group by group, and gives the outcomes of each block.
 fn run_groups<J: Job>(
     place: &Place<'_>,
     numbered: &[(usize, QueuedBlock)],
-    blocks: &mut [NonEmpty<J>],
+    blocks: &mut [Members<J>],
     memory: &mut Vec<u8>,
-) -> Result<Vec<Results<J>>, Error> {
+) -> Result<Vec<Outcomes<J::Out>>, Error> {
     let (groups, group_of) = groups_of(numbered);
     // A block that no device does has a single job.
-    let refused =
-        |(_, block): &(usize, QueuedBlock)| block.group.as_ref().err().map(|why| NonEmpty::one(Err(why.clone())));
-    let mut all: Vec<Option<Results<J>>> = numbered.iter().map(refused).collect();
+    let refused = |(_, block): &(usize, QueuedBlock)| {
+        let failed = block.group.as_ref().err().map(|why| (0, why.clone()));
+        Outcomes { results: Vec::new(), failed: failed.into_iter().collect() }
+    };
+    let mut all: Vec<Outcomes<J::Out>> = numbered.iter().map(refused).collect();
     // Each of several groups has memory of its own. After an error of one group, the memory of all is wiped.
     let mut others: Vec<Vec<u8>> = vec![Vec::new(); groups.len().saturating_sub(1)];
-    let mut failed = None;
     for (nth, group) in groups.into_iter().enumerate() {
-        let memory = if nth == 0 { &mut *memory } else { &mut others[nth - 1] };
+        let of_group = if nth == 0 { &mut *memory } else { &mut others[nth - 1] };
         let mut members = Vec::with_capacity(blocks.len());
         let of_all = blocks.iter_mut().zip(&mut all).zip(&group_of);
         members.extend(of_all.filter_map(|(block, of)| (*of == Some(nth)).then_some(block)));
-        failed = run_group(place, group, &mut members, memory).err();
-        if failed.is_some() {
-            break;
+        if let Err(why) = run_group(place, group, &mut members, of_group) {
+            all.into_iter().for_each(discard_all::<J>);
+            memory.zeroize();
+            others.iter_mut().for_each(Zeroize::zeroize);
+            return Err(why);
         }
     }
-    let Some(why) = failed else {
-        return Ok(all.into_iter().map(|results| results.expect("each block has a group or an error")).collect());
-    };
-    discard_all::<J>(all.into_iter().flatten().flat_map(NonEmpty::into_iter));
-    memory.zeroize();
-    others.iter_mut().for_each(Zeroize::zeroize);
-    Err(why)
+    Ok(all)
 }
 
 /// Runs the jobs of blocks of one group.
 fn run_group<J: Job>(
     place: &Place<'_>,
     group: Group,
-    blocks: &mut [(&mut NonEmpty<J>, &mut Option<Results<J>>)],
+    blocks: &mut [(&mut Members<J>, &mut Outcomes<J::Out>)],
     memory: &mut Vec<u8>,
 ) -> Result<(), Error> {
     let facts = place.worker.programs.facts(group)?;
-    let wanted = blocks.iter().map(|(jobs, _)| jobs.len()).sum();
+    let wanted = blocks.iter().map(|(jobs, _)| jobs.as_slice().len()).sum();
     let mut jobs: Vec<&mut J> = Vec::with_capacity(wanted);
     for (of_block, _) in &mut *blocks {
-        jobs.extend(of_block.iter_mut());
+        jobs.extend(of_block.as_mut_slice());
     }
-    let results = J::run(&Run { place: *place, facts: &facts }, &mut jobs, memory)?;
-    if results.len() != wanted {
-        let what = format!("it gave {} results for {wanted} jobs", results.len());
-        discard_all::<J>(results);
+    let mut all = J::run(&Run { place: *place, facts: &facts }, &mut jobs, memory)?;
+    if all.results.len() != wanted {
+        let what = format!("it gave {} results for {wanted} jobs", all.results.len());
+        discard_all::<J>(all);
         return Err(Error::Inconsistent { device: place.worker.device().id(), what });
     }
-    let mut results = results.into_iter();
-    for (jobs, to) in blocks {
-        **to = Some(NonEmpty::of(&mut results, jobs.len()));
+    let (mut results, mut start) = (all.results.into_iter(), 0);
+    for (jobs, outcomes) in blocks {
+        let end = start + jobs.as_slice().len();
+        let later = all.failed.split_off(&end);
+        let of_block = replace(&mut all.failed, later);
+        outcomes.failed = of_block.into_iter().map(|(job, why)| (job - start, why)).collect();
+        outcomes.results = results.by_ref().take(end - start).collect();
+        start = end;
     }
     Ok(())
 }
@@ -270,7 +287,7 @@ impl<J: Job> Client for Blocks<J> {
     fn owned(&self, number: usize) -> usize {
         let table = lock(&self.0);
         match &table.states[number - table.first] {
-            State::Waits(jobs) => jobs.iter().map(J::owned).sum(),
+            State::Waits(jobs) => jobs.as_slice().iter().map(J::owned).sum(),
             _ => 0,
         }
     }
@@ -278,7 +295,7 @@ impl<J: Job> Client for Blocks<J> {
     fn output(&self, number: usize, facts: &GroupFacts) -> usize {
         let table = lock(&self.0);
         match &table.states[number - table.first] {
-            State::Waits(jobs) => jobs.iter().map(|job| job.output(facts)).sum(),
+            State::Waits(jobs) => jobs.as_slice().iter().map(|job| job.output(facts)).sum(),
             _ => 0,
         }
     }
@@ -289,7 +306,7 @@ impl<J: Job> Client for Blocks<J> {
             State::Waits(jobs) => jobs,
             _ => unreachable!("a block waits before it is run"),
         };
-        let mut blocks: Vec<NonEmpty<J>> = numbered.iter().map(take).collect();
+        let mut blocks: Vec<Members<J>> = numbered.iter().map(take).collect();
         drop(table);
         let results = run_groups(place, numbered, &mut blocks, memory);
         let (mut results, done) = match results {
@@ -317,7 +334,7 @@ impl<J: Job> Client for Blocks<J> {
             };
             table.replace(*number, waits);
             drop(table);
-            discard_all::<J>(results.into_iter().flat_map(NonEmpty::into_iter));
+            results.into_iter().for_each(discard_all::<J>);
         }
     }
 }
@@ -328,7 +345,7 @@ impl<J: Job> Drop for Blocks<J> {
         let table = self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         for state in table.states.drain(..) {
             if let State::Done(_, results) = state {
-                discard_all::<J>(results.into_iter());
+                discard_all::<J>(results);
             }
         }
     }

@@ -52,7 +52,7 @@ impl<'a> Job for Number<'a> {
         Run { place, .. }: &Run<'_>,
         jobs: &mut [&mut Self],
         memory: &mut Vec<u8>,
-    ) -> Result<Vec<Result<Square<'a>, Error>>, Error> {
+    ) -> Result<Outcomes<Square<'a>>, Error> {
         let devices = jobs[0].1;
         let device = place.worker.device().index;
         let nth = devices.runs[device as usize].fetch_add(1, SeqCst);
@@ -62,7 +62,8 @@ impl<'a> Job for Number<'a> {
         place.each(memory, (size_of::<u64>(), 1), (), &square);
         (devices.answer)(place.scheduler, device, nth)?;
         let squares = memory.chunks_exact(size_of::<u64>());
-        Ok(squares.map(|bytes| Ok(Square(u64::from_le_bytes(bytes.try_into().unwrap()), devices))).collect())
+        let squares = squares.map(|bytes| Square(u64::from_le_bytes(bytes.try_into().unwrap()), devices));
+        Ok(squares.collect::<Vec<_>>().into())
     }
     fn discard(out: Square<'a>) {
         out.1.discarded.fetch_add(1, SeqCst);

@@ -26,7 +26,7 @@ mod sync {
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 }
 
-pub use blocks::QueuedBlock;
+pub use blocks::{Failed, Outcomes, QueuedBlock};
 pub use call::Sink;
 pub use choice::{DeviceChoice, Wake};
 pub use memory::{ChunkMemory, Memory, zeros};
@@ -39,7 +39,7 @@ pub use worker::{Fault, Scale, Worker, is_fault};
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::Kind;
 use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, Timing};
-use blocks::{Blocks, Client, NonEmpty};
+use blocks::{Blocks, Client, Members};
 use call::{BlockSink, BlockSource, Call, Scopes};
 use choice::{CallRates, Lazy};
 use feed::{Feed, FeedJobs};
@@ -85,8 +85,7 @@ pub trait Job: Send + Sync + Sized {
     fn output(&self, facts: &GroupFacts) -> usize;
     /// Runs jobs of one group on a device, and gives a result for each, in their order. A job that is itself to blame has an error of its own; an
     /// error of the whole run is the device's or the call's. `memory` is kept between chunks; after an error it holds nothing of the jobs.
-    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>)
-    -> Result<Vec<Result<Self::Out, Error>>, Error>;
+    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<Self::Out>, Error>;
     /// Discards a result that nobody gets.
     fn discard(out: Self::Out) {
         drop(out);
@@ -314,7 +313,7 @@ impl Scheduler {
     pub fn one<J: Job>(&self, rather: Option<&Worker>, job: J) -> Result<J::Out, Error> {
         self.same_process()?;
         let (kind, size) = (job.kind()?, (job.count(), job.owned()));
-        let blocks = Blocks::one(NonEmpty::one(job));
+        let blocks = Blocks::one(Members::One(job));
         self.one_block(rather, kind, size, &blocks)?;
         blocks.only()
     }
@@ -478,16 +477,13 @@ impl Scheduler {
     }
 
     /// These jobs as one block, with their kind, the jobs that they count for and the bytes that they own, if a thread of the host is to do them.
-    fn block_of_thread<J: Job>(
-        &self,
-        mut jobs: impl Iterator<Item = J>,
-    ) -> Option<(NonEmpty<J>, Kind, (usize, usize))> {
+    fn block_of_thread<J: Job>(&self, mut jobs: impl Iterator<Item = J>) -> Option<(Members<J>, Kind, (usize, usize))> {
         if !self.is_host_alone() {
             return None;
         }
         let first = jobs.next()?;
         let (kind, mut size) = (first.kind().ok()?, (first.count(), first.owned()));
-        let mut block = NonEmpty::one(first);
+        let mut block = Members::One(first);
         for job in jobs {
             size = (size.0 + job.count(), size.1 + job.owned());
             block.push(job);
@@ -857,7 +853,7 @@ impl<'a> Asker<'a> {
     fn ask<J: Job>(&mut self, job: J) -> QueuedJob<J> {
         let (group, held, block) = self.ask_of(job.kind(), job.owned(), &|facts| job.output(facts));
         let count = job.count();
-        QueuedJob { jobs: NonEmpty::one(job), group, held, count, block }
+        QueuedJob { jobs: Members::One(job), group, held, count, block }
     }
 
     /// The group of a job, the bytes that it and its output take, and the most jobs and bytes of a block of such jobs.

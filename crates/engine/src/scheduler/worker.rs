@@ -1,6 +1,6 @@
 //! The devices of an engine: the memory that each may hold, its permits and threads, and the state of a device that failed.
 
-use super::blocks::{NonEmpty, QueuedBlock};
+use super::blocks::{Members, QueuedBlock};
 use super::permits::Permits;
 use super::{Job, KnowledgeSource, Scheduler};
 use crate::planner::{Bounds, Weigh};
@@ -248,7 +248,7 @@ impl Scale<'_> {
 
 /// A block that other jobs may join, until a call takes it.
 pub(super) struct QueuedJob<J> {
-    pub(super) jobs: NonEmpty<J>,
+    pub(super) jobs: Members<J>,
     /// The group whose program does the jobs, or why none can.
     pub(super) group: Result<Group, Error>,
     /// Bytes that the jobs and their outputs take while they are worked on.

@@ -4,7 +4,7 @@ use super::foreign::{Copied, ForeignColumns, ForeignPlace, copied_bytes, copies_
 use super::{RowMemory, RowStatus};
 use crate::{Error, ErrorKind, check_length};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{ChunkMemory, Job, Options, Place, Run, Scheduler, zeros};
+use hypergrove_engine::scheduler::{ChunkMemory, Job, Options, Outcomes, Place, Run, Scheduler, zeros};
 use hypergrove_engine::scheme::Kind;
 use std::mem::take;
 use std::ops::{ControlFlow, Range};
@@ -530,10 +530,10 @@ impl Job for RowBlock<'_> {
         self.count * self.columns.held(facts, &self.options)
     }
 
-    fn run(run: &Run<'_>, blocks: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Vec<Result<(), Error>>, Error> {
+    fn run(run: &Run<'_>, blocks: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<()>, Error> {
         assert!(blocks.is_sorted_by_key(|block| block.number), "blocks of a call lie together");
-        let results = blocks.iter().map(|_| Ok(())).collect();
-        let Some(RowBlock { columns, all, .. }) = blocks.first() else { return Ok(results) };
+        let done = Outcomes::from(vec![(); blocks.len()]);
+        let Some(RowBlock { columns, all, .. }) = blocks.first() else { return Ok(done) };
         if columns.are_keys() {
             let all = *all;
             let lent = blocks.iter_mut().map(|block| LentBlock {
@@ -543,7 +543,7 @@ impl Job for RowBlock<'_> {
             });
             // The caller gets no statuses of keys.
             all.compute(run, &mut lent.collect::<Vec<_>>(), &[], &[], memory)?;
-            return Ok(results);
+            return Ok(done);
         }
         // Blocks are copied and computed in groups, so that the copies take at most `most` bytes at a time, or one block.
         let most = copies_at_a_time(run.place.worker.has_memory(), run.place.threads);
@@ -558,7 +558,7 @@ impl Job for RowBlock<'_> {
             RowBlock::run_some(run, next, &mut copies, memory)?;
             left = others;
         }
-        Ok(results)
+        Ok(done)
     }
 }
 
