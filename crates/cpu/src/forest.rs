@@ -7,7 +7,7 @@ use crate::scratch::{Pool, Scratch, sized};
 use hypergrove_engine::wiped;
 use hypergrove_fips205::{Adrs, AdrsType, Params};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, Trace, TweakableHash};
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rayon::prelude::*;
 
 /// A tree to grow.
 #[derive(Clone, Copy)]
@@ -347,7 +347,8 @@ pub(crate) fn run<T: Send>(
 ) {
     if parallel {
         let tasks: Vec<T> = tasks.collect();
-        tasks.into_par_iter().for_each(|task| pool.with(|scratch| work(scratch, task)));
+        // A task takes a millisecond: threads that are done early take single ones.
+        tasks.into_par_iter().with_max_len(1).for_each(|task| pool.with(|scratch| work(scratch, task)));
     } else {
         tasks.for_each(|task| work(scratch, task));
     }

@@ -8,7 +8,7 @@ use crate::swapped::Swapped;
 use crate::verify::{Group, SlotValues};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
-use hypergrove_engine::{Batch, Error, Program, Timing, forward, wiped};
+use hypergrove_engine::{Accept, Batch, Digests, Error, Program, Timing, forward, wiped};
 use hypergrove_fips205::plan::{Op, Plan, Slot, Stage};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, TweakableHash};
@@ -28,6 +28,12 @@ pub(crate) struct CpuProgram {
     kept: Vec<u8>,
     jobs: usize,
 }
+
+/// Groups of signatures that each thread verifies, at least, if there are enough signatures.
+const GROUPS_OF_A_THREAD: usize = 4;
+
+/// The fewest signatures of a group, unless there are too few for all threads: as many as AVX-512 has lanes.
+const LEAST_GROUP: usize = 16;
 
 /// Bytes that a program holds, at most, by an estimate.
 pub(crate) fn bytes(plan: &Plan, batch: usize, policy: &CpuPolicy) -> u64 {
@@ -224,8 +230,20 @@ impl CpuProgram {
         Ok(())
     }
 
+    /// Signatures of a group that one thread verifies. Several threads get groups of equal size: at least one each, and [`GROUPS_OF_A_THREAD`] as long
+    /// as a group keeps [`LEAST_GROUP`] signatures, so that all threads end at about the same time.
+    fn group_size(&self, jobs: usize) -> usize {
+        let (threads, most) = (self.policy.threads, self.policy.verify_group);
+        if threads == 1 {
+            return jobs.div_ceil(jobs.div_ceil(most).max(1)).max(1);
+        }
+        let fair = jobs.div_ceil(threads * GROUPS_OF_A_THREAD).clamp(LEAST_GROUP.min(most), most);
+        let groups = jobs.div_ceil(fair).max(threads.min(jobs)).max(1);
+        jobs.div_ceil(groups).max(1)
+    }
+
     /// Runs a batch, which must have been checked.
-    fn execute(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+    fn execute(&mut self, batch: &Batch<'_>, digests: Option<&dyn Digests>, out: &mut [u8]) -> Result<Timing, Error> {
         let start = Instant::now();
         let p: &'static Params = self.plan.params;
         let (jobs, threads) = (batch.len(), self.policy.threads);
@@ -291,13 +309,12 @@ impl CpuProgram {
                 failed = error.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
             }
             Op::Verify => {
-                // Groups of equal size, at least one a thread.
-                let groups = jobs.div_ceil(self.policy.verify_group).max(threads.min(jobs)).max(1);
-                let size = jobs.div_ceil(groups).max(1);
+                let size = self.group_size(jobs);
+                let groups = jobs.div_ceil(size);
                 let tasks = out.chunks_mut(size * p.n).zip(kept.chunks_mut(size * each)).enumerate().map(
                     |(group, (roots, kept))| {
                         let jobs = group * size..(group * size + size).min(jobs);
-                        (Group { p, hash: self.hash(), keys: &keys, batch, jobs }, roots, kept)
+                        (Group { p, hash: self.hash(), keys: &keys, batch, jobs, digests }, roots, kept)
                     },
                 );
                 self.pool.with(|scratch| {
@@ -333,10 +350,41 @@ impl Program for CpuProgram {
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         batch.check(&self.plan, out.len())?;
         // Verification has no secrets: signatures and public keys are public.
-        if self.plan.op == Op::Verify { self.execute(batch, out) } else { wiped(|| self.execute(batch, out)) }
+        match self.plan.op {
+            Op::Verify => self.execute(batch, None, out),
+            _ => wiped(|| self.execute(batch, None, out)),
+        }
     }
 
-    forward!(self => self; only_run, no_time_limit);
+    fn run_held(
+        &mut self,
+        _: &Batch<'_>,
+        _: &mut dyn Digests,
+        _: &mut [&mut [u8]],
+        _: Accept<'_>,
+        _: bool,
+    ) -> Option<Result<Timing, Error>> {
+        None
+    }
+
+    fn run_fetched(
+        &mut self,
+        batch: &Batch<'_>,
+        digests: &mut dyn Digests,
+        out: &mut [u8],
+    ) -> Option<Result<Timing, Error>> {
+        if self.plan.op != Op::Verify {
+            return None;
+        }
+        let checked = batch.check_all_but_positions(&self.plan, out.len());
+        Some(checked.and_then(|()| self.execute(batch, Some(&*digests), out)))
+    }
+
+    fn most_hashed(&self) -> usize {
+        0
+    }
+
+    forward!(self => self; no_time_limit);
 
     fn elsewhere(&mut self, elsewhere: bool) {
         self.elsewhere = elsewhere;
@@ -382,6 +430,52 @@ mod tests {
             assert!(held as u64 <= estimate, "{p}: holds {held}, estimated {estimate}");
         }
     }
+    /// Groups hash their messages themselves: the roots are those of positions that the caller computed, for numbers of signatures that threads share
+    /// in groups of every size.
+    #[test]
+    fn messages_are_hashed_by_the_thread_that_verifies() {
+        use hypergrove_testkit::digests::{DigestJobs, KEYS, text};
+        let text = text();
+        for p in [&hypergrove_testkit::toys::TOY_SHA2_16, &hypergrove_testkit::toys::TOY_SHAKE_24] {
+            for (jobs, threads) in [(1, 1), (40, 1), (1, 3), (2, 3), (40, 3), (150, 3)] {
+                let mut digests = DigestJobs::new(p, Op::Verify, (jobs, 0), &text);
+                let rows: Vec<Vec<u8>> = (0..jobs)
+                    .map(|job| {
+                        let mut row = text[job..].iter().copied().cycle().take(p.sig_bytes()).collect::<Vec<_>>();
+                        row[p.r_range()].copy_from_slice(&digests.r(job));
+                        row
+                    })
+                    .collect();
+                let signatures: Vec<&[u8]> = rows.iter().map(|row| &row[..]).collect();
+                let key = |of| hypergrove_engine::Key {
+                    pk_seed: digests.pk_seed(of),
+                    sk_seed: &[],
+                    cached_nodes: &[],
+                    cached_id: 0,
+                };
+                let (keys, key_of) = ([0, 1, 2].map(key), (0..jobs).map(|job| (job % KEYS) as u32).collect::<Vec<_>>());
+                let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &signatures };
+                let isa = hypergrove_lanes::Isa::fastest();
+                let hash = crate::Cpu::with(isa).expect("available").hash(p, isa);
+                let policy = CpuPolicy { threads, ..CpuPolicy::default() };
+                let mut program = CpuProgram::new(hash, Plan::new(p, Op::Verify), jobs, policy);
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+                let (mut expected, mut got) = (vec![0; jobs * p.n], vec![0; jobs * p.n]);
+                let positions = digests.positions();
+                pool.install(|| program.run(&Batch { positions: &positions, ..batch }, &mut expected))
+                    .expect("verified");
+                digests.asked = false;
+                let done = pool.install(|| program.run_fetched(&batch, &mut digests, &mut got));
+                done.expect("it verifies").expect("verified");
+                assert!(got == expected && !digests.asked, "{p}, {jobs} jobs, {threads} threads");
+                // Different messages give different roots.
+                assert!(jobs == 1 || got[..p.n] != got[p.n..2 * p.n], "{p}");
+                let sizes = program.group_size(jobs);
+                assert!((1..=32).contains(&sizes) && jobs.div_ceil(sizes) >= threads.min(jobs), "{jobs}: {sizes}");
+            }
+        }
+    }
+
     #[test]
     fn stages_are_timed_where_that_is_asked_for() {
         let p = &hypergrove_fips205::SLH_DSA_SHA2_128F;

@@ -3,8 +3,8 @@
 use crate::clock::Clock;
 use crate::scratch::{Scratch, sized};
 use crate::wots;
-use hypergrove_engine::Batch;
-use hypergrove_fips205::{Adrs, AdrsType, Params};
+use hypergrove_engine::{Batch, Digests};
+use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
 use hypergrove_lanes::{KeyState, Keys, Steps, TweakableHash};
 use std::ops::Range;
 
@@ -15,6 +15,8 @@ pub(crate) struct Group<'a> {
     pub keys: &'a [KeyState],
     pub batch: &'a Batch<'a>,
     pub jobs: Range<usize>,
+    /// Gives the messages, unless the batch has their positions.
+    pub digests: Option<&'a dyn Digests>,
 }
 
 /// Intermediate values of one job, in the order of `Slot`: FORS roots, PK_FORS, XMSS roots.
@@ -62,10 +64,29 @@ impl Group<'_> {
         }
     }
 
+    /// The positions that the messages select. The thread that verifies a group hashes its messages too, so no thread waits between the two.
+    ///
+    /// FIPS 205, Algorithm 20: lines 4–11.
+    fn positions(&self, digests: &dyn Digests) -> Vec<Position> {
+        let of = |job: usize| {
+            let pk_seed = self.batch.keys[self.batch.key_of[job] as usize].pk_seed;
+            let r = &self.batch.signatures[job][self.p.r_range()];
+            Position::of(self.p, r, pk_seed, digests.pk_root(job), &digests.m_prime(job))
+        };
+        self.jobs.clone().map(of).collect()
+    }
+
     fn roots_n<const N: usize>(&self, scratch: &mut Scratch, roots: &mut [u8], kept: &mut [u8], clock: &Clock) {
-        clock.start();
         let (p, jobs, len) = (self.p, self.jobs.len(), self.p.len());
-        let positions = &self.batch.positions[self.jobs.clone()];
+        let made;
+        let positions = match self.digests {
+            Some(digests) => {
+                made = self.positions(digests);
+                &made[..]
+            }
+            None => &self.batch.positions[self.jobs.clone()],
+        };
+        clock.start();
         let signatures = &self.batch.signatures[self.jobs.clone()];
         let job_keys = &self.batch.key_of[self.jobs.clone()];
         let Scratch { adrs, key_of, digits, order, wide, nodes, parents, messages, .. } = scratch;

@@ -519,10 +519,12 @@ impl<'a> Call<'a> {
                 let mut work = |pool: Option<&rayon::ThreadPool>| {
                     client.run(&Place { scheduler, worker, room, pool, threads, elsewhere: false }, &jobs, &mut spare)
                 };
-                match (is_here && worker.has_memory(), count) {
+                match (is_here, count) {
                     // Waking the slot's threads takes longer than the work that they would share.
-                    (true, ..=FEW_JOBS) => scheduler.same_process().and_then(|()| work(None)),
-                    (true, ..=FEW_LIGHT_JOBS) if is_light => scheduler.with_pool(worker, slot, work),
+                    (true, ..=FEW_JOBS) if worker.has_memory() => scheduler.same_process().and_then(|()| work(None)),
+                    (true, ..=FEW_LIGHT_JOBS) if worker.has_memory() && is_light => {
+                        scheduler.with_pool(worker, slot, work)
+                    }
                     // The threads are woken once, not for each step that they share.
                     (true, _) => scheduler.with_pool(worker, slot, |pool| match pool {
                         Some(pool) => pool.install(|| work(Some(pool))),
