@@ -2,7 +2,7 @@
 
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
-    api, benchmarks, capi, deb, dependent, examples, features, foreign, fuzz, kernels, lengths, licences, links, magic,
+    api, benchmarks, capi, deb, dependent, examples, features, foreign, fuzz, kernels, licences, links, magic,
     negative, outputs, python, secrets, shaders, site, sources, supply, tests, threads,
 };
 use std::fs;
@@ -32,7 +32,6 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "words",     about: "no path of one machine; plain names, words and sentences",   run: |_, _| sources::words() },
     CiStep { name: "links",     about: "links between documents lead to files and headings",         run: |_, _| links::check() },
     CiStep { name: "unsafe",    about: "unsafe code is where it may be and nowhere else",            run: |_, _| sources::forbid_unsafe() },
-    CiStep { name: "functions", about: "a function beyond 80 lines has its reason",                  run: |_, _| lengths::check() },
     CiStep { name: "magic",     about: "constants of SHA-2 and Keccak recomputed from their origin", run: |_, _| magic::check() },
     CiStep { name: "deny",      about: "licences, sources and audits of all dependencies",                run: |_, _| licences::check() },
     CiStep { name: "bench",     about: "BENCHMARKS.md and tables of documents are what bench/runs says", run: |_, _| benchmarks::current() },

@@ -16,7 +16,6 @@ mod foreign;
 mod fuzz;
 mod install;
 mod kernels;
-mod lengths;
 mod licences;
 mod links;
 mod magic;

@@ -117,6 +117,7 @@ impl Group {
         Some(Group { params, key: key("key")?, other: key("otherKey")?, pieces: pieces.collect::<Option<_>>()? })
     }
 
+    #[expect(clippy::too_many_lines, reason = "a list of bad signatures")]
     fn cases(&self) -> Vec<Value> {
         let (p, mut all) = (self.params, Vec::new());
         let (n, len) = (p.n, p.sig_bytes());
@@ -426,6 +427,7 @@ fn oid(arc: u8) -> Vec<u8> {
 }
 
 /// The file of encoded keys.
+#[expect(clippy::too_many_lines, reason = "a list of bad keys")]
 fn keys() -> String {
     let mut cases = Vec::new();
     let mut add = |flag: &str, p: &Params, kind: &str, comment: &str, der: Vec<u8>| {

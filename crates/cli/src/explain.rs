@@ -20,6 +20,7 @@ const BUDGET: Duration = Duration::from_millis(200);
 /// The machine is busy if threads wait this part of their time for a core. On an idle machine it is a hundredth.
 const BUSY: f64 = 0.1;
 
+#[expect(clippy::too_many_lines, reason = "the lines of one answer, in their order")]
 pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let engine = machine::engine(options, printer)?;
     // Before anything ran: what runs teach the engine is not what a command begins with.

@@ -243,6 +243,7 @@ impl CpuProgram {
     }
 
     /// Runs a batch, which must have been checked.
+    #[expect(clippy::too_many_lines, reason = "the stages of an operation, in their order")]
     fn execute(&mut self, batch: &Batch<'_>, digests: Option<&dyn Digests>, out: &mut [u8]) -> Result<Timing, Error> {
         let start = Instant::now();
         let p: &'static Params = self.plan.params;

@@ -76,6 +76,7 @@ impl Group<'_> {
         self.jobs.clone().map(of).collect()
     }
 
+    #[expect(clippy::too_many_lines, reason = "the stages of verification, in one scratch")]
     fn roots_n<const N: usize>(&self, scratch: &mut Scratch, roots: &mut [u8], kept: &mut [u8], clock: &Clock) {
         let (p, jobs, len) = (self.p, self.jobs.len(), self.p.len());
         let made;

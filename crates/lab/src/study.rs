@@ -322,6 +322,7 @@ impl Study<'_> {
 
     /// One policy over all batches.
     #[expect(clippy::too_many_arguments, reason = "a row, where it is measured, and the column of its table")]
+    #[expect(clippy::too_many_lines, reason = "a loop over a row's values, whose records name all of them")]
     fn program(
         &mut self,
         row: &ProgramRow,

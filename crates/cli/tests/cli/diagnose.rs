@@ -81,6 +81,7 @@ fn base64(bytes: &[u8], width: usize) -> Vec<u8> {
     letters.as_bytes().chunks(width).flat_map(|line| [line, b"\n"].concat()).collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of mix-ups, each with its diagnosis")]
 fn mix_ups() -> Vec<MixUp> {
     let mut all = Vec::new();
     // Modes.

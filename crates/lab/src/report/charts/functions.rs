@@ -139,6 +139,7 @@ pub(super) fn functions(run: &Run) -> Section {
 }
 
 /// The picture of a stage, and its row in the table. `None` for samples of one number of threads.
+#[expect(clippy::too_many_lines, reason = "one picture from its data to its caption")]
 fn function(record: &Record, name: &str, measured: &[Measured]) -> Option<(Plot, Vec<String>)> {
     let samples: Vec<Sample> = measured.iter().map(|m| m.sample).collect();
     let ends = samples
