@@ -20,7 +20,7 @@ const BLOCK_BYTES: usize = 64;
 const PADDING_LEAST: usize = 9;
 const DIGEST_BYTES: usize = 32;
 /// What stands for a figure that is not known.
-const UNKNOWN: &str = "–";
+pub(crate) const UNKNOWN: &str = "–";
 
 const INTRODUCTION: &str = "# Benchmarks\n\n\
     `cargo xtask benchmarks` renders this page from the records in `bench/runs`, which `hypergrove bench --json` writes. Every measurement\n\
@@ -360,11 +360,11 @@ fn subject(record: &Record) -> Subject {
 }
 
 /// A set's name where all are of one scheme.
-fn short(set: &str) -> &str {
+pub(crate) fn short(set: &str) -> &str {
     set.strip_prefix("SLH-DSA-").unwrap_or(set)
 }
 
-/// What a section of the page is about.
+/// A section of the page is about one of these.
 #[derive(Clone, Copy, PartialEq)]
 struct Machine<'a> {
     kind: Kind,
@@ -394,6 +394,66 @@ impl<'a> Machine<'a> {
         let host = if self.kind == Kind::HostOfGpus { ", host of GPUs" } else { "" };
         format!("{}, {}{host}", self.device, self.detail)
     }
+
+    /// The peak, if a record knows it, and the table.
+    fn section<'r>(&self, runs: &'r [Run], used: &mut BTreeSet<&'r str>) -> String {
+        let is_gpu = self.kind == Kind::Gpu;
+        let here = |run: &Run, record: &Record| Machine::of(run, record) == *self;
+        let records = runs.iter().flat_map(|run| run.records.iter().filter(move |record| here(run, record)));
+        let peaks = records.clone().filter_map(|record| match is_gpu {
+            true => rates(&record.limit).filter(|_| record.devices.len() == 1),
+            false => rates(&record.rates).filter(|_| record.threads == 1),
+        });
+        let peak = peaks.reduce(|a, b| a.zip(&b, f64::max)).map_or(String::new(), |rates| {
+            let [sha256, sha512, keccak] = rates.each().map(|(_, rate)| per_second(rate));
+            format!("Peak a second: SHA-256 {sha256}, SHA-512 {sha512}, Keccak {keccak}.\n\n")
+        });
+
+        let find = |is_single: bool, threads: Option<usize>| {
+            newest(runs, |run, record| {
+                let fits = (record.batch == 1) == is_single && threads.is_none_or(|threads| threads == record.threads);
+                (here(run, record) && fits).then(|| subject(record))
+            })
+        };
+        // Of a host: one thread, and as many as were tried.
+        let own_threads = (!is_gpu).then_some(1);
+        let (many, one) = (find(false, own_threads), find(true, own_threads));
+        let most = records.map(|record| record.threads).max().filter(|most| !is_gpu && *most > 1);
+        let all = most.map_or(BTreeMap::new(), |_| find(false, most));
+        let mut any = one.clone();
+        any.extend(all.iter().chain(&many).map(|(subject, found)| (subject.clone(), *found)));
+        used.extend(any.values().map(|found| &*found.run.name));
+
+        let jobs = |found: RunRecord<'_>| grouped(found.record.batch as u64);
+        let rate = |found: RunRecord<'_>| per_second(found.record.ops_per_s);
+        let spread = |found: RunRecord<'_>| format!("{:.1} %", 100.0 * found.record.spread);
+        let of_peak = |found: RunRecord<'_>| share(found.record.limit_fraction);
+        let kernels = |found: RunRecord<'_>| found.record.kernels_per_s.map_or(UNKNOWN.into(), per_second);
+        let kernels_of_peak = |found: RunRecord<'_>| share(found.record.kernels_limit_fraction);
+        let time = |found: RunRecord<'_>| time(found.record.median_s);
+        let name = |found: RunRecord<'_>| format!("[{}]", found.run.name);
+        let all_threads = format!("{} threads, per second", most.unwrap_or_default());
+        let mut columns: Vec<Column<'_, Subject>> = vec![
+            ("jobs", &many, &jobs),
+            ("per second", &many, &rate),
+            ("spread", &many, &spread),
+            ("% of peak", &many, &of_peak),
+        ];
+        if is_gpu {
+            columns.extend([("kernels per second", &many, &kernels as &Shown), ("% of peak", &many, &kernels_of_peak)]);
+        }
+        columns.push(("one job", &one, &time));
+        if !all.is_empty() {
+            columns.extend([
+                (&*all_threads, &all, &rate as &Shown),
+                ("spread", &all, &spread),
+                ("% of peak", &all, &of_peak),
+            ]);
+        }
+        columns.push(("run", &any, &name));
+        let words = |subject: &Subject| vec![subject.set.clone(), format!("{}{}", subject.op.1, subject.variant)];
+        peak + &table(&["set", "op"], &columns, any.keys().map(|subject| (words(subject), subject)))
+    }
 }
 
 /// The page: its contents, then one section a machine.
@@ -410,12 +470,7 @@ fn page(runs: &[Run]) -> String {
     for machine in machines {
         let title = machine.title();
         let _ = writeln!(contents, "* [{title}](#{})", crate::links::slug(&title));
-        let _ = write!(sections, "\n## {title}\n\n");
-        let here = |run: &Run, record: &Record| Machine::of(run, record) == machine;
-        match machine.kind {
-            Kind::Gpu => of_gpu(&mut sections, runs, here, &mut used),
-            Kind::Host | Kind::HostOfGpus => of_host(&mut sections, runs, here, &mut used),
-        }
+        let _ = write!(sections, "\n## {title}\n\n{}", machine.section(runs, &mut used));
     }
     let mut page = format!("{INTRODUCTION}\n{contents}{sections}\n");
     for run in used {
@@ -424,117 +479,26 @@ fn page(runs: &[Run]) -> String {
     page
 }
 
-/// Says what the peak of a machine is, if a record knows.
-fn peak(page: &mut String, records: impl Iterator<Item = Option<Rates>>) {
-    let Some(rates) = records.flatten().reduce(|a, b| a.zip(&b, f64::max)) else { return };
-    let [sha256, sha512, keccak] = rates.each().map(|(_, rate)| per_second(rate));
-    let _ = write!(page, "Peak a second: SHA-256 {sha256}, SHA-512 {sha512}, Keccak {keccak}.\n\n");
-}
+/// The text that a table shows for a record.
+type Shown<'a> = dyn Fn(RunRecord<'_>) -> String + 'a;
+/// A column of a table: its heading, its records by row, and their texts.
+pub(crate) type Column<'a, K> = (&'a str, &'a BTreeMap<K, RunRecord<'a>>, &'a Shown<'a>);
 
-fn of_machine<'a>(runs: &'a [Run], here: &impl Fn(&Run, &Record) -> bool) -> impl Iterator<Item = &'a Record> + Clone {
-    runs.iter().flat_map(move |run| run.records.iter().filter(move |record| here(run, record)))
-}
-
-fn op_of(subject: &Subject) -> String {
-    format!("{}{}", subject.op.1, subject.variant)
-}
-
-/// Adds a GPU's table.
-fn of_gpu<'a>(page: &mut String, runs: &'a [Run], here: impl Fn(&Run, &Record) -> bool, used: &mut BTreeSet<&'a str>) {
-    let alone = of_machine(runs, &here).filter(|record| record.devices.len() == 1);
-    peak(page, alone.map(|record| rates(&record.limit)));
-    let many = newest(runs, |run, record| (here(run, record) && record.batch > 1).then(|| subject(record)));
-    let one = newest(runs, |run, record| (here(run, record) && record.batch == 1).then(|| subject(record)));
-    let columns = ["per second", "spread", "% of peak", "kernels per second", "% of peak", "one job", "run"];
-    heading(page, ["set", "op", "jobs"].iter().chain(&columns));
-    for subject in many.keys().chain(one.keys().filter(|subject| !many.contains_key(subject))) {
-        let (many, one) = (many.get(subject), one.get(subject));
-        let Some(any) = many.or(one) else { continue };
-        let of = |value: &dyn Fn(&Record) -> String| many.map_or(UNKNOWN.into(), |found| value(found.record));
-        row(
-            page,
-            &[
-                subject.set.clone(),
-                op_of(subject),
-                of(&|record| grouped(record.batch as u64)),
-                of(&|record| per_second(record.ops_per_s)),
-                of(&spread),
-                of(&|record| share(record.limit_fraction)),
-                of(&|record| record.kernels_per_s.map_or(UNKNOWN.into(), per_second)),
-                of(&|record| share(record.kernels_limit_fraction)),
-                one.map_or(UNKNOWN.into(), |found| time(found.record.median_s)),
-                named(any, used),
-            ],
-        );
+/// A table, whose rows begin with words; words stand left, figures right.
+pub(crate) fn table<'k, K: Ord + 'k>(
+    words: &[&str],
+    columns: &[Column<'_, K>],
+    rows: impl Iterator<Item = (Vec<String>, &'k K)>,
+) -> String {
+    let headings: Vec<&str> = words.iter().copied().chain(columns.iter().map(|(heading, ..)| *heading)).collect();
+    let align = |heading: &&str| if words.contains(heading) || *heading == "run" { "---" } else { "---:" };
+    let mut lines = vec![headings.join(" | "), headings.iter().map(align).collect::<Vec<_>>().join(" | ")];
+    for (mut cells, key) in rows {
+        let cell = |(_, found, shown): &Column<'_, K>| found.get(key).map_or(UNKNOWN.into(), |found| shown(*found));
+        cells.extend(columns.iter().map(cell));
+        lines.push(cells.join(" | "));
     }
-}
-
-/// Adds a host's table: one thread, and as many as were tried.
-fn of_host<'a>(page: &mut String, runs: &'a [Run], here: impl Fn(&Run, &Record) -> bool, used: &mut BTreeSet<&'a str>) {
-    let records = of_machine(runs, &here);
-    let threads = records.clone().map(|record| record.threads).max().unwrap_or(1);
-    peak(page, records.filter(|record| record.threads == 1).map(|record| rates(&record.rates)));
-    let of = |least: usize, threads: usize| {
-        newest(runs, |run, record| {
-            let fits = (record.batch > 1) == (least > 1) && record.threads == threads;
-            (here(run, record) && fits).then(|| subject(record))
-        })
-    };
-    let (single, all, one) = (of(2, 1), of(2, threads), of(1, 1));
-    let several = threads > 1 && !all.is_empty();
-    let mut columns = vec!["set", "op", "jobs", "per second", "spread", "% of peak", "one job"];
-    let heading_of_all = format!("{threads} threads, per second");
-    if several {
-        columns.extend([&*heading_of_all, "spread", "% of peak"]);
-    }
-    columns.push("run");
-    heading(page, columns.iter());
-    let subjects: BTreeSet<_> = single.keys().chain(one.keys()).chain(all.keys().filter(|_| several)).collect();
-    for subject in subjects {
-        let found = [single.get(subject), all.get(subject).filter(|_| several), one.get(subject)];
-        let Some(any) = found.into_iter().flatten().next() else { continue };
-        let cell = |of: Option<&RunRecord<'_>>, value: &dyn Fn(&Record) -> String| {
-            of.map_or(UNKNOWN.into(), |found| value(found.record))
-        };
-        let rate: &dyn Fn(&Record) -> String = &|record| per_second(record.ops_per_s);
-        let fraction: &dyn Fn(&Record) -> String = &|record| share(record.limit_fraction);
-        let mut cells = vec![
-            subject.set.clone(),
-            op_of(subject),
-            cell(found[0], &|record| grouped(record.batch as u64)),
-            cell(found[0], rate),
-            cell(found[0], &spread),
-            cell(found[0], fraction),
-            cell(found[2], &|record| time(record.median_s)),
-        ];
-        if several {
-            cells.extend([cell(found[1], rate), cell(found[1], &spread), cell(found[1], fraction)]);
-        }
-        cells.push(named(any, used));
-        row(page, &cells);
-    }
-}
-
-/// The run as a link; the page's end says where to.
-fn named<'a>(found: &RunRecord<'a>, used: &mut BTreeSet<&'a str>) -> String {
-    used.insert(&found.run.name);
-    format!("[{}]", found.run.name)
-}
-
-/// Adds a table's heading; words stand left, figures right.
-pub(crate) fn heading<'a>(page: &mut String, columns: impl Iterator<Item = &'a &'a str> + Clone) {
-    let words = ["set", "op", "run", ""];
-    let names: Vec<_> = columns.clone().copied().collect();
-    let align: Vec<_> = columns.map(|column| if words.contains(column) { "---" } else { "---:" }).collect();
-    let _ = write!(page, "| {} |\n| {} |\n", names.join(" | "), align.join(" | "));
-}
-
-pub(crate) fn row(page: &mut String, cells: &[String]) {
-    let _ = writeln!(page, "| {} |", cells.join(" | "));
-}
-
-fn spread(record: &Record) -> String {
-    format!("{:.1} %", 100.0 * record.spread)
+    lines.iter().map(|line| format!("| {line} |\n")).collect()
 }
 
 pub(crate) fn share(fraction: Option<f64>) -> String {
@@ -660,9 +624,9 @@ mod test {
         assert_eq!(
             rows,
             "| A | sign | 65,536 | 131,000 | 12.5 % | 50 % | 140,000 | 75 % | 1.00 ms | [2026-01-02-machine] |\n\
+             | A | sign, 1 layer cached | – | – | – | – | – | – | 1.00 ms | [2026-01-02-machine] |\n\
              | A | sign, by cuda:0 and cuda:1 | 65,536 | 131,000 | 12.5 % | 50 % | – | – | – | [2026-01-02-machine] |\n\
              | A | sign, rows in host memory, redundant | 65,536 | 131,000 | 12.5 % | – | 140,000 | 75 % | – | [2026-01-02-machine] |\n\
-             | A | sign, 1 layer cached | – | – | – | – | – | – | 1.00 ms | [2026-01-02-machine] |\n\
              \n[2026-01-02-machine]: bench/runs/2026-01-02-machine/setup.md\n"
         );
         assert!(page.contains("Peak a second: SHA-256 16.3 billion, SHA-512 5.08 billion, Keccak 3.40 billion.\n"));

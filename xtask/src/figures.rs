@@ -2,11 +2,11 @@
 //!
 //! A document has a table between `<!-- table: NAME -->` and `<!-- end of table -->`.
 
-use crate::benchmarks::{self, RUNS, Run, RunRecord};
+use crate::benchmarks::{self, RUNS, Run, RunRecord, UNKNOWN, newest, per_second, share, short, table, time};
 use crate::sources;
 use hypergrove_lab::record::Record;
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 
@@ -77,18 +77,17 @@ impl Column {
     }
 
     fn cell(&self, record: &Record) -> String {
-        let bytes = |rate: f64| {
-            format!("{}B/s", benchmarks::per_second(rate * record.message_bytes as f64).replace(" billion", " G"))
-        };
-        let known = |rate: Option<f64>, text: &dyn Fn(f64) -> String| rate.map_or("–".into(), text);
+        let bytes =
+            |rate: f64| format!("{}B/s", per_second(rate * record.message_bytes as f64).replace(" billion", " G"));
+        let known = |rate: Option<f64>, text: &dyn Fn(f64) -> String| rate.map_or(UNKNOWN.into(), text);
         let with_share = |rate: f64, fraction: Option<f64>| match fraction {
-            Some(_) => format!("{} ({})", benchmarks::per_second(rate), benchmarks::share(fraction)),
-            None => benchmarks::per_second(rate),
+            Some(_) => format!("{} ({})", per_second(rate), share(fraction)),
+            None => per_second(rate),
         };
         match self.measure {
             Measure::Rate => with_share(record.ops_per_s, record.limit_fraction),
             Measure::Kernels => known(record.kernels_per_s, &|rate| with_share(rate, record.kernels_limit_fraction)),
-            Measure::OneJob => benchmarks::time(record.median_s),
+            Measure::OneJob => time(record.median_s),
             Measure::Bytes => bytes(record.ops_per_s),
             Measure::KernelBytes => known(record.kernels_per_s, &bytes),
         }
@@ -98,32 +97,25 @@ impl Column {
 impl Table {
     /// The table, and the runs that its figures come from; `up` leads from the document to the root.
     fn render(&self, runs: &[Run], up: &str) -> Result<String, String> {
-        let mut text = String::new();
-        let headings: Vec<&str> =
-            std::iter::once("").chain(self.columns.iter().map(|column| &*column.heading)).collect();
-        benchmarks::heading(&mut text, headings.iter());
-        let mut used = BTreeSet::new();
-        for name in &self.rows {
-            let found: Vec<Option<RunRecord<'_>>> =
-                self.columns.iter().map(|column| newest(runs, column, name)).collect();
-            if found.iter().all(Option::is_none) {
-                return Err(format!("{TABLES}: table '{}': no record of '{name}'", self.name));
-            }
-            used.extend(found.iter().flatten().map(|found| &*found.run.name));
-            let cells = self.columns.iter().zip(&found);
-            let cells = cells.map(|(column, found)| found.map_or("–".into(), |found| column.cell(found.record)));
-            let name = name.strip_prefix("SLH-DSA-").unwrap_or(name).to_string();
-            benchmarks::row(&mut text, &std::iter::once(name).chain(cells).collect::<Vec<_>>());
+        let of_column = |column: &Column| {
+            let name = |record: &Record| format!("{} {}", record.set, record.op);
+            let is_row = |name: &String| self.rows.contains(name);
+            newest(runs, |run, record| column.takes(run, record).then(|| name(record)).filter(is_row))
+        };
+        let found: Vec<_> = self.columns.iter().map(of_column).collect();
+        if let Some(name) = self.rows.iter().find(|name| found.iter().all(|column| !column.contains_key(*name))) {
+            return Err(format!("{TABLES}: table '{}': no record of '{name}'", self.name));
         }
+        let cells: Vec<_> =
+            self.columns.iter().map(|column| |found: RunRecord<'_>| column.cell(found.record)).collect();
+        let columns: Vec<benchmarks::Column<'_, String>> = (self.columns.iter().zip(&found).zip(&cells))
+            .map(|((column, found), cell)| (&*column.heading, found, cell as _))
+            .collect();
+        let table = table(&[""], &columns, self.rows.iter().map(|name| (vec![short(name).into()], name)));
+        let used: BTreeSet<&str> = found.iter().flat_map(BTreeMap::values).map(|found| &*found.run.name).collect();
         let runs: Vec<_> = used.iter().map(|run| format!("[{run}]({up}{RUNS}/{run}/setup.md)")).collect();
-        let _ = write!(text, "\nRuns: {}.\n", runs.join(", "));
-        Ok(text)
+        Ok(format!("{table}\nRuns: {}.\n", runs.join(", ")))
     }
-}
-
-fn newest<'a>(runs: &'a [Run], column: &Column, name: &str) -> Option<RunRecord<'a>> {
-    let is = |run: &Run, record: &Record| column.takes(run, record) && name == format!("{} {}", record.set, record.op);
-    benchmarks::newest(runs, |run, record| is(run, record).then_some(())).remove(&())
 }
 
 /// README.md and the pages in `docs` that have tables, with those tables as the records have them.
