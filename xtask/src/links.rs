@@ -1,4 +1,7 @@
 //! Links between documents: what a relative link names is there, and has the heading that the link names.
+//!
+//! lychee checks links too, but compiling it takes minutes, and CI reads no document of another host. `site` uses the same functions to move
+//! links, and no checker knows which pages the site has.
 
 use crate::process::{Outcome, Step};
 use crate::sources;
