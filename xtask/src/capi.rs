@@ -6,7 +6,7 @@ use crate::threads;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The name that programs are bound to. A release that breaks programs gets another.
 const SONAME: &str = "libhypergrove.so.0.1";
@@ -41,30 +41,17 @@ const PROGRAMS: [Program; 5] = [
 
 /// The library's part of `cargo xtask install`, and what CI tests.
 pub(crate) fn install(prefix: &Path) -> Result<(), String> {
-    let archive = archive(process::cargo(&["build", "--release", "--locked", "-p", CRATE, MESSAGES]))?;
+    let archive = archive(process::cargo(&["build", "--release", "--locked", "-p", CRATE]))?;
     place(&archive, prefix)?;
     println!("libhypergrove in {}: pkg-config finds it with PKG_CONFIG_PATH={0}/lib/pkgconfig", prefix.display());
     Ok(())
 }
 
-/// Has Cargo print what it makes.
-const MESSAGES: &str = "--message-format=json-render-diagnostics";
-
 /// The static library that a command of Cargo's makes.
-fn archive(mut command: Command) -> Result<PathBuf, String> {
-    command.stdin(Stdio::null()).stderr(Stdio::inherit());
-    let output = command.output().map_err(|error| format!("cargo: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("{CRATE} could not be built: {}", output.status));
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut archives = text.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let is_ours = message["target"]["name"] == CRATE.replace('-', "_");
-        let files = message["filenames"].as_array().filter(|_| is_ours)?;
-        files.iter().filter_map(|file| file.as_str()).find(|file| file.ends_with(".a")).map(PathBuf::from)
-    });
-    archives.next_back().ok_or_else(|| format!("Cargo names no static library of {CRATE}"))
+fn archive(command: Command) -> Result<PathBuf, String> {
+    let made = process::made(command, &CRATE.replace('-', "_"))?;
+    let archive = made.into_iter().find(|file| file.extension().is_some_and(|it| it == "a"));
+    archive.ok_or_else(|| format!("Cargo names no static library of {CRATE}"))
 }
 
 /// Links the shared library, and puts all that a C program needs below `prefix`.
@@ -290,7 +277,7 @@ fn thread_sanitizer(prefix: &Path) -> Result<String, String> {
     if let Err(why) = threads::ensure_sanitizer() {
         return Ok(format!("NOT under ThreadSanitizer: {why}"));
     }
-    let archive = archive(threads::sanitized("build", &["-p", CRATE, MESSAGES]))?;
+    let archive = archive(threads::sanitized("build", &["-p", CRATE]))?;
     let root = process::output("rustup", &["run", "nightly", "rustc", "--print", "sysroot"]).unwrap_or_default();
     let library = format!("{}/lib/rustlib/{}/lib/librustc-nightly_rt.tsan.a", root.trim(), threads::TARGET);
     let folder = prefix.join("tsan");

@@ -3,61 +3,41 @@
 use crate::process::{self, answers, may_install};
 use std::collections::BTreeMap;
 use std::fs;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// What the corpus reaches of a decoder's lines, at least, in percent.
 const LEAST: usize = 95;
 
-/// What reads bytes that others made: files, and in them the lines that begin what is counted, up to the brace that ends it.
+/// Files with what reads bytes that others made, and how many of their functions the corpus enters, at least. Functions that it does not
+/// enter, and their lines, do not count: they read nothing.
 #[rustfmt::skip]
-const DECODERS: &[(&str, &[&str])] = &[
-    ("crates/fips205/src/encoding.rs", &[
-        "fn by_algorithm(", "pub(crate) fn der_of<", "pub fn read_pkcs8(", "fn from_info(", "pub fn write_pkcs8(", "pub fn read_spki(", "pub fn write_spki(",
-    ]),
-    ("crates/fips205/src/encrypted.rs", &[
-        "pub fn looks_like_it(", "pub fn read(", "pub fn to_der(", "pub fn to_pem(", "fn is_encrypted(", "fn supported(", "fn check_costs(",
-    ]),
-    ("crates/fips205/src/keys.rs", &["fn check_length(", "fn widen(", "pub fn from_bytes(", "pub fn to_bytes(", "impl fmt::Display for KeyError"]),
-    ("crates/zkdilithium/src/pem.rs", &["fn decode(", "pub fn read_pem("]),
-    ("crates/zkdilithium/src/keys.rs", &[
-        "impl fmt::Display for KeyError", "fn check_length(", "pub fn from_bytes(", "pub fn check(", "fn unpack_each<", "impl DecodedSignature {",
-        "pub fn is_canonical_with(",
-    ]),
-    ("crates/zkdilithium/src/pack.rs", &[
-        "pub fn unpack_fes(", "pub fn fes_are_canonical(", "pub(crate) fn unpack_eta_to(", "pub fn pack_codes<", "pub fn unpack_codes<", "fn element<",
-    ]),
-    ("crates/zkdilithium/src/witness.rs", &["pub fn new(", "fn cyclic_w(", "fn scaled_variable("]),
-    ("crates/hypergrove/src/manifest.rs", &["pub fn parse(", "pub fn to_bytes(", "fn entry(", "fn quoted(", "pub fn escape(", "pub fn unescape("]),
-    ("crates/hypergrove/src/ledger.rs", &["fn of_slot(", "fn newest("]),
-    ("crates/hypergrove/src/signers.rs", &["pub fn time(", "fn instant(", "impl AllowedSigners {", "fn is_condition(", "fn check_name(", "fn signer("]),
-    ("crates/hypergrove/src/text.rs", &["pub fn without_mark(", "pub fn private_key(", "fn column(", "fn is_pkcs8(", "fn begins_as_pkcs8("]),
-    ("crates/tables/src/table.rs", &[
-        "impl TryFrom<String> for Sizes {", "impl From<Sizes> for String {", "pub fn parse(", "pub fn take_over(", "pub fn is_plausible(",
-        "pub fn shortened(", "fn title(", "fn set(", "fn params(", "pub fn new(", "fn take(", "pub fn in_use(", "fn row(", "fn estimate(", "fn policy(",
-        "fn choose(", "pub fn share_out(", "pub fn sizes(",
-    ]),
-    ("crates/tables/src/space.rs", &["pub fn policy<"]),
-    ("crates/tune/src/journal.rs", &["impl Samples {"]),
-    ("crates/cli/src/pem.rs", &["pub(crate) fn is_pem(", "impl<'a> Pem<'a> {", "impl Block<'_> {", "fn endless(", "fn damaged(", "pub(crate) fn mixed("]),
-    ("crates/cli/src/keys.rs", &[
-        "pub(crate) fn recognise(", "fn in_pem(", "fn raw(", "fn private(der", "fn public(der", "fn unknown(", "pub(crate) fn elements(",
-    ]),
-    ("crates/cli/src/inspect.rs", &[
-        "pub(crate) fn report(", "fn part(", "fn hidden(", "pub(crate) fn of_slh_dsa(", "fn signature(", "fn key(",
-    ]),
-    ("crates/cli/src/schemes/zkdilithium.rs", &["pub(super) fn looks_like_it(", "fn recognise(", "fn of_pem(", "fn inspect("]),
-    ("crates/cli/src/hash.rs", &["fn escaped(", "pub(crate) fn line(", "pub(crate) fn read_sums(", "fn parse("]),
-    ("crates/cli/src/table.rs", &["pub(crate) fn rows("]),
-    ("crates/cli/src/files.rs", &["pub(crate) fn listed("]),
-    ("crates/cli/src/hexadecimal.rs", &["impl<'de, const CAPITALS: bool>", "impl<const CAPITALS: bool>"]),
-    ("crates/cli/src/acvp.rs", &[
-        "impl<'de> Deserialize<'de> for Id {", "pub(crate) fn parse(", "pub(crate) fn answer<", "fn need(", "fn message(", "fn mode(",
-        "fn key_gen(", "fn sig_gen(", "fn sig_ver(",
-    ]),
-    ("crates/cli/src/kat.rs", &["fn apply(", "pub(crate) fn parse(", "pub(crate) fn answers<", "fn verdicts("]),
-    ("crates/lab/src/failure.rs", &["impl From<hypergrove::KeyError> for Failure {"]),
-    ("crates/lab/src/report/read.rs", &["pub fn record("]),
+const DECODERS: &[(&str, usize)] = &[
+    ("crates/fips205/src/encoding.rs", 1),
+    ("crates/fips205/src/encrypted.rs", 1),
+    ("crates/fips205/src/keys.rs", 1),
+    ("crates/zkdilithium/src/pem.rs", 1),
+    ("crates/zkdilithium/src/keys.rs", 1),
+    ("crates/zkdilithium/src/pack.rs", 1),
+    ("crates/zkdilithium/src/witness.rs", 1),
+    ("crates/hypergrove/src/manifest.rs", 1),
+    ("crates/hypergrove/src/ledger.rs", 1),
+    ("crates/hypergrove/src/signers.rs", 1),
+    ("crates/hypergrove/src/text.rs", 1),
+    ("crates/tables/src/table.rs", 1),
+    ("crates/tables/src/space.rs", 1),
+    ("crates/tune/src/journal.rs", 1),
+    ("crates/cli/src/pem.rs", 1),
+    ("crates/cli/src/keys.rs", 1),
+    ("crates/cli/src/inspect.rs", 1),
+    ("crates/cli/src/schemes/zkdilithium.rs", 1),
+    ("crates/cli/src/hash.rs", 1),
+    ("crates/cli/src/table.rs", 1),
+    ("crates/cli/src/files.rs", 1),
+    ("crates/cli/src/hexadecimal.rs", 1),
+    ("crates/cli/src/acvp.rs", 1),
+    ("crates/cli/src/kat.rs", 1),
+    ("crates/lab/src/failure.rs", 1),
+    ("crates/lab/src/report/read.rs", 1),
 ];
 
 /// `cargo xtask coverage`: whether the corpus reaches enough of each decoder.
@@ -67,7 +47,7 @@ pub(crate) fn run() -> Result<bool, String> {
     Ok(true)
 }
 
-/// Builds the replay with counters, runs it, and counts the decoders' lines.
+/// Builds the replay with counters, runs it, and counts the decoders' functions and lines.
 pub(crate) fn check() -> Result<String, String> {
     let tools = llvm_tools()?;
     let folder = process::target().join("coverage");
@@ -82,11 +62,8 @@ pub(crate) fn check() -> Result<String, String> {
         command.env("LLVM_PROFILE_FILE", raw.join("%p-%m.profraw")).env("CARGO_PROFILE_CHECKED_OPT_LEVEL", "1");
         command
     };
-    let built = instrumented(&["--no-run", "--message-format", "json"]).output().map_err(|why| why.to_string())?;
-    if !built.status.success() {
-        return Err(format!("the replay could not be built: {}", String::from_utf8_lossy(&built.stderr)));
-    }
-    let program = executable(&String::from_utf8_lossy(&built.stdout)).ok_or("cargo names no tests of the tool")?;
+    let made = process::made(instrumented(&["--no-run"]), "hypergrove_cli")?;
+    let program = made.iter().find(|file| file.extension().is_none()).ok_or("cargo names no tests of the tool")?;
     // What the standard's sets compute reaches no decoder, and takes minutes here.
     process::run(instrumented(&["--", "fuzz::", "--skip", "signatures_"]))?;
 
@@ -97,13 +74,13 @@ pub(crate) fn check() -> Result<String, String> {
     merge.args(profiles.filter_map(|entry| Some(entry.ok()?.path())));
     process::run(merge)?;
     let mut export = std::process::Command::new(tools.join("llvm-cov"));
-    export.args(["export", "--format=lcov"]).arg("--instr-profile").arg(&merged).arg(&program);
+    export.args(["export", "--format=lcov"]).arg("--instr-profile").arg(&merged).arg(program);
     let export = export.args(["--sources"]).args(DECODERS.iter().map(|(file, _)| *file)).output();
     let export = export.map_err(|why| format!("llvm-cov: {why}"))?;
     if !export.status.success() {
         return Err(format!("llvm-cov: {}", String::from_utf8_lossy(&export.stderr)));
     }
-    judge(&lines(&String::from_utf8_lossy(&export.stdout)))
+    judge(&counts(&String::from_utf8_lossy(&export.stdout)))
 }
 
 /// LLVM's tools of the toolchain that compiles.
@@ -122,76 +99,68 @@ fn llvm_tools() -> Result<PathBuf, String> {
     }
 }
 
-/// The test program that cargo's messages name.
-fn executable(messages: &str) -> Option<String> {
-    let values = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let mut tests = values.filter(|value| value["target"]["name"] == "hypergrove_cli");
-    tests.find_map(|value| value["executable"].as_str().map(String::from))
+/// How often each line of a file ran, and each function, by its first line.
+#[derive(Default)]
+struct Counts {
+    lines: BTreeMap<usize, u64>,
+    functions: BTreeMap<usize, u64>,
 }
 
-/// How often each line ran, by file.
-type Lines = BTreeMap<String, BTreeMap<usize, u64>>;
-
-fn lines(lcov: &str) -> Lines {
-    let (mut files, mut file) = (Lines::new(), String::new());
-    for line in lcov.lines() {
-        if let Some(path) = line.strip_prefix("SF:") {
-            file = path.into();
-        } else if let Some((number, count)) = line.strip_prefix("DA:").and_then(|rest| rest.split_once(','))
-            && let (Ok(number), Ok(count)) = (number.parse(), count.parse::<u64>())
-        {
-            *files.entry(file.clone()).or_default().entry(number).or_default() += count;
+/// The counts by file. A function that is compiled several times is entered if one of these is; a closure belongs to its function.
+fn counts(lcov: &str) -> BTreeMap<String, Counts> {
+    let is_closure = |name: &str| name.starts_with("_RNC") || name.starts_with("_RINC");
+    let mut files = BTreeMap::<String, Counts>::new();
+    for record in lcov.split("end_of_record\n") {
+        let Some(file) = record.lines().find_map(|line| line.strip_prefix("SF:")) else { continue };
+        let (counts, mut begins) = (files.entry(file.into()).or_default(), BTreeMap::new());
+        for (kind, values) in record.lines().filter_map(|line| line.split_once(':')) {
+            let Some((number, value)) = values.split_once(',') else { continue };
+            let number: u64 = number.parse().unwrap_or_default();
+            match kind {
+                "FN" if !is_closure(value) => drop(begins.insert(value, number as usize)),
+                "FNDA" => begins.get(value).into_iter().for_each(|line| add(&mut counts.functions, *line, number)),
+                "DA" => add(&mut counts.lines, number as usize, value.parse().unwrap_or_default()),
+                _ => {}
+            }
         }
     }
     files
 }
 
-fn judge(lines: &Lines) -> Result<String, String> {
-    let (mut all, mut reached, mut poor) = (0, 0, Vec::new());
-    for (file, parts) in DECODERS {
-        let text = fs::read_to_string(file).map_err(|why| format!("{file}: {why}"))?;
-        let ranges = ranges(&text, parts).map_err(|part| format!("{file} has no line that begins with `{part}`"))?;
-        let counts = lines.iter().find(|(path, _)| path.ends_with(file)).map(|(_, counts)| counts);
-        let counts = counts.ok_or(format!("no line of {file} was counted"))?;
-        let inside = |number: &usize| ranges.iter().any(|range| range.contains(number));
-        let counted: Vec<(usize, u64)> =
-            counts.iter().filter(|(number, _)| inside(number)).map(|(number, count)| (*number, *count)).collect();
+fn add(counts: &mut BTreeMap<usize, u64>, line: usize, count: u64) {
+    *counts.entry(line).or_default() += count;
+}
+
+fn judge(counts: &BTreeMap<String, Counts>) -> Result<String, String> {
+    let (mut all, mut reached, mut faults) = (0, 0, Vec::new());
+    for (file, least) in DECODERS {
+        let Counts { lines, functions } = counts
+            .iter()
+            .find_map(|(path, counts)| path.ends_with(file).then_some(counts))
+            .ok_or(format!("no line of {file} was counted"))?;
+        let entered = functions.values().filter(|count| **count > 0).count();
+        let is_entered = |line: &usize| functions.range(..=line).next_back().is_some_and(|(_, count)| *count > 0);
+        let counted = lines.iter().filter(|(line, _)| is_entered(line));
         let missed: Vec<String> =
-            counted.iter().filter(|(_, count)| *count == 0).map(|(number, _)| number.to_string()).collect();
-        let (of, hit) = (counted.len(), counted.len() - missed.len());
+            counted.clone().filter(|(_, count)| **count == 0).map(|(line, _)| line.to_string()).collect();
+        let (of, hit) = (counted.clone().count(), counted.count() - missed.len());
+        let percent = 100.0 * hit as f64 / of as f64;
         println!(
-            "{file:<38} {hit:>4} of {of:>4} lines, {:>5.1} %  {}",
-            100.0 * hit as f64 / of as f64,
+            "{file:<38} {entered:>2} functions, {hit:>4} of {of:>4} lines, {percent:>5.1} %  {}",
             missed.join(" ")
         );
+        if entered < *least {
+            faults.push(format!("{file}: {entered} functions are entered, at least {least} were"));
+        }
         if 100 * hit < LEAST * of {
-            poor.push(*file);
+            faults.push(format!("{file}: below {LEAST} % of the lines; add inputs to fuzz/corpus"));
         }
         (all, reached) = (all + of, reached + hit);
     }
-    let share = 100.0 * reached as f64 / all as f64;
-    match poor.is_empty() {
-        true => Ok(format!("{share:.1} % of {all} lines of decoders")),
-        false => Err(format!("below {LEAST} % of the lines: {}; add inputs to fuzz/corpus", poor.join(", "))),
+    match faults.is_empty() {
+        true => Ok(format!("{:.1} % of {all} lines of decoders", 100.0 * reached as f64 / all as f64)),
+        false => Err(faults.join("; ")),
     }
-}
-
-/// The lines of what begins so, each up to the brace that ends it; or what none begins.
-fn ranges<'p>(text: &str, parts: &[&'p str]) -> Result<Vec<RangeInclusive<usize>>, &'p str> {
-    let lines: Vec<&str> = text.lines().collect();
-    let mut ranges = Vec::new();
-    for part in parts {
-        let found = ranges.len();
-        for (at, line) in lines.iter().enumerate().filter(|(_, line)| line.trim_start().starts_with(part)) {
-            let end = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
-            let length = lines[at..].iter().position(|line| *line == end).unwrap_or(0);
-            ranges.push(at + 1..=at + 1 + length);
-        }
-        if ranges.len() == found {
-            return Err(part);
-        }
-    }
-    Ok(ranges)
 }
 
 #[cfg(test)]
@@ -199,36 +168,32 @@ mod test {
     use super::*;
 
     #[test]
-    fn parts_end_with_their_brace() {
-        let text = "impl A {\n    fn b() {\n        c();\n    }\n}\nfn d() {\n}\n";
-        assert_eq!(ranges(text, &["impl A", "fn b("]), Ok(vec![1..=5, 2..=4]));
-        assert_eq!(ranges(text, &["fn d", "fn e"]), Err("fn e"));
-    }
-
-    #[test]
     fn decoders_are_where_they_are_said_to_be() {
-        for (file, parts) in DECODERS {
-            let text = fs::read_to_string(crate::workspace().join(file)).expect("a source");
-            assert!(ranges(&text, parts).is_ok(), "{file}: {:?}", ranges(&text, parts));
-        }
+        assert!(DECODERS.iter().all(|(file, _)| crate::workspace().join(file).is_file()));
     }
 
     #[test]
-    fn lines_of_several_programs_add_up() {
-        let counted = lines("SF:a.rs\nDA:1,2\nDA:2,0\nend_of_record\nSF:a.rs\nDA:2,3\nend_of_record\n");
-        assert_eq!(counted["a.rs"], BTreeMap::from([(1, 2), (2, 3)]));
+    fn counts_of_several_programs_add_up() {
+        let lcov = "SF:a.rs\nFN:1,_RNvA\nFN:1,_RINvA\nFN:2,_RNCNvA\nFNDA:0,_RNvA\nFNDA:2,_RINvA\nFNDA:0,_RNCNvA\nDA:1,2\n\
+                    DA:2,0\nend_of_record\nSF:b.rs\nDA:7,1\nend_of_record\nSF:a.rs\nDA:2,3\nend_of_record\n";
+        let counted = counts(lcov);
+        assert_eq!(counted["a.rs"].functions, BTreeMap::from([(1, 2)]));
+        assert_eq!(counted["a.rs"].lines, BTreeMap::from([(1, 2), (2, 3)]));
     }
 
-    /// A decoder that the corpus does not reach fails, and one that nothing was counted of.
+    /// A file that the corpus does not reach is a fault, and so is a file of which nothing was counted, or fewer functions than before.
     #[test]
-    fn what_is_not_reached_fails() {
-        std::env::set_current_dir(crate::workspace()).expect("the workspace");
-        assert!(judge(&Lines::new()).is_err_and(|why| why.starts_with("no line of")));
-        let all = |count| -> Lines {
-            let counts = || (1..1000).map(|number| (number, count)).collect();
-            DECODERS.iter().map(|(file, _)| (String::from(*file), counts())).collect()
+    fn files_below_their_numbers_are_faults() {
+        assert!(judge(&BTreeMap::new()).is_err_and(|why| why.starts_with("no line of")));
+        let all = |functions: usize, hit: usize| {
+            let counts = || Counts {
+                functions: (1..=functions).map(|number| (10 * number, 1)).chain([(2000, 0)]).collect(),
+                lines: (1000..1100).map(|line| (line, u64::from(line < 1000 + hit))).chain([(2001, 0)]).collect(),
+            };
+            judge(&DECODERS.iter().map(|(file, _)| (String::from(*file), counts())).collect())
         };
-        assert!(judge(&all(0)).is_err_and(|why| why.starts_with("below 95 %")));
-        assert!(judge(&all(1)).is_ok_and(|what| what.starts_with("100.0 %")));
+        assert!(all(0, 100).is_err_and(|why| why.contains("0 functions are entered")));
+        assert!(all(99, 94).is_err_and(|why| why.contains("below 95 %")));
+        assert!(all(99, 95).is_ok_and(|what| what.starts_with("95.0 %")));
     }
 }

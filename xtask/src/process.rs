@@ -88,6 +88,22 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// Runs a command of Cargo's that compiles this target; the files that it makes of it.
+pub(crate) fn made(mut command: Command, target: &str) -> Result<Vec<PathBuf>, String> {
+    let line = shown(&command);
+    command.arg("--message-format=json-render-diagnostics").stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().map_err(|error| format!("`{line}`: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("`{line}`: {}", output.status));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let files = messages
+        .filter(|message| message["target"]["name"] == target)
+        .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default());
+    Ok(files.filter_map(|file| file.as_str().map(PathBuf::from)).collect())
+}
+
 /// Cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     workspace().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
