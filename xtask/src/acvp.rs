@@ -9,11 +9,11 @@ use std::path::Path;
 
 const FOLDER: &str = "vectors/slh-dsa/acvp";
 
-/// A file of cases, its columns, and a field of NIST's that tells its JSON from the others.
+/// A file of cases, its columns, and a field by which its JSON is recognised.
 struct Table {
     file: &'static str,
     columns: &'static [&'static str],
-    told_by: &'static str,
+    marker: &'static str,
 }
 
 /// The first whose field a file has: only key generations have `skSeed`, only they and signature generations have `sk`.
@@ -21,7 +21,7 @@ const TABLES: [Table; 3] = [
     Table {
         file: "keygen.bin",
         columns: &["tcId", "parameterSet", "skSeed", "skPrf", "pkSeed", "sk", "pk"],
-        told_by: "skSeed",
+        marker: "skSeed",
     },
     Table {
         file: "siggen.bin",
@@ -36,7 +36,7 @@ const TABLES: [Table; 3] = [
             "additionalRandomness",
             "signatureSha256",
         ],
-        told_by: "sk",
+        marker: "sk",
     },
     Table {
         file: "sigver.bin",
@@ -51,7 +51,7 @@ const TABLES: [Table; 3] = [
             "signature",
             "testPassed",
         ],
-        told_by: "pk",
+        marker: "pk",
     },
 ];
 
@@ -90,7 +90,7 @@ fn compact(file: &Value) -> Result<(&'static Table, usize, Vec<u8>), String> {
     let groups = list(file, "testGroups").or_else(|| list(file, "groups")).ok_or("it has no testGroups")?;
     let tests = |group: &Value| list(group, "tests").ok_or("a group has no tests");
     let first = groups.first().map(tests).transpose()?.and_then(|tests| tests.first().cloned()).unwrap_or_default();
-    let table = TABLES.iter().find(|table| first.get(table.told_by).is_some());
+    let table = TABLES.iter().find(|table| first.get(table.marker).is_some());
     let table = table.ok_or("its tests have neither skSeed, sk nor pk: take internalProjection.json")?;
     let (mut out, mut cases) = (Vec::new(), 0);
     append(&mut out, table.columns.join(" ").as_bytes());

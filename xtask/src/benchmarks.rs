@@ -637,9 +637,9 @@ mod test {
     fn the_peak_is_the_best_of_a_device() {
         let slow =
             json!({ "rates": { "sha256": 4e7, "sha512": 3e7, "keccak": 2e7 }, "ideal_s": 0.5, "limit_fraction": 1.0 });
-        let (set, wide) = (json!({ "set": "SLH-DSA-SHA2-128f" }), json!({ "set": "SLH-DSA-SHAKE-128f" }));
+        let (set, shake) = (json!({ "set": "SLH-DSA-SHA2-128f" }), json!({ "set": "SLH-DSA-SHAKE-128f" }));
         let pair = json!({ "devices": ["cuda:0", "cuda:1"] });
-        let fast = with(with(gpu(), wide), json!({ "kernels_limit_fraction": 1.25 }));
+        let fast = with(with(gpu(), shake), json!({ "kernels_limit_fraction": 1.25 }));
         let mut runs = [
             run("2026-01-02-host", &[with(cpu(), set.clone()), with(with(cpu(), set), slow)]),
             run("2026-01-02-gpu", std::slice::from_ref(&fast)),

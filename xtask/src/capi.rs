@@ -195,12 +195,12 @@ fn exports(prefix: &Path, functions: &BTreeSet<String>) -> Result<(), String> {
 }
 
 /// What pkg-config says of the library below `prefix`.
-fn flags(prefix: &Path, asked: &[&str]) -> Result<Vec<String>, String> {
+fn flags(prefix: &Path, query: &[&str]) -> Result<Vec<String>, String> {
     let mut command = Command::new("pkg-config");
-    command.args(asked).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    command.args(query).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
     let output = command.output().map_err(|error| format!("pkg-config: {error}"))?;
     if !output.status.success() {
-        return Err(format!("pkg-config {}: {}", asked.join(" "), String::from_utf8_lossy(&output.stderr)));
+        return Err(format!("pkg-config {}: {}", query.join(" "), String::from_utf8_lossy(&output.stderr)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).split_whitespace().map(String::from).collect())
 }
@@ -212,7 +212,7 @@ fn shared(prefix: &Path) -> Result<Vec<String>, String> {
     Ok(flags)
 }
 
-/// The ways of `docs/c.md` to link a program without the shared library: the compiler's flags, and what pkg-config is asked.
+/// The ways of `docs/c.md` to link a program without the shared library: the compiler's flags, and the query to pkg-config.
 const STATICALLY: [(&[&str], &[&str]); 4] = [
     (&[], &["--libs", "hypergrove-static"]),
     (&["-Wl,--gc-sections"], &["--libs", "hypergrove-static"]),
@@ -224,12 +224,12 @@ const STATICALLY: [(&[&str], &[&str]); 4] = [
 fn statically(prefix: &Path) -> Result<(), String> {
     let [program, ..] = &PROGRAMS;
     let mut sizes = Vec::new();
-    for (flags_of_compiler, asked) in STATICALLY {
-        let made = compile(program, prefix, flags_of_compiler, &flags(prefix, asked)?)?.to_string_lossy().into_owned();
+    for (flags_of_compiler, query) in STATICALLY {
+        let made = compile(program, prefix, flags_of_compiler, &flags(prefix, query)?)?.to_string_lossy().into_owned();
         let list = process::output("readelf", &["--dynamic", &made]).ok_or_else(|| format!("readelf: {made}"))?;
         let forbidden = if flags_of_compiler.contains(&"-static") { "NEEDED" } else { "libhypergrove" };
         if let Some(line) = list.lines().find(|line| line.contains("NEEDED") && line.contains(forbidden)) {
-            return Err(format!("{made}, linked by {flags_of_compiler:?} and {asked:?}, needs {}", line.trim()));
+            return Err(format!("{made}, linked by {flags_of_compiler:?} and {query:?}, needs {}", line.trim()));
         }
         run(process::limited(5, &made, &[]))?;
         sizes.push(fs::metadata(&made).map_err(|error| format!("{made}: {error}"))?.len());

@@ -3,7 +3,7 @@
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
     api, benchmarks, capi, deb, dependent, examples, features, foreign, fuzz, kernels, licences, links, magic,
-    negative, outputs, python, secrets, shaders, site, sources, supply, tests, threads,
+    negative, outputs, python, secrets, shaders, site, sources, supply_chain, tests, threads,
 };
 use std::fs;
 use std::path::PathBuf;
@@ -63,10 +63,10 @@ pub(crate) const LONG_STEPS: &[CiStep] = &[
     CiStep { name: "faults",       about: "10,000 bits flipped while signing: nothing wrong leaves with redundant", run: |tally, _| tests::faults(tally) },
     CiStep { name: "fuzz",         about: "runs of the fuzz targets, and the lines that they reach", run: |tally, _| fuzz::check(tally) },
     CiStep { name: "threads",      about: "calls that share an engine, under ThreadSanitizer and loom", run: |tally, _| threads::check(tally) },
-    CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply::advisories() },
-    CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply::sbom() },
+    CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply_chain::advisories() },
+    CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply_chain::sbom() },
     CiStep { name: "deb",          about: "the Debian packages are installed in a root, run and removed", run: |_, _| deb::check() },
-    CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply::reproducible() },
+    CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply_chain::reproducible() },
 ];
 
 /// Every step there is.

@@ -44,7 +44,7 @@ struct Column {
     threads: Option<usize>,
     /// A CPU that is the host of GPUs, which is busier than one that is not.
     #[serde(default)]
-    beside_gpus: bool,
+    host_of_gpus: bool,
     /// The memory in which rows lie; jobs come by an iterator if nothing is said. Kernels alone are measured the same way in all cases.
     rows: Option<String>,
     measure: Measure,
@@ -70,7 +70,7 @@ impl Column {
         let isa = self.isa.as_ref().is_none_or(|isa| *isa == record.detail);
         let threads = self.threads.is_none_or(|threads| threads == record.threads);
         let size = (record.batch == 1) == (self.measure == Measure::OneJob);
-        let host = benchmarks::uses_gpu(record) || run.has_gpu() == self.beside_gpus;
+        let host = benchmarks::uses_gpu(record) || run.has_gpu() == self.host_of_gpus;
         let machine = record.device.starts_with(&self.device) && record.backend == self.backend && host;
         let rows = matches!(self.measure, Measure::Kernels | Measure::KernelBytes) || self.rows == record.rows;
         plain && machine && isa && threads && size && rows

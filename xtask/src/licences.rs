@@ -2,14 +2,14 @@
 //! minutes to build, and these few lines let every run of CI look at licences.
 
 use crate::process::{self, Outcome, Step};
-use crate::supply;
+use crate::supply_chain;
 use std::collections::BTreeSet;
 use std::fs;
 
 /// CI's step: licences, sources, and that somebody vouches for each dependency.
 pub(crate) fn check() -> Step {
     let licences = licences()?;
-    Ok(Outcome::Passed(format!("{licences}; {}", supply::vetted()?)))
+    Ok(Outcome::Passed(format!("{licences}; {}", supply_chain::vetted()?)))
 }
 
 fn licences() -> Result<String, String> {

@@ -28,7 +28,7 @@ mod secrets;
 mod shaders;
 mod site;
 mod sources;
-mod supply;
+mod supply_chain;
 mod tests;
 mod threads;
 mod vectors;
@@ -49,7 +49,6 @@ cargo xtask acvp FILE…     makes vectors/slh-dsa/acvp of NIST's internalProjec
 cargo xtask negative       makes vectors/slh-dsa/negative
 cargo xtask api            writes the listings of the library's public items, in xtask/api
 cargo xtask benchmarks     renders BENCHMARKS.md and the tables of README.md and docs from bench/runs
-cargo xtask sentences      how many sentences each document, crate and help text has, and how long they are
 cargo xtask site           makes the site of the documents in the target folder, by mdBook
 cargo xtask install --prefix P   builds the tool and the C library; puts them, completions, manual pages, the header and
                            pkg-config's files below the folder P
@@ -75,11 +74,10 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::by_hand(rest),
         "coverage" => coverage::run(),
         "shaders" => shaders::write().map(|()| true),
-        "sentences" => sources::print_lengths(),
         "site" => site::run(),
         "install" => install::run(rest),
         "deb" => deb::run(rest),
-        "sbom" => supply::write_sbom().map(|()| true),
+        "sbom" => supply_chain::write_sbom().map(|()| true),
         "api" => api::write().map(|()| true),
         "benchmarks" => benchmarks::write().map(|()| true),
         "help" | "--help" | "-h" => {

