@@ -1,5 +1,6 @@
 //! NIST's ACVP cases in a compact form: `vectors/slh-dsa/acvp`, whose README describes it.
 
+use crate::disk;
 use flate2::read::MultiGzDecoder;
 use hypergrove_fips205::PreHash;
 use serde_json::Value;
@@ -66,7 +67,7 @@ pub(crate) fn write(files: &[String]) -> Result<bool, String> {
         let path = Path::new(FOLDER).join(table.file);
         let is_same = fs::read(&path).is_ok_and(|old| old == made);
         if !is_same {
-            fs::write(&path, &made).map_err(|why| format!("{}: {why}", path.display()))?;
+            disk::write(&path, &made)?;
         }
         same &= is_same;
         println!("{file}: {cases} cases; {} {}", path.display(), if is_same { "is the same" } else { "was written" });

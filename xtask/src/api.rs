@@ -1,10 +1,9 @@
 //! The public items of the library's crates, as listings that are committed: a change to the interface shows in a commit.
 
 use crate::process::{self, Step};
-use crate::sources;
+use crate::{disk, sources};
 use public_api::Builder;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -22,7 +21,7 @@ const FOLDER: &str = "xtask/api";
 pub(crate) fn check() -> Step {
     let mut faults = Vec::new();
     for (name, listing) in listings()? {
-        let committed = fs::read_to_string(path(name)).map_err(|error| format!("{}: {error}", path(name)))?;
+        let committed = disk::read(path(name))?;
         faults.extend(differences(&committed, &listing));
     }
     if !faults.is_empty() {
@@ -40,10 +39,8 @@ fn differences(old: &str, new: &str) -> Vec<String> {
 
 /// Writes the listings.
 pub(crate) fn write() -> Result<(), String> {
-    fs::create_dir_all(FOLDER).map_err(|error| format!("{FOLDER}: {error}"))?;
-    listings()?.into_iter().try_for_each(|(name, listing)| {
-        fs::write(path(name), listing).map_err(|error| format!("{}: {error}", path(name)))
-    })
+    disk::make(FOLDER)?;
+    listings()?.into_iter().try_for_each(|(name, listing)| disk::write(path(name), listing))
 }
 
 fn path(name: &str) -> String {

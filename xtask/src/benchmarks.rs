@@ -1,14 +1,13 @@
 //! BENCHMARKS.md, rendered from the records in `bench/runs`: no figure in prose is typed by hand.
 
-use crate::figures;
 use crate::process::{Outcome, Step};
+use crate::{disk, figures};
 use hypergrove_fips205::{Op, Params, Plan, Rates, Work};
 use hypergrove_lab::record::{Record, grouped};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::path::PathBuf;
 
 pub(crate) const RUNS: &str = "bench/runs";
 const PAGE: &str = "BENCHMARKS.md";
@@ -44,7 +43,7 @@ const INTRODUCTION: &str = "# Benchmarks\n\n\
 /// `cargo xtask benchmarks`: writes the page, and the tables in other documents.
 pub(crate) fn write() -> Result<(), String> {
     for (path, text) in rendered(&runs()?)? {
-        fs::write(&path, text).map_err(|error| format!("cannot write {path}: {error}"))?;
+        disk::write(&path, text)?;
     }
     Ok(())
 }
@@ -53,7 +52,7 @@ pub(crate) fn write() -> Result<(), String> {
 pub(crate) fn current() -> Step {
     let runs = runs()?;
     for (path, text) in rendered(&runs)? {
-        if fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))? != text {
+        if disk::read(&path)? != text {
             return Err(format!("{path} is not what {RUNS} says: `cargo xtask benchmarks` renders it"));
         }
     }
@@ -88,23 +87,14 @@ impl Run {
 
 /// All runs, the newest first.
 fn runs() -> Result<Vec<Run>, String> {
-    let list = |path: &Path| -> io::Result<Vec<PathBuf>> {
-        let mut found: Vec<_> = fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-        found.sort();
-        found.reverse();
-        Ok(found)
-    };
-    let folders = list(Path::new(RUNS)).map_err(|error| format!("cannot read {RUNS}: {error}"))?;
     let run = |folder: PathBuf| {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let read = |file: &str| {
-            fs::read_to_string(folder.join(file)).map_err(|error| format!("cannot read {RUNS}/{name}/{file}: {error}"))
-        };
-        let records = records(&read("raw.jsonl")?).map_err(|why| format!("{RUNS}/{name}/raw.jsonl: {why}"))?;
-        read("setup.md")?;
+        let records = records(&disk::read(folder.join("raw.jsonl"))?);
+        let records = records.map_err(|why| format!("{RUNS}/{name}/raw.jsonl: {why}"))?;
+        disk::read(folder.join("setup.md"))?;
         Ok::<_, String>(Run { records, name })
     };
-    let mut runs: Vec<Run> = folders.into_iter().map(run).collect::<Result<_, _>>()?;
+    let mut runs: Vec<Run> = disk::entries(RUNS)?.into_iter().rev().map(run).collect::<Result<_, _>>()?;
     at_peak(&mut runs);
     Ok(runs)
 }

@@ -2,7 +2,7 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, answers};
-use crate::threads;
+use crate::{disk, threads};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,18 +56,13 @@ fn archive(command: Command) -> Result<PathBuf, String> {
 
 /// Links the shared library, and puts all that a C program needs below `prefix`.
 fn place(archive: &Path, prefix: &Path) -> Result<(), String> {
-    let failed = |path: &Path| {
-        let path = path.display().to_string();
-        move |error: std::io::Error| format!("{path}: {error}")
-    };
     let (include, lib) = (prefix.join("include"), prefix.join("lib"));
     let pkgconfig = lib.join("pkgconfig");
     for folder in [&include, &pkgconfig] {
-        fs::create_dir_all(folder).map_err(failed(folder))?;
+        disk::make(folder)?;
     }
-    let copy = |from: &Path, to: PathBuf| fs::copy(from, &to).map(drop).map_err(failed(&to));
-    copy(&Path::new(FOLDER).join("include/hypergrove.h"), include.join("hypergrove.h"))?;
-    copy(archive, lib.join("libhypergrove.a"))?;
+    disk::copy(Path::new(FOLDER).join("include/hypergrove.h"), include.join("hypergrove.h"))?;
+    disk::copy(archive, lib.join("libhypergrove.a"))?;
 
     let version = version()?;
     let shared = lib.join(format!("libhypergrove.so.{version}"));
@@ -81,13 +76,13 @@ fn place(archive: &Path, prefix: &Path) -> Result<(), String> {
     for (link, to) in [(SONAME, shared.file_name().expect("a name")), ("libhypergrove.so", SONAME.as_ref())] {
         let link = lib.join(link);
         let _ = fs::remove_file(&link);
-        symlink(to.as_ref(), &link).map_err(failed(&link))?;
+        symlink(to.as_ref(), &link).map_err(disk::failed(&link))?;
     }
     PAGES.iter().try_for_each(|name| {
         let (from, to) = (Path::new(FOLDER).join(name), pkgconfig.join(name));
-        let text = fs::read_to_string(&from).map_err(failed(&from))?;
+        let text = disk::read(&from)?;
         let text = text.replace("@VERSION@", &version).replace("@SYSTEM@", &SYSTEM.join(" "));
-        fs::write(&to, text).map_err(failed(&to))
+        disk::write(&to, text)
     })
 }
 
@@ -103,10 +98,7 @@ fn symlink(_: &Path, _: &Path) -> std::io::Result<()> {
 
 /// The workspace's version.
 pub(crate) fn version() -> Result<String, String> {
-    let manifest: toml::Table = fs::read_to_string("Cargo.toml")
-        .map_err(|error| format!("Cargo.toml: {error}"))?
-        .parse()
-        .map_err(|error| format!("Cargo.toml: {error}"))?;
+    let manifest = disk::read_toml("Cargo.toml")?;
     let version = manifest["workspace"]["package"]["version"].as_str();
     version.map(String::from).ok_or_else(|| "Cargo.toml: no version".into())
 }
@@ -164,8 +156,7 @@ pub(crate) fn check(extent: Extent) -> Step {
 }
 
 fn read(file: &str) -> Result<String, String> {
-    let path = Path::new(FOLDER).join(file);
-    fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+    disk::read(Path::new(FOLDER).join(file))
 }
 
 /// The functions that abi.c declares.
@@ -281,7 +272,7 @@ fn thread_sanitizer(prefix: &Path) -> Result<String, String> {
     let root = process::output("rustup", &["run", "nightly", "rustc", "--print", "sysroot"]).unwrap_or_default();
     let library = format!("{}/lib/rustlib/{}/lib/librustc-nightly_rt.tsan.a", root.trim(), threads::TARGET);
     let folder = prefix.join("tsan");
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    disk::make(&folder)?;
     let made = |program: &Program| -> Result<Command, String> {
         let made = program.place(&folder);
         let object = made.with_extension("o");

@@ -1,5 +1,6 @@
 //! How much of the decoders the corpus of the fuzz targets reaches, line by line.
 
+use crate::disk;
 use crate::process::{self, answers, may_install};
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,7 +54,7 @@ pub(crate) fn check() -> Result<String, String> {
     let folder = process::target().join("coverage");
     let raw = folder.join("raw");
     let _ = fs::remove_dir_all(&raw);
-    fs::create_dir_all(&raw).map_err(|why| format!("{}: {why}", raw.display()))?;
+    disk::make(&raw)?;
     // Lines are those of the source: without optimisation none is moved. A build of its own, for everything is counted.
     let test = ["test", "--profile", "checked", "-p", "hypergrove-cli", "--lib"];
     let instrumented = |more: &[&str]| {

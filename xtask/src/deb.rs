@@ -1,7 +1,7 @@
 //! `cargo xtask deb`: Debian packages of the tool and of the C library.
 
 use crate::process::{Outcome, Step};
-use crate::{capi, install, process};
+use crate::{capi, disk, install, process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -77,10 +77,10 @@ pub(crate) fn check() -> Step {
     let root = process::target().join("deb/root");
     let database = root.join("var/lib/dpkg");
     for folder in ["updates", "info", "triggers"] {
-        make(&database.join(folder))?;
+        disk::make(database.join(folder))?;
     }
     for file in ["status", "available"] {
-        write(&database.join(file), "")?;
+        disk::write(database.join(file), "")?;
     }
     let before = files(&root)?;
     dpkg(&root, "--install", &packages.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
@@ -131,8 +131,8 @@ fn installed(root: &Path) -> Result<usize, String> {
         return Err(format!("the tool that was installed says '{says_version}'"));
     }
     let folder = root.join("tmp");
-    make(&folder)?;
-    write(&folder.join("message"), "message")?;
+    disk::make(&folder)?;
+    disk::write(folder.join("message"), "message")?;
     for arguments in [
         &["keygen", "--set", "SLH-DSA-SHA2-128f", "-o", "key", "--pubout", "public"][..],
         &["sign", "--key", "key", "message"],
@@ -142,14 +142,14 @@ fn installed(root: &Path) -> Result<usize, String> {
         command.args(arguments).current_dir(&folder);
         process::run(command)?;
     }
-    fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    disk::remove(&folder)?;
     Ok(there.len())
 }
 
 /// All files and links below a folder.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
-    for path in entries(folder)? {
+    for path in disk::entries(folder)? {
         match path.is_dir() && !path.is_symlink() {
             true => found.extend(files(&path)?),
             false => found.push(path),
@@ -166,10 +166,10 @@ impl Package {
         self.debianise(&usr)?;
         let size = bytes(&root)?.div_ceil(1024);
         let control = root.join("DEBIAN");
-        make(&control)?;
-        write(&control.join("control"), &self.control(version, &architecture, size, &glibc()?))?;
+        disk::make(&control)?;
+        disk::write(control.join("control"), self.control(version, &architecture, size, &glibc()?))?;
         if self.is_library {
-            write(&control.join("triggers"), "activate-noawait ldconfig\n")?;
+            disk::write(control.join("triggers"), "activate-noawait ldconfig\n")?;
         }
         let file = folder.join(format!("{}_{version}_{architecture}.deb", self.name));
         let mut build = Command::new("dpkg-deb");
@@ -196,16 +196,15 @@ impl Package {
             fs::rename(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
         }
         let doc = usr.join("share/doc").join(self.name);
-        make(&doc)?;
-        let licences = ["LICENSE-APACHE", "LICENSE-MIT"].map(fs::read_to_string);
-        let [apache, mit] = licences.map(|text| text.map_err(|error| format!("a licence: {error}")));
+        disk::make(&doc)?;
+        let [apache, mit] = ["LICENSE-APACHE", "LICENSE-MIT"].map(disk::read);
         let copyright = format!("Apache-2.0 or MIT, at your choice.\n\n{}\n\n{}", mit?, apache?);
-        write(&doc.join("copyright"), &copyright)?;
-        fs::copy("CHANGELOG.md", doc.join("changelog")).map_err(|error| format!("CHANGELOG.md: {error}"))?;
+        disk::write(doc.join("copyright"), &copyright)?;
+        disk::copy("CHANGELOG.md", doc.join("changelog"))?;
         let mut compressed = vec![doc.join("changelog")];
         let pages = usr.join("share/man/man1");
         if pages.is_dir() {
-            compressed.extend(entries(&pages)?);
+            compressed.extend(disk::entries(&pages)?);
         }
         let mut gzip = Command::new("gzip");
         gzip.args(["-9n"]).args(compressed);
@@ -230,25 +229,11 @@ fn says(command: &str, arguments: &[&str]) -> Result<String, String> {
 
 /// Bytes of all files below a folder; links are small.
 fn bytes(folder: &Path) -> Result<u64, String> {
-    let each = entries(folder)?.into_iter().map(|path| {
+    let each = disk::entries(folder)?.into_iter().map(|path| {
         let there = fs::symlink_metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         if there.is_dir() { bytes(&path) } else { Ok(there.len()) }
     });
     each.sum()
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let entries = fs::read_dir(folder).map_err(failed)?;
-    entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
-}
-
-fn make(folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step};
-use crate::{capi, install};
+use crate::{capi, disk, install};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 /// What can be left out.
 const FEATURES: [&str; 7] = ["cuda", "vulkan", "zkdilithium", "tables", "encryption", "signers", "x509"];
@@ -23,7 +22,7 @@ const OURS: &str = "hypergrove";
 
 /// CI's step.
 pub(crate) fn check(extent: Extent) -> Step {
-    let page = fs::read_to_string(PAGE).map_err(|error| format!("cannot read {PAGE}: {error}"))?;
+    let page = disk::read(PAGE)?;
     let stated = rows(&page);
     let names: Vec<&str> = stated.iter().map(|(feature, _)| *feature).collect();
     if !FEATURES.iter().chain(&["none", "default"]).all(|feature| names.contains(feature)) {
@@ -171,7 +170,6 @@ fn listed(page: &str, name: &str) -> Option<BTreeSet<String>> {
 #[cfg(test)]
 mod test {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn every_feature_is_there_alone_and_left_out() {
@@ -185,7 +183,7 @@ mod test {
     }
 
     fn read(file: &str) -> String {
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file)).unwrap()
+        disk::read(crate::workspace().join(file)).unwrap()
     }
 
     #[test]
@@ -213,9 +211,9 @@ mod test {
 
     #[test]
     fn features_of_tests_are_there() {
-        let crates = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates")).unwrap();
-        let manifests = crates.map(|entry| fs::read_to_string(entry.unwrap().path().join("Cargo.toml")).unwrap());
-        let manifests: Vec<toml::Table> = manifests.map(|text| text.parse().unwrap()).collect();
+        let crates = disk::entries(crate::workspace().join("crates")).unwrap();
+        let manifests: Vec<toml::Table> =
+            crates.iter().map(|folder| disk::read_toml(folder.join("Cargo.toml")).unwrap()).collect();
         let has =
             |feature: &str| manifests.iter().any(|of| of.get("features").is_some_and(|it| it.get(feature).is_some()));
         assert!(OF_TESTS.iter().all(|feature| has(feature)));

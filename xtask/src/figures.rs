@@ -3,12 +3,11 @@
 //! A document has a table between `<!-- table: NAME -->` and `<!-- end of table -->`.
 
 use crate::benchmarks::{self, RUNS, Run, RunRecord, UNKNOWN, newest, per_second, share, short, table, time};
-use crate::sources;
+use crate::{disk, sources};
 use hypergrove_lab::record::Record;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
 
 const TABLES: &str = "bench/tables.toml";
 /// At the beginning of a line.
@@ -120,11 +119,11 @@ impl Table {
 
 /// README.md and the pages in `docs` that have tables, with those tables as the records have them.
 pub(crate) fn documents(runs: &[Run]) -> Result<Vec<(String, String)>, String> {
-    let text = fs::read_to_string(TABLES).map_err(|error| format!("cannot read {TABLES}: {error}"))?;
+    let text = disk::read(TABLES)?;
     let tables: Tables = toml::from_str(&text).map_err(|error| format!("{TABLES}: {error}"))?;
     let mut documents = Vec::new();
     for path in sources::documents() {
-        let text = fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
+        let text = disk::read(&path)?;
         if text.contains(BEGIN) {
             let up = "../".repeat(path.matches('/').count());
             documents.push((filled(&text, &tables.table, runs, &up).map_err(|why| format!("{path}: {why}"))?, path));

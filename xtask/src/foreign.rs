@@ -1,6 +1,7 @@
 //! Steps for machines that this one is not: without an operating system, with another one, with NEON, and Rust's abstract one.
 
 use crate::ci::Extent;
+use crate::disk;
 use crate::process::{self, Outcome, Step, Tally, answers, may_install};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -90,7 +91,7 @@ pub(crate) fn systems(tally: &mut Tally, extent: Extent) -> Step {
 fn wine_prefix() -> Result<PathBuf, String> {
     let prefix = process::target().join("wine");
     let _ = fs::remove_dir_all(&prefix);
-    fs::create_dir_all(&prefix).map_err(|error| format!("{}: {error}", prefix.display()))?;
+    disk::make(&prefix)?;
     let prefix = prefix.canonicalize().map_err(|error| format!("{}: {error}", prefix.display()))?;
     process::run(in_wine(process::limited(5, WINE, &["wineboot", "--init"]), &prefix))?;
     let library = prefix.join("drive_c/windows/system32/bcryptprimitives.dll");

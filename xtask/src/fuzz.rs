@@ -1,9 +1,9 @@
 //! Fuzzing: random inputs, and cargo-fuzz's runs of each target. Their corpus is replayed by the tests of the tool.
 
 use crate::process::{self, Outcome, Step, Tally, answers, may_install};
-use crate::{tests, workspace};
+use crate::{disk, tests, workspace};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 pub(crate) const MANIFEST: &str = "fuzz/Cargo.toml";
@@ -43,16 +43,8 @@ pub(crate) fn check(tally: &mut Tally) -> Step {
 
 /// The targets: the test checks that these folders are those of the functions.
 fn targets() -> Result<Vec<String>, String> {
-    let folders = entries(Path::new(CORPUS))?;
+    let folders = disk::entries(CORPUS)?;
     Ok(folders.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let failed = |why: std::io::Error| format!("{}: {why}", folder.display());
-    let entries = fs::read_dir(folder).map_err(failed)?;
-    let mut paths = entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect::<Result<Vec<_>, String>>()?;
-    paths.sort();
-    Ok(paths)
 }
 
 /// cargo-fuzz, and the compiler that it needs.
@@ -75,7 +67,7 @@ fn run(name: &str) -> Result<u32, String> {
         _ => RUNS,
     };
     let found = process::target().join("fuzz-corpus").join(name);
-    fs::create_dir_all(&found).map_err(|why| format!("{}: {why}", found.display()))?;
+    disk::make(&found)?;
     let (found, corpus) = (found.to_string_lossy().into_owned(), format!("{CORPUS}/{name}"));
     let mut command = cargo_fuzz(&["run", name, &found, &corpus]);
     command.args(["--", &format!("-runs={runs}"), "-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1"]);
@@ -91,7 +83,7 @@ fn run(name: &str) -> Result<u32, String> {
     let _ = fs::remove_dir_all(&crashes);
     let ended = process::run(command);
     // It may have failed for another reason.
-    match entries(&crashes).is_ok_and(|crashes| !crashes.is_empty()) {
+    match disk::entries(&crashes).is_ok_and(|crashes| !crashes.is_empty()) {
         true => Ok(0),
         false => Err(format!("the fault in the target {CONTROL} was not found in {runs} executions: {ended:?}")),
     }

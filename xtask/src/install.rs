@@ -1,7 +1,6 @@
 //! `cargo xtask install --prefix P`: the tool with what shells and man(1) know of it, and the C library.
 
-use crate::{capi, process};
-use std::fs;
+use crate::{capi, disk, process};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -42,14 +41,13 @@ pub(crate) fn tool(prefix: &Path) -> Result<(), String> {
     let name = format!("hypergrove{}", std::env::consts::EXE_SUFFIX);
     let tool = place(prefix, &format!("bin/{name}"))?;
     let built = process::target().join("release").join(&name);
-    fs::copy(&built, &tool)
-        .map_err(|error| format!("cannot copy {} to {}: {error}", built.display(), tool.display()))?;
+    disk::copy(&built, &tool)?;
     for (shell, file) in COMPLETIONS {
         let path = place(prefix, file)?;
         let output = Command::new(&tool).args(["completions", shell]).output();
         let script =
             output.ok().filter(|output| output.status.success()).ok_or(format!("no completions of {shell}"))?;
-        fs::write(&path, script.stdout).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        disk::write(&path, script.stdout)?;
         println!("{}", path.display());
     }
     let pages = place(prefix, "share/man/man1/hypergrove.1")?;
@@ -64,6 +62,6 @@ pub(crate) fn tool(prefix: &Path) -> Result<(), String> {
 fn place(prefix: &Path, file: &str) -> Result<PathBuf, String> {
     let path = prefix.join(file);
     let folder = path.parent().unwrap_or(prefix);
-    fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    disk::make(folder)?;
     Ok(path)
 }

@@ -2,11 +2,10 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally, answers};
-use crate::tests;
 use crate::wheels::{self, Wheel};
+use crate::{disk, tests};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::family_number;
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -54,10 +53,10 @@ fn host() -> Result<String, String> {
         return Ok("no C++ compiler, not read as host C++".into());
     };
     let generated = process::target().join("kernels");
-    fs::create_dir_all(&generated).map_err(|error| format!("{}: {error}", generated.display()))?;
+    disk::make(&generated)?;
     for (name, text) in hypergrove_kernels::host_headers() {
         let path = generated.join(name);
-        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        disk::write(&path, text)?;
     }
     for family in Family::ALL.iter().copied().map(family_number) {
         for n in [16, 24, 32] {

@@ -2,9 +2,8 @@
 //! minutes to build, and these few lines let every run of CI look at licences.
 
 use crate::process::{self, Outcome, Step};
-use crate::supply_chain;
+use crate::{disk, supply_chain};
 use std::collections::BTreeSet;
-use std::fs;
 
 /// CI's step: licences, sources, and that somebody vouches for each dependency.
 pub(crate) fn check() -> Step {
@@ -17,8 +16,7 @@ fn licences() -> Result<String, String> {
         process::run(process::cargo(&["deny", "--offline", "--all-features", "check", "bans", "licenses", "sources"]))?;
         return Ok("licences by cargo-deny".into());
     }
-    let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
-    let rules = read("deny.toml")?;
+    let rules = disk::read("deny.toml")?;
     let allowed = allowed(&rules).ok_or("deny.toml: no `allow = [` in [licenses]")?;
     let tree = ["tree", "--workspace", "--all-features", "--target", "all", "--prefix", "none", "--format", "{p}\t{l}"];
     let output = process::cargo(&tree).output().map_err(|error| format!("cargo tree: {error}"))?;

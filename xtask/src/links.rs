@@ -4,7 +4,7 @@
 //! links, and no checker knows which pages the site has.
 
 use crate::process::{Outcome, Step};
-use crate::sources;
+use crate::{disk, sources};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub(crate) fn check() -> Step {
     let Some(files) = sources::files() else { return Ok(Outcome::Skipped("this is no git repository".into())) };
     let (mut faults, mut count) = (Vec::new(), 0);
     for path in files.iter().filter(|path| path.ends_with(".md")) {
-        let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+        let text = disk::read(path)?;
         for link in links(&text) {
             let Some((target, anchor)) = target(path, link) else { continue };
             count += 1;

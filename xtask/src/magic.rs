@@ -1,9 +1,9 @@
 //! The constants of the hashes, recomputed from where their standards take them and compared with the literals in lanes
 //! and in the GPU kernels.
 
+use crate::disk;
 use crate::process::{Outcome, Step};
 use std::cmp::Ordering;
-use std::fs;
 
 const SHA2: &str = "crates/lanes/src/sha2.rs";
 const IVS: &str = "crates/fips205/src/sha2.rs";
@@ -22,7 +22,7 @@ fn roots(count: usize, root: u32, bits: u32) -> Vec<u64> {
 
 /// Every table of literals in these files must be one of those below.
 fn lanes() -> Result<Vec<&'static str>, String> {
-    let (sha2, ivs, keccak) = (read(SHA2)?, read(IVS)?, read(KECCAK)?);
+    let (sha2, ivs, keccak) = (disk::read(SHA2)?, disk::read(IVS)?, disk::read(KECCAK)?);
     let known: [(&str, &str, Vec<u64>); 4] = [
         ("K512", SHA2, roots(80, 3, 64)),
         ("K256", SHA2, roots(64, 3, 32)),
@@ -69,7 +69,7 @@ fn kernels() -> Result<Vec<&'static str>, String> {
     ];
     let mut faults = Vec::new();
     for (path, want) in &headers {
-        let words = words(&read(&format!("{KERNELS}/{path}"))?);
+        let words = words(&disk::read(format!("{KERNELS}/{path}"))?);
         if words != *want {
             let at = (0..).find(|&i| want.get(i) != words.get(i)).unwrap_or_default();
             let should = want.get(at).map_or("no more".into(), |word| format!("{word:#010x}"));
@@ -78,7 +78,7 @@ fn kernels() -> Result<Vec<&'static str>, String> {
     }
     let (mut seen, mut checked) = (Vec::new(), 0);
     for path in sources(KERNELS)? {
-        let text = read(&path)?;
+        let text = disk::read(&path)?;
         for (name, count, words) in c_tables(&text) {
             let known = [("K256", &k256), ("K512", &k512), ("KECCAK_RC", &rc)];
             match known.into_iter().find(|(known, _)| *known == name) {
@@ -97,7 +97,7 @@ fn kernels() -> Result<Vec<&'static str>, String> {
     seen.sort();
     seen.dedup();
     seen.push("IVs");
-    match c_keccak_moves(&read(&format!("{KERNELS}/hash/keccak.h"))?) {
+    match c_keccak_moves(&disk::read(format!("{KERNELS}/hash/keccak.h"))?) {
         moves if moves == expected_keccak_moves() => seen.push("rho and pi"),
         moves => faults.push(format!("{KERNELS}/hash/keccak.h: the lanes' sources, ends and rotations are {moves:?}")),
     }
@@ -107,8 +107,7 @@ fn kernels() -> Result<Vec<&'static str>, String> {
 /// The kernels' files.
 fn sources(folder: &str) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|error| format!("{folder}: {error}"))? {
-        let path = entry.map_err(|error| format!("{folder}: {error}"))?.path();
+    for path in disk::entries(folder)? {
         let name = path.to_string_lossy().into_owned();
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("h" | "k" | "cpp") => found.push(name),
@@ -116,7 +115,6 @@ fn sources(folder: &str) -> Result<Vec<String>, String> {
             _ => {}
         }
     }
-    found.sort();
     Ok(found)
 }
 
@@ -139,10 +137,6 @@ fn c_table(body: &str) -> Option<(&str, usize, Vec<u64>)> {
     let (name, rest) = body.split_once(", ")?;
     let (count, literals) = rest.split_once(')')?;
     Some((name, count.parse().ok()?, integers(&literals.replace('u', "")).unwrap_or_default()))
-}
-
-fn read(path: &str) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))
 }
 
 /// `const NAME: [T; N] = [literals];` and `static` alike; what is computed has no literals and is left out.

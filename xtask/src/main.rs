@@ -9,6 +9,7 @@ mod ci;
 mod coverage;
 mod deb;
 mod dependent;
+mod disk;
 mod examples;
 mod features;
 mod figures;

@@ -4,6 +4,7 @@
 //! that most of the corpus is checked in a moment and whole only in `ci full`.
 
 use crate::ci::Extent;
+use crate::disk;
 use crate::process::{Outcome, Step};
 use hypergrove_fips205::digest::{MPrime, prf_msg};
 use hypergrove_fips205::reference::{
@@ -13,7 +14,6 @@ use hypergrove_fips205::{Adrs, AdrsType, Mode, PARAMETER_SETS, Params, Position,
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs;
 
 const SIGNATURES: &str = "vectors/slh-dsa/negative/signatures.json";
 const KEYS: &str = "vectors/slh-dsa/negative/keys.json";
@@ -594,7 +594,7 @@ fn make() -> Vec<Group> {
 /// `cargo xtask negative`.
 pub(crate) fn write() -> Result<(), String> {
     for (path, text) in [(SIGNATURES, signatures(&make())), (KEYS, keys())] {
-        fs::write(path, text).map_err(|why| format!("{path}: {why}"))?;
+        disk::write(path, text)?;
         println!("wrote {path}");
     }
     Ok(())
@@ -603,8 +603,7 @@ pub(crate) fn write() -> Result<(), String> {
 /// CI's step: the files are what this makes. Keys and signatures are taken from the file unless all is asked for; valid cases
 /// prove them in the tests.
 pub(crate) fn check(extent: Extent) -> Step {
-    let read = |path: &str| fs::read_to_string(path).map_err(|why| format!("{path}: {why}"));
-    let text = read(SIGNATURES)?;
+    let text = disk::read(SIGNATURES)?;
     let groups = match extent {
         Extent::Full => make(),
         Extent::Usual => {
@@ -613,7 +612,7 @@ pub(crate) fn check(extent: Extent) -> Step {
             groups.ok_or_else(|| format!("{SIGNATURES} is damaged: make it again by `cargo xtask negative`"))?
         }
     };
-    for (path, old, new) in [(SIGNATURES, text, signatures(&groups)), (KEYS, read(KEYS)?, keys())] {
+    for (path, old, new) in [(SIGNATURES, text, signatures(&groups)), (KEYS, disk::read(KEYS)?, keys())] {
         compare(path, &old, &new)?;
     }
     let how = if extent == Extent::Full { "keys and signatures made again" } else { "keys and signatures as they are" };
@@ -635,7 +634,7 @@ mod test {
     /// Of the smallest group: a case that is changed, left out or added is found, and so is a key.
     #[test]
     fn what_is_altered_is_found() {
-        let text = fs::read_to_string(crate::workspace().join(SIGNATURES)).expect("the corpus");
+        let text = disk::read(crate::workspace().join(SIGNATURES)).expect("the corpus");
         let file: Value = serde_json::from_str(&text).expect("JSON");
         let read = |group: &Value| signatures(&[Group::read(group).expect("a group")]);
         let group = &file["testGroups"][0];

@@ -1,6 +1,7 @@
 //! The Python package: built, installed where nothing else is, tested, and its types checked.
 
 use crate::ci::Extent;
+use crate::disk;
 use crate::process::{self, Outcome, Step, Tally, answers, output};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -98,7 +99,7 @@ impl Place {
 
     /// Tools in an environment of their own, made anew where the pinned versions have changed.
     fn ensure_tools(&self) -> Result<(), String> {
-        let wanted = fs::read_to_string(REQUIREMENTS).map_err(|error| format!("{REQUIREMENTS}: {error}"))?;
+        let wanted = disk::read(REQUIREMENTS)?;
         let stamp = self.folder.join("tools").join("requirements.txt");
         if fs::read_to_string(&stamp).is_ok_and(|there| there == wanted)
             && answers(&self.tool(), &["-c", "import pytest"])
@@ -107,7 +108,7 @@ impl Place {
         }
         self.make("tools")?;
         self.fetch(REQUIREMENTS)?;
-        fs::write(&stamp, wanted).map_err(|error| format!("{}: {error}", stamp.display()))
+        disk::write(&stamp, wanted)
     }
 
     fn fetch(&self, list: &str) -> Result<(), String> {
@@ -147,7 +148,7 @@ impl Place {
         let wheel = self.wheel("wheels-free", python)?;
         let free = Place { python, folder: self.folder.clone() };
         free.make("free")?;
-        let wanted = fs::read_to_string(REQUIREMENTS).map_err(|error| format!("{REQUIREMENTS}: {error}"))?;
+        let wanted = disk::read(REQUIREMENTS)?;
         let is_of_tests = |line: &&str| OF_TESTS.iter().any(|name| line.split("==").next() == Some(name));
         let mut install = vec!["-m", "pip", "--quiet", "--no-input", "install", "--only-binary=:all:"];
         install.extend(wanted.lines().filter(is_of_tests));
@@ -172,7 +173,7 @@ impl Place {
         };
         let (own, tools) = packages("venv").zip(packages("tools")).ok_or("an environment without packages")?;
         let link = Path::new(&own).join("tools.pth");
-        fs::write(&link, tools + "\n").map_err(|error| format!("{}: {error}", link.display()))?;
+        disk::write(&link, tools + "\n")?;
         let before = tally.passed;
         let mut pytest = self.command("venv", if is_whole { 45 } else { 15 }, &["-m", "pytest", "--quiet"]);
         if is_whole {
@@ -205,8 +206,7 @@ impl Place {
 }
 
 fn only_file(folder: &Path) -> Result<PathBuf, String> {
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let files = disk::entries(folder)?;
     match &files[..] {
         [file] => Ok(file.clone()),
         _ => Err(format!("{}: {} files, where one wheel was to be", folder.display(), files.len())),

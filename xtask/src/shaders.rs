@@ -1,5 +1,6 @@
 //! The kernels as SPIR-V modules: made by glslc, kept in git, and in CI compared with what it makes now.
 
+use crate::disk;
 use crate::process::{self, Outcome, Step, answers};
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -53,20 +54,20 @@ pub(crate) fn write() -> Result<(), String> {
     let version = process::output("glslc", &["--version"]).ok_or("no glslc: `apt-get install glslc`")?;
     let modules = compile_all()?;
     for name in kept()?.into_iter().filter(|name| !modules.contains_key(name)) {
-        fs::remove_file(path(&name)).map_err(failed(&path(&name)))?;
+        fs::remove_file(path(&name)).map_err(disk::failed(&path(&name)))?;
     }
     let (mut written, mut bytes) = (0, 0);
     for (name, code) in &modules {
         let path = path(name);
         if unpacked(&path).as_ref() != Ok(code) {
             let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-            let packed = packed.write_all(code).and_then(|()| packed.finish()).map_err(failed(&path))?;
-            fs::write(&path, packed).map_err(failed(&path))?;
+            let packed = packed.write_all(code).and_then(|()| packed.finish()).map_err(disk::failed(&path))?;
+            disk::write(&path, packed)?;
             written += 1;
         }
-        bytes += fs::metadata(&path).map_err(failed(&path))?.len();
+        bytes += fs::metadata(&path).map_err(disk::failed(&path))?.len();
     }
-    fs::write(MADE_BY, version).map_err(failed(Path::new(MADE_BY)))?;
+    disk::write(MADE_BY, version)?;
     println!("{} modules, {written} of them written, {} kB", modules.len(), bytes / 1000);
     Ok(())
 }
@@ -84,13 +85,8 @@ fn path(name: &str) -> PathBuf {
 
 /// The names of the modules that are there.
 fn kept() -> Result<Vec<String>, String> {
-    let files = fs::read_dir(FOLDER).map_err(|error| format!("{FOLDER}: {error}"))?;
-    let names = files.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    Ok(names.filter_map(|name| Some(name.strip_suffix(".spv.gz")?.to_owned())).collect())
-}
-
-fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
-    move |error| format!("{}: {error}", path.display())
+    let name = |path: &PathBuf| Some(path.file_name()?.to_str()?.strip_suffix(".spv.gz")?.to_owned());
+    Ok(disk::entries(FOLDER)?.iter().filter_map(name).collect())
 }
 
 /// What is packed may differ with the packer's version; the code does not.
@@ -99,7 +95,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, String> {
         let mut code = Vec::new();
         GzDecoder::new(fs::File::open(path)?).read_to_end(&mut code).map(|_| code)
     };
-    read().map_err(failed(path))
+    read().map_err(disk::failed(path))
 }
 
 /// Every kernel that fits any device, for both families and every n, by all cores.

@@ -2,10 +2,9 @@
 
 use crate::process::{self, Outcome, Step};
 use crate::wheels::{self, Wheel};
-use crate::{benchmarks, links};
+use crate::{benchmarks, disk, links};
 use std::collections::BTreeSet;
 use std::env::consts::EXE_EXTENSION;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -54,7 +53,7 @@ pub(crate) fn check() -> Step {
 
 /// The documents that the summary names, as paths from the root.
 pub(crate) fn pages() -> Result<BTreeSet<String>, String> {
-    let summary = read(SUMMARY)?;
+    let summary = disk::read(SUMMARY)?;
     Ok(links::links(&summary).iter().filter_map(|link| links::target(SUMMARY, link)).map(|(path, _)| path).collect())
 }
 
@@ -73,27 +72,26 @@ fn prepare(folder: &Path) -> Result<PathBuf, String> {
     let pages = pages()?;
     let source = folder.join("src");
     let write = |path: PathBuf, text: &str| {
-        fs::create_dir_all(path.parent().unwrap_or(folder))
-            .and_then(|()| fs::write(&path, text))
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+        disk::make(path.parent().unwrap_or(folder))?;
+        disk::write(path, text)
     };
     if source.exists() {
-        fs::remove_dir_all(&source).map_err(|error| format!("cannot remove {}: {error}", source.display()))?;
+        disk::remove(&source)?;
     }
-    let book = read(BOOK)?;
+    let book = disk::read(BOOK)?;
     write(folder.join("book.toml"), &book)?;
     let repository = book.lines().find_map(|line| line.strip_prefix("git-repository-url = "));
     let repository = repository.ok_or_else(|| format!("{BOOK} names no git-repository-url"))?.trim_matches('"');
     // Pages keep their places, so that links between them hold; the summary stands at the root.
     for path in &pages {
-        let mut text = with_links(&read(path)?, |link| moved(path, link, &pages, repository));
+        let mut text = with_links(&disk::read(path)?, |link| moved(path, link, &pages, repository));
         if path == BENCHMARKS {
             text += &format!("\n[The newest studies, drawn]({REPORT})\n");
         }
         write(source.join(path), &text)?;
     }
     let from_root = |link: &str| links::target(SUMMARY, link).map(|(path, _)| path);
-    write(source.join("SUMMARY.md"), &with_links(&read(SUMMARY)?, from_root))?;
+    write(source.join("SUMMARY.md"), &with_links(&disk::read(SUMMARY)?, from_root))?;
     Ok(source)
 }
 
@@ -102,7 +100,7 @@ pub(crate) fn links_of_pages() -> Result<(usize, Vec<String>), String> {
     let source = prepare(&process::target().join("links"))?;
     let (mut count, mut faults) = (0, Vec::new());
     for path in pages()? {
-        for link in links::links(&read(&source.join(&path).to_string_lossy())?) {
+        for link in links::links(&disk::read(source.join(&path))?) {
             // Files of the repository are known from the documents themselves.
             let Some((target, _)) = links::target(&path, link).filter(|_| !link.contains("://")) else { continue };
             count += 1;
@@ -142,21 +140,15 @@ fn with_links(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
 
 /// Draws the studies of the newest day, of several runs the one with most of them, by the tool.
 fn report(source: &Path) -> Result<(), String> {
-    let list = fs::read_dir(benchmarks::RUNS).map_err(|error| format!("cannot read {}: {error}", benchmarks::RUNS))?;
-    let studies = list.flatten().filter_map(|entry| {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let bytes = entry.path().join("studies.jsonl").metadata().ok()?.len();
-        Some((name.get(..10)?.to_string(), bytes, entry.path()))
+    let studies = disk::entries(benchmarks::RUNS)?.into_iter().filter_map(|run| {
+        let day = run.file_name()?.to_str()?.get(..10)?.to_string();
+        Some((day, run.join("studies.jsonl").metadata().ok()?.len(), run))
     });
     let (.., newest) = studies.max().ok_or_else(|| format!("no studies in {}", benchmarks::RUNS))?;
     process::run(process::cargo(&["build", "--release", "--locked", "-p", "hypergrove-cli"]))?;
     let mut command = Command::new(process::target().join("release/hypergrove").with_extension(EXE_EXTENSION));
     command.arg("report").arg(newest).arg("-o").arg(source.join(REPORT)).arg("--force");
     process::run(command)
-}
-
-fn read(path: &str) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))
 }
 
 #[cfg(test)]

