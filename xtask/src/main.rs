@@ -32,7 +32,6 @@ mod sources;
 mod supply_chain;
 mod tests;
 mod threads;
-mod vectors;
 mod wheels;
 
 use std::path::Path;
@@ -41,11 +40,10 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask ci [STEP…]     every step of CI, or those named; --require STEP,… (or all) makes a skip of these a failure
 cargo xtask ci full        every step at full length, and those that take many minutes (`help` lists them)
-cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then which suites ran and what was skipped
+cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then what was skipped and why
 cargo xtask fuzz ARG…      `cargo fuzz ARG…` as CI calls it: `cargo xtask fuzz run pkcs8`
 cargo xtask coverage       which lines of the decoders the fuzz targets' corpus reaches
 cargo xtask shaders        compiles the kernels to SPIR-V, by glslc
-cargo xtask vectors        which test vectors are found, and where
 cargo xtask acvp FILE…     makes vectors/slh-dsa/acvp of NIST's internalProjection.json files, and compares
 cargo xtask negative       makes vectors/slh-dsa/negative
 cargo xtask api            writes the listings of the library's public items, in xtask/api
@@ -66,10 +64,6 @@ fn main() -> ExitCode {
     let good = match command {
         "ci" => ci::run(rest),
         "test" => tests::run(rest),
-        "vectors" => {
-            vectors::print();
-            Ok(true)
-        }
         "acvp" => acvp::write(rest),
         "negative" => negative::write().map(|()| true),
         "fuzz" => fuzz::by_hand(rest),

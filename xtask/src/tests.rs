@@ -2,7 +2,7 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally};
-use crate::{capi, disk, python, vectors};
+use crate::{capi, disk, python};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -44,7 +44,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
             failed += 1;
         }
     }
-    vectors::print();
     print_named(&tally);
     print_total(&tally, failed, 0);
     Ok(tally.failed + failed == 0)
@@ -72,9 +71,7 @@ fn whole(tally: &mut Tally) -> (Result<(), String>, Option<Step>) {
 
 /// CI's step.
 pub(crate) fn workspace(tally: &mut Tally, extent: Extent) -> Step {
-    let result = build().and_then(|()| rust(tally, extent));
-    vectors::print();
-    result?;
+    build().and_then(|()| rust(tally, extent))?;
     Ok(Outcome::Passed(format!("{} tests", tally.passed)))
 }
 
