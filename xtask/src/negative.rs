@@ -6,12 +6,13 @@
 use crate::ci::Extent;
 use crate::disk;
 use crate::process::{Outcome, Step};
+use hex::encode as hex;
 use hypergrove_fips205::digest::{MPrime, prf_msg};
 use hypergrove_fips205::reference::{
     fors_node, fors_sk_gen, hash_slh_sign, implied_by, sign_at, slh_keygen_internal, slh_sign, xmss_sign,
 };
 use hypergrove_fips205::{Adrs, AdrsType, Mode, PARAMETER_SETS, Params, Position, PreHash, SigningKey};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -34,13 +35,12 @@ struct Group {
     pieces: BTreeMap<String, Vec<u8>>,
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pair = |at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
-    (0..text.len()).step_by(2).map(pair).collect()
+/// An object with more fields, or with other values in them.
+fn with(mut object: Value, fields: Value) -> Value {
+    for (name, value) in fields.as_object().expect("an object") {
+        object[name] = value.clone();
+    }
+    object
 }
 
 /// Bytes that look random: blocks of SHAKE256 of the seed, a label and the block's number.
@@ -112,8 +112,11 @@ impl Group {
     /// The same, as a file of the corpus holds it.
     fn read(group: &Value) -> Option<Group> {
         let params: &Params = group["parameterSet"].as_str()?.parse().ok()?;
-        let pieces = group["pieces"].as_object()?.iter().map(|(name, hex)| Some((name.clone(), unhex(hex.as_str()?)?)));
-        let key = |name: &str| unhex(group[name].as_str()?);
+        let pieces = group["pieces"]
+            .as_object()?
+            .iter()
+            .map(|(name, digits)| Some((name.clone(), hex::decode(digits.as_str()?).ok()?)));
+        let key = |name: &str| hex::decode(group[name].as_str()?).ok();
         Some(Group { params, key: key("key")?, other: key("otherKey")?, pieces: pieces.collect::<Option<_>>()? })
     }
 
@@ -122,67 +125,58 @@ impl Group {
         let (p, mut all) = (self.params, Vec::new());
         let (n, len) = (p.n, p.sig_bytes());
         let (a, b, context) = inputs(p);
-        let mut add = |flag: &str, comment: String, changes: Value| {
-            let mut case = Map::new();
-            case.insert("flags".into(), json!([flag]));
-            case.insert("comment".into(), comment.into());
-            case.insert("result".into(), if flag == "Valid" { "valid" } else { "invalid" }.into());
-            case.extend(changes.as_object().expect("an object").clone());
-            all.push(case.into());
+        let mut add = |flag: &str, comment: &str, changes: Value| {
+            let result = if flag == "Valid" { "valid" } else { "invalid" };
+            all.push(with(changes, json!({ "flags": [flag], "comment": comment, "result": result })));
         };
         let edits = |edits: Value| json!({ "edits": edits });
         let m_prime = |mode, message: &[u8]| MPrime::new(mode, message).expect("a short context").parts().concat();
         let pure = m_prime(Mode::Pure { context: &context }, &a);
         let hashed = m_prime(Mode::PreHash { context: &context, hash: HASH }, &a);
-        let prehash = |more: Value| {
-            let mut case = json!({ "interface": "preHash", "hashAlg": HASH.name(), "sig": "prehash" });
-            case.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-            case
-        };
+        let prehash =
+            |more: Value| with(json!({ "interface": "preHash", "hashAlg": HASH.name(), "sig": "prehash" }), more);
         let internal =
             |message: &[u8], sig: &str| json!({ "interface": "internal", "ctx": "", "msg": hex(message), "sig": sig });
 
-        add("Valid", "the signature of message a".into(), json!({}));
-        add("Valid", "the signature of message b".into(), json!({ "msg": hex(&b), "sig": "b" }));
-        add("Valid", "the signature of message a's hash".into(), prehash(json!({})));
-        add("Valid", "M' of the pure interface through the internal one".into(), internal(&pure, "a"));
-        add("Valid", "M' of the pre-hash interface through the internal one".into(), internal(&hashed, "prehash"));
+        add("Valid", "the signature of message a", json!({}));
+        add("Valid", "the signature of message b", json!({ "msg": hex(&b), "sig": "b" }));
+        add("Valid", "the signature of message a's hash", prehash(json!({})));
+        add("Valid", "M' of the pure interface through the internal one", internal(&pure, "a"));
+        add("Valid", "M' of the pre-hash interface through the internal one", internal(&hashed, "prehash"));
 
         let others = PARAMETER_SETS.iter().filter(|other| other.oid_arc().is_some()).map(|other| other.sig_bytes());
         let mut lengths: Vec<usize> = [0, 1, n, len - n, len - 1, len + 1, len + n].into_iter().chain(others).collect();
         lengths.sort();
         lengths.dedup();
         for other in lengths.into_iter().filter(|other| *other != len) {
-            add("Length", format!("{other} bytes instead of {len}"), edits(json!([["resize", other]])));
+            add("Length", &format!("{other} bytes instead of {len}"), edits(json!([["resize", other]])));
         }
         let twice = json!([["resize", 2 * len], ["copy", len, "a", 0, len]]);
-        add("Length", "the signature twice".into(), edits(twice));
-        add("Length", "zeros".into(), edits(json!([["resize", 0], ["resize", len]])));
+        add("Length", "the signature twice", edits(twice));
+        add("Length", "zeros", edits(json!([["resize", 0], ["resize", len]])));
 
-        let mut flip = |what: String, at: usize| {
-            // Another bit each time.
-            add("FlippedBit", what, edits(json!([["xor", at, 1 << (at % 8)]])));
+        let mut ends = |what: &str, from: usize, to: usize| {
+            for (which, at) in [("first", from), ("last", to - 1)] {
+                // Another bit each time.
+                add("FlippedBit", &format!("{what}, {which} byte"), edits(json!([["xor", at, 1 << (at % 8)]])));
+            }
         };
-        let mut ends = |what: String, from: usize, to: usize| {
-            flip(format!("{what}, first byte"), from);
-            flip(format!("{what}, last byte"), to - 1);
-        };
-        ends("R".into(), 0, n);
+        ends("R", 0, n);
         for i in 0..p.k {
             let tree = p.fors_tree_range(i);
-            ends(format!("FORS tree {i}, secret"), tree.start, tree.start + n);
-            ends(format!("FORS tree {i}, path"), tree.start + n, tree.end);
+            ends(&format!("FORS tree {i}, secret"), tree.start, tree.start + n);
+            ends(&format!("FORS tree {i}, path"), tree.start + n, tree.end);
         }
         for layer in 0..p.d {
             let xmss = p.xmss_range(layer);
             let path = xmss.start + p.len() * n;
-            ends(format!("layer {layer}, WOTS+ chains"), xmss.start, path);
-            ends(format!("layer {layer}, path"), path, xmss.end);
+            ends(&format!("layer {layer}, WOTS+ chains"), xmss.start, path);
+            ends(&format!("layer {layer}, path"), path, xmss.end);
         }
 
         let mut place = |comment: &str, at: usize, piece: &str| {
             let bytes = self.pieces[piece].len();
-            add("Place", comment.into(), edits(json!([["copy", at, piece, 0, bytes]])));
+            add("Place", comment, edits(json!([["copy", at, piece, 0, bytes]])));
         };
         let (fors, first, top) = (p.fors_tree_range(0), p.xmss_range(0), p.xmss_range(p.d - 1));
         place("FORS tree 0 reveals another leaf, with its path", fors.start, "fors leaf");
@@ -196,16 +190,16 @@ impl Group {
         let exchange =
             |x: usize, y: usize, bytes: usize| json!([["copy", x, "a", y, bytes], ["copy", y, "a", x, bytes]]);
         let fors_tree = exchange(p.fors_tree_range(0).start, p.fors_tree_range(1).start, p.fors_tree_bytes());
-        add("Place", "FORS trees 0 and 1 exchanged".into(), edits(fors_tree));
+        add("Place", "FORS trees 0 and 1 exchanged", edits(fors_tree));
         let layers = exchange(p.xmss_range(0).start, p.xmss_range(1).start, p.xmss_bytes());
-        add("Place", "layers 0 and 1 exchanged".into(), edits(layers));
+        add("Place", "layers 0 and 1 exchanged", edits(layers));
 
         let copy = |range: std::ops::Range<usize>| json!([["copy", range.start, "b", range.start, range.len()]]);
-        add("OtherSignature", "R of message b's".into(), edits(copy(p.r_range())));
-        add("OtherSignature", "FORS of message b's".into(), edits(copy(p.fors_range())));
-        add("OtherSignature", "hypertree of message b's".into(), edits(copy(p.ht_range())));
-        add("OtherSignature", "message b's signature for message a".into(), json!({ "sig": "b" }));
-        add("OtherSignature", "message a's signature for message b".into(), json!({ "msg": hex(&b) }));
+        add("OtherSignature", "R of message b's", edits(copy(p.r_range())));
+        add("OtherSignature", "FORS of message b's", edits(copy(p.fors_range())));
+        add("OtherSignature", "hypertree of message b's", edits(copy(p.ht_range())));
+        add("OtherSignature", "message b's signature for message a", json!({ "sig": "b" }));
+        add("OtherSignature", "message a's signature for message b", json!({ "msg": hex(&b) }));
 
         for (what, message) in [
             ("first bit flipped", [&[a[0] ^ 0x80], &a[1..]].concat()),
@@ -215,7 +209,7 @@ impl Group {
             ("empty", Vec::new()),
             ("twice", a.repeat(2)),
         ] {
-            add("Message", format!("the message: {what}"), json!({ "msg": hex(&message) }));
+            add("Message", &format!("the message: {what}"), json!({ "msg": hex(&message) }));
         }
 
         for (what, context) in [
@@ -226,68 +220,56 @@ impl Group {
             ("255 bytes", [&context[..], &[0; 255 - CONTEXT]].concat()),
             ("256 bytes", [&context[..], &[0; 256 - CONTEXT]].concat()),
         ] {
-            add("Context", format!("the context: {what}"), json!({ "ctx": hex(&context) }));
-            add("Context", format!("the context of a hash: {what}"), prehash(json!({ "ctx": hex(&context) })));
+            add("Context", &format!("the context: {what}"), json!({ "ctx": hex(&context) }));
+            add("Context", &format!("the context of a hash: {what}"), prehash(json!({ "ctx": hex(&context) })));
         }
         // What follows the context's length is the same bytes in each.
         let moved = |at: usize| {
             let all = [&context[..], &a].concat();
             json!({ "ctx": hex(&all[..at]), "msg": hex(&all[at..]) })
         };
-        add("Context", "the context's last byte moved into the message".into(), moved(CONTEXT - 1));
-        add("Context", "all of the context moved into the message".into(), moved(0));
-        add("Context", "the message's first byte moved into the context".into(), moved(CONTEXT + 1));
-        add(
-            "Context",
-            "256 bytes moved into the context: its length is the same in one byte".into(),
-            moved(CONTEXT + 256),
-        );
+        add("Context", "the context's last byte moved into the message", moved(CONTEXT - 1));
+        add("Context", "all of the context moved into the message", moved(0));
+        add("Context", "the message's first byte moved into the context", moved(CONTEXT + 1));
+        add("Context", "256 bytes moved into the context: its length is the same in one byte", moved(CONTEXT + 256));
         if is_smallest(p) {
             let long = bytes("the longest context", 255);
-            let with = |context: &[u8], message: &[u8]| json!({ "ctx": hex(context), "msg": hex(message), "sig": "longest context" });
-            add("Valid", "a context of 255 bytes".into(), with(&long, &b));
+            let longest = |context: &[u8], message: &[u8]| json!({ "ctx": hex(context), "msg": hex(message), "sig": "longest context" });
+            add("Valid", "a context of 255 bytes", longest(&long, &b));
             add(
                 "Context",
-                "a context of 256 bytes, the last of them the message's first".into(),
-                with(&[&long[..], &b[..1]].concat(), &b[1..]),
+                "a context of 256 bytes, the last of them the message's first",
+                longest(&[&long[..], &b[..1]].concat(), &b[1..]),
             );
             add(
                 "Context",
-                "a context of 254 bytes, the message with the last".into(),
-                with(&long[..254], &[&long[254..], &b].concat()),
+                "a context of 254 bytes, the message with the last",
+                longest(&long[..254], &[&long[254..], &b].concat()),
             );
         }
 
-        add("Interface", "a pure signature as the internal interface's of the message".into(), internal(&a, "a"));
+        add("Interface", "a pure signature as the internal interface's of the message", internal(&a, "a"));
         let separated = |first: u8, m_prime: &[u8]| [&[first], &m_prime[1..]].concat();
+        add("Interface", "M' of the pure interface with the other separator", internal(&separated(1, &pure), "a"));
         add(
             "Interface",
-            "M' of the pure interface with the other separator".into(),
-            internal(&separated(1, &pure), "a"),
-        );
-        add(
-            "Interface",
-            "M' of the pre-hash interface with the other separator".into(),
+            "M' of the pre-hash interface with the other separator",
             internal(&separated(0, &hashed), "prehash"),
         );
-        add(
-            "Interface",
-            "M' of the pure interface with a separator that is none".into(),
-            internal(&separated(2, &pure), "a"),
-        );
-        add("Interface", "a pure signature as one of the hash".into(), prehash(json!({ "sig": "a" })));
-        add("Interface", "a signature of the hash as one of the message".into(), json!({ "sig": "prehash" }));
+        add("Interface", "M' of the pure interface with a separator that is none", internal(&separated(2, &pure), "a"));
+        add("Interface", "a pure signature as one of the hash", prehash(json!({ "sig": "a" })));
+        add("Interface", "a signature of the hash as one of the message", json!({ "sig": "prehash" }));
         let as_message = [&HASH.oid_der()[..], &HASH.hash(&[&a])].concat();
         add(
             "Interface",
-            "a signature of the hash as one of OID and hash".into(),
+            "a signature of the hash as one of OID and hash",
             json!({ "sig": "prehash", "msg": hex(&as_message) }),
         );
-        add("Interface", "the hash is hashed once more".into(), prehash(json!({ "msg": hex(&HASH.hash(&[&a])) })));
+        add("Interface", "the hash is hashed once more", prehash(json!({ "msg": hex(HASH.hash(&[&a])) })));
         for hash in PreHash::ALL.into_iter().filter(|hash| *hash != HASH) {
             add(
                 "PreHash",
-                format!("the signature of another hash, as {hash}"),
+                &format!("the signature of another hash, as {hash}"),
                 prehash(json!({ "hashAlg": hash.name() })),
             );
         }
@@ -295,7 +277,7 @@ impl Group {
         for hash in PreHash::ALL.into_iter().filter(|hash| *hash != HASH && hash.bytes() == HASH.bytes()) {
             let at = 2 + CONTEXT;
             let m_prime = [&hashed[..at], hash.oid_der(), &hashed[at + 11..]].concat();
-            add("PreHash", format!("the right hash with the OID of {hash}"), internal(&m_prime, "prehash"));
+            add("PreHash", &format!("the right hash with the OID of {hash}"), internal(&m_prime, "prehash"));
         }
 
         let flipped = |at: usize| {
@@ -313,18 +295,18 @@ impl Group {
             ("PK.seed of another key pair", [&self.other[..n], &self.key[n..]].concat()),
             ("PK.root of another key pair", [&self.key[..n], &self.other[n..]].concat()),
         ] {
-            add("Key", format!("the key: {what}"), json!({ "key": hex(&key) }));
+            add("Key", &format!("the key: {what}"), json!({ "key": hex(&key) }));
         }
         for bytes in [0, 1, n, 2 * n - 1, 2 * n + 1, 4 * n] {
             let key: Vec<u8> = self.key.iter().copied().cycle().take(bytes).collect();
-            add("KeyLength", format!("a key of {bytes} bytes instead of {}", 2 * n), json!({ "key": hex(&key) }));
+            add("KeyLength", &format!("a key of {bytes} bytes instead of {}", 2 * n), json!({ "key": hex(&key) }));
         }
         for other in PARAMETER_SETS.iter().filter(|other| other.oid_arc().is_some() && other.name != p.name) {
             let fits = json!([["resize", other.sig_bytes()]]);
             let key: Vec<u8> = self.key.iter().copied().cycle().take(2 * other.n).collect();
             let case = json!({ "parameterSet": other.name, "key": hex(&key), "edits": fits });
             let what = if other.n == n { "" } else { ", lengths made to fit" };
-            add("ParameterSet", format!("key and signature as {}'s{what}", other.name), case);
+            add("ParameterSet", &format!("key and signature as {}'s{what}", other.name), case);
         }
         all
     }
@@ -391,27 +373,26 @@ fn signatures(groups: &[Group]) -> String {
 
 /// DER: tag, length and content.
 fn tlv(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
-    let content = parts.concat();
-    let length = match content.len() {
-        short @ 0..=127 => vec![short as u8],
-        long @ 128..=255 => vec![0x81, long as u8],
-        longer => [&[0x82][..], &(longer as u16).to_be_bytes()].concat(),
-    };
-    [&[tag][..], &length, &content].concat()
+    element(tag, parts, 0)
 }
 
-/// BER: the same with a byte of length more than it needs.
+/// BER: a length with a byte more than it needs.
 fn long(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    element(tag, parts, 1)
+}
+
+/// An element whose length has so many bytes more than it needs.
+fn element(tag: u8, parts: &[&[u8]], more: usize) -> Vec<u8> {
     let content = parts.concat();
-    let length = match content.len() {
-        short @ 0..=127 => vec![0x81, short as u8],
-        long @ 128..=255 => vec![0x82, 0, long as u8],
-        longer => [&[0x83, 0][..], &(longer as u16).to_be_bytes()].concat(),
-    };
+    let bytes = content.len().to_be_bytes();
+    let needed = if content.len() < 128 { 0 } else { bytes.len() - content.len().leading_zeros() as usize / 8 };
+    let digits = &bytes[bytes.len() - needed - more..];
+    let length =
+        if digits.is_empty() { vec![content.len() as u8] } else { [&[0x80 | digits.len() as u8], digits].concat() };
     [&[tag][..], &length, &content].concat()
 }
 
-/// BER: the same of indefinite length.
+/// BER: an element of indefinite length.
 fn indefinite(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     [&[tag, 0x80][..], &parts.concat(), &[0, 0]].concat()
 }
@@ -430,15 +411,15 @@ fn oid(arc: u8) -> Vec<u8> {
 #[expect(clippy::too_many_lines, reason = "a list of bad keys")]
 fn keys() -> String {
     let mut cases = Vec::new();
-    let mut add = |flag: &str, p: &Params, kind: &str, comment: &str, der: Vec<u8>| {
-        let result = if flag == "Valid" { "valid" } else { "invalid" };
-        let number = cases.len() + 1;
-        cases.push(json!({
-            "tcId": number, "flags": [flag], "comment": comment, "parameterSet": p.name, "kind": kind, "der": hex(&der),
-            "result": result,
-        }));
-    };
     for (p, arc) in PARAMETER_SETS.iter().filter_map(|p| Some((*p, p.oid_arc()?))) {
+        let mut add = |flag: &str, kind: &str, comment: &str, der: Vec<u8>| {
+            let result = if flag == "Valid" { "valid" } else { "invalid" };
+            let number = cases.len() + 1;
+            cases.push(json!({
+                "tcId": number, "flags": [flag], "comment": comment, "parameterSet": p.name, "kind": kind, "der": hex(&der),
+                "result": result,
+            }));
+        };
         // Readers do not compute PK.root: any bytes are a key.
         let key = bytes(&format!("{} encoded key", p.name), 4 * p.n);
         let (public, id) = (&key[2 * p.n..], oid(arc));
@@ -446,16 +427,15 @@ fn keys() -> String {
         let bits = |unused: u8, key: &[u8]| tlv(BITS, &[&[unused], key]);
         let whole = |algorithm: &[u8], bits: &[u8]| tlv(SEQUENCE, &[algorithm, bits]);
         let right = whole(&algorithm, &bits(0, public));
-        add("Valid", p, "spki", "a public key", right.clone());
+        add("Valid", "spki", "a public key", right.clone());
         let version = |number: u8| [2, 1, number];
         let octets = tlv(OCTETS, &[&key]);
         let info = |parts: &[&[u8]]| tlv(SEQUENCE, parts);
         let private = info(&[&version(0), &algorithm, &octets]);
         let field = |unused: u8, key: &[u8]| tlv(0x81, &[&[unused], key]);
-        add("Valid", p, "pkcs8", "a private key", private.clone());
+        add("Valid", "pkcs8", "a private key", private.clone());
         add(
             "Valid",
-            p,
             "pkcs8",
             "version 2, with the public key",
             info(&[&version(1), &algorithm, &octets, &field(0, public)]),
@@ -497,11 +477,11 @@ fn keys() -> String {
             ("an algorithm of indefinite length", indefinite(SEQUENCE, &[&id])),
         ];
         for (comment, der) in wrongs(&right, &[&algorithm, &bits(0, public)]) {
-            add("Encoding", p, "spki", comment, der);
+            add("Encoding", "spki", comment, der);
         }
         for (comment, algorithm) in &algorithms {
-            add("Encoding", p, "spki", comment, whole(algorithm, &bits(0, public)));
-            add("Encoding", p, "pkcs8", comment, info(&[&version(0), algorithm, &octets]));
+            add("Encoding", "spki", comment, whole(algorithm, &bits(0, public)));
+            add("Encoding", "pkcs8", comment, info(&[&version(0), algorithm, &octets]));
         }
         let even = [&public[..public.len() - 1], &[0]].concat();
         for (comment, bits) in [
@@ -515,16 +495,16 @@ fn keys() -> String {
             ("an OCTET STRING instead", tlv(OCTETS, &[public])),
             ("an OCTET STRING in the BIT STRING", bits(0, &tlv(OCTETS, &[public]))),
         ] {
-            add("Encoding", p, "spki", comment, whole(&algorithm, &bits));
+            add("Encoding", "spki", comment, whole(&algorithm, &bits));
         }
         for length in [0, 1, p.n, 2 * p.n - 1, 2 * p.n + 1, 4 * p.n] {
             let key: Vec<u8> = public.iter().copied().cycle().take(length).collect();
-            add("KeyLength", p, "spki", &format!("{length} bytes"), whole(&algorithm, &bits(0, &key)));
+            add("KeyLength", "spki", &format!("{length} bytes"), whole(&algorithm, &bits(0, &key)));
         }
-        add("Encoding", p, "spki", "a private key's PKCS#8", private.clone());
+        add("Encoding", "spki", "a private key's PKCS#8", private.clone());
 
         for (comment, der) in wrongs(&private, &[&version(0), &algorithm, &octets]) {
-            add("Encoding", p, "pkcs8", comment, der);
+            add("Encoding", "pkcs8", comment, der);
         }
         for (comment, version) in [
             ("version 3", &[2, 1, 2][..]),
@@ -535,7 +515,7 @@ fn keys() -> String {
             ("a version that is no INTEGER", &[10, 1, 0]),
             ("no version", &[]),
         ] {
-            add("Encoding", p, "pkcs8", comment, info(&[version, &algorithm, &octets]));
+            add("Encoding", "pkcs8", comment, info(&[version, &algorithm, &octets]));
         }
         for (comment, octets) in [
             ("an OCTET STRING in the OCTET STRING", tlv(OCTETS, &[&octets])),
@@ -544,13 +524,12 @@ fn keys() -> String {
             ("a BIT STRING instead", tlv(BITS, &[&[0], &key])),
             ("no key", Vec::new()),
         ] {
-            add("Encoding", p, "pkcs8", comment, info(&[&version(0), &algorithm, &octets]));
+            add("Encoding", "pkcs8", comment, info(&[&version(0), &algorithm, &octets]));
         }
         for length in [0, 1, 2 * p.n, 3 * p.n, 4 * p.n - 1, 4 * p.n + 1, 8 * p.n] {
             let key: Vec<u8> = key.iter().copied().cycle().take(length).collect();
             add(
                 "KeyLength",
-                p,
                 "pkcs8",
                 &format!("{length} bytes"),
                 info(&[&version(0), &algorithm, &tlv(OCTETS, &[&key])]),
@@ -566,9 +545,9 @@ fn keys() -> String {
             ("a public key with a bit unused", 1, field(1, &even)),
             ("a constructed public key", 1, tlv(0xa1, &[&bits(0, public)])),
         ] {
-            add("Encoding", p, "pkcs8", comment, info(&[&version(number), &algorithm, &octets, &field]));
+            add("Encoding", "pkcs8", comment, info(&[&version(number), &algorithm, &octets, &field]));
         }
-        add("Encoding", p, "pkcs8", "a public key's SPKI", right);
+        add("Encoding", "pkcs8", "a public key's SPKI", right);
     }
     let tests = lines(cases.iter().map(Value::to_string));
     format!(

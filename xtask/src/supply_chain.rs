@@ -158,7 +158,7 @@ pub(crate) fn reproducible() -> Step {
                 return Err(format!("{} names the folder {path}", tool.display()));
             }
         }
-        digests.push(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        digests.push(hex::encode(Sha256::digest(&bytes)));
     }
     match &digests[..] {
         [one, another] if one == another => {
