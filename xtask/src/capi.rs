@@ -189,11 +189,7 @@ fn exports(prefix: &Path, functions: &BTreeSet<String>) -> Result<(), String> {
 fn flags(prefix: &Path, query: &[&str]) -> Result<Vec<String>, String> {
     let mut command = Command::new("pkg-config");
     command.args(query).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-    let output = command.output().map_err(|error| format!("pkg-config: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("pkg-config {}: {}", query.join(" "), String::from_utf8_lossy(&output.stderr)));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).split_whitespace().map(String::from).collect())
+    Ok(process::text(command)?.split_whitespace().map(String::from).collect())
 }
 
 /// How a program is linked with the shared library.

@@ -1,7 +1,7 @@
 //! How much of the decoders the corpus of the fuzz targets reaches, line by line.
 
 use crate::disk;
-use crate::process::{self, answers, may_install};
+use crate::process::{self, answers};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,17 +71,12 @@ pub(crate) fn check() -> Result<String, String> {
     let merged = folder.join("fuzz.profdata");
     let mut merge = std::process::Command::new(tools.join("llvm-profdata"));
     merge.args(["merge", "-sparse", "-o"]).arg(&merged);
-    let profiles = fs::read_dir(&raw).map_err(|why| why.to_string())?;
-    merge.args(profiles.filter_map(|entry| Some(entry.ok()?.path())));
+    merge.args(disk::entries(&raw)?);
     process::run(merge)?;
     let mut export = std::process::Command::new(tools.join("llvm-cov"));
     export.args(["export", "--format=lcov"]).arg("--instr-profile").arg(&merged).arg(program);
-    let export = export.args(["--sources"]).args(DECODERS.iter().map(|(file, _)| *file)).output();
-    let export = export.map_err(|why| format!("llvm-cov: {why}"))?;
-    if !export.status.success() {
-        return Err(format!("llvm-cov: {}", String::from_utf8_lossy(&export.stderr)));
-    }
-    judge(&counts(&String::from_utf8_lossy(&export.stdout)))
+    export.args(["--sources"]).args(DECODERS.iter().map(|(file, _)| *file));
+    judge(&counts(&process::text(export)?))
 }
 
 /// LLVM's tools of the toolchain that compiles.
@@ -90,14 +85,10 @@ fn llvm_tools() -> Result<PathBuf, String> {
     let host = process::output("rustc", &["-vV"]).ok_or("no rustc")?;
     let host = host.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
     let tools = Path::new(root.trim()).join("lib/rustlib").join(host).join("bin");
-    if !tools.join("llvm-cov").exists() && may_install() {
-        let _ = answers("rustup", &["component", "add", "llvm-tools"]);
-    }
-    if tools.join("llvm-cov").exists() {
-        Ok(tools)
-    } else {
-        Err("no llvm-cov: `rustup component add llvm-tools`".into())
-    }
+    let there = || tools.join("llvm-cov").exists();
+    let install = || answers("rustup", &["component", "add", "llvm-tools"]);
+    process::ensure(there, install, || "no llvm-cov: `rustup component add llvm-tools`".into())?;
+    Ok(tools)
 }
 
 /// How often each line of a file ran, and each function, by its first line.

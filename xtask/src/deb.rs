@@ -220,20 +220,14 @@ fn glibc() -> Result<String, String> {
 
 /// What a command prints.
 fn says(command: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(command).args(arguments).output().map_err(|error| format!("{command}: {error}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim().into()),
-        false => Err(format!("{command}: {}", output.status)),
-    }
+    let mut said = Command::new(command);
+    said.args(arguments);
+    Ok(process::text(said)?.trim().into())
 }
 
 /// Bytes of all files below a folder; links are small.
 fn bytes(folder: &Path) -> Result<u64, String> {
-    let each = disk::entries(folder)?.into_iter().map(|path| {
-        let there = fs::symlink_metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        if there.is_dir() { bytes(&path) } else { Ok(there.len()) }
-    });
-    each.sum()
+    files(folder)?.iter().map(|file| Ok(fs::symlink_metadata(file).map_err(disk::failed(file))?.len())).sum()
 }
 
 #[cfg(test)]

@@ -89,12 +89,8 @@ fn packages(feature: &str) -> Result<usize, String> {
 /// The different lines of `cargo tree` for Linux.
 fn tree(arguments: &[&str]) -> Result<BTreeSet<String>, String> {
     let mut command = process::cargo(&["tree", "--locked", "--prefix", "none", "--target", "x86_64-unknown-linux-gnu"]);
-    let output = command.args(arguments).output().map_err(|error| format!("cargo tree: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("cargo tree: {}", String::from_utf8_lossy(&output.stderr)));
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
+    command.args(arguments);
+    Ok(process::text(command)?.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
 }
 
 /// What users build has the features that the page lists, and none that is for tests.

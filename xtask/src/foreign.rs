@@ -2,7 +2,7 @@
 
 use crate::ci::Extent;
 use crate::disk;
-use crate::process::{self, Outcome, Step, Tally, answers, may_install};
+use crate::process::{self, Outcome, Step, Tally, answers};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -139,19 +139,13 @@ fn ensure_qemu() -> Result<(), String> {
 
 /// Sees to nightly with Miri and the sources of the standard library, or says how to get them.
 pub(crate) fn ensure_nightly(there: impl Fn() -> bool) -> Result<(), String> {
-    let _alone = process::installing();
-    if !there() && may_install() {
-        let parts = ["--component", "miri", "--component", "rust-src"];
-        let new = ["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"];
-        let _ = answers("rustup", &["component", "add", "--toolchain", "nightly", "miri", "rust-src"])
-            || answers("rustup", &[&new[..], &parts].concat());
-    }
-    match there() {
-        true => Ok(()),
-        false => {
-            Err("not all is there of what `rustup toolchain install nightly -c miri -c rust-src` would bring".into())
-        }
-    }
+    let new = ["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"];
+    let install = || {
+        answers("rustup", &["component", "add", "--toolchain", "nightly", "miri", "rust-src"])
+            || answers("rustup", &[&new[..], &["--component", "miri", "--component", "rust-src"]].concat())
+    };
+    let how = "not all is there of what `rustup toolchain install nightly -c miri -c rust-src` would bring";
+    process::ensure(there, install, || how.into())
 }
 
 /// Whether the standard library can be compiled anew.

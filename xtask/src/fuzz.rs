@@ -1,6 +1,6 @@
 //! Fuzzing: random inputs, and cargo-fuzz's runs of each target. Their corpus is replayed by the tests of the tool.
 
-use crate::process::{self, Outcome, Step, Tally, answers, may_install};
+use crate::process::{self, Outcome, Step, Tally, answers};
 use crate::{disk, tests, workspace};
 use std::fs;
 use std::path::Path;
@@ -50,12 +50,9 @@ fn targets() -> Result<Vec<String>, String> {
 /// cargo-fuzz, and the compiler that it needs.
 fn ensure_fuzzer() -> Result<(), String> {
     let nightly = || answers("rustup", &["run", "nightly", "cargo", "--version"]);
-    if !nightly() && may_install() {
-        let _ = answers("rustup", &["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"]);
-    }
-    if !nightly() {
-        return Err("no nightly compiler: `rustup toolchain install nightly`".into());
-    }
+    let new = ["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"];
+    let how = || "no nightly compiler: `rustup toolchain install nightly`".into();
+    process::ensure(nightly, || answers("rustup", &new), how)?;
     process::ensure_command("fuzz", Some(CARGO_FUZZ))
 }
 

@@ -19,11 +19,7 @@ fn licences() -> Result<String, String> {
     let rules = disk::read("deny.toml")?;
     let allowed = allowed(&rules).ok_or("deny.toml: no `allow = [` in [licenses]")?;
     let tree = ["tree", "--workspace", "--all-features", "--target", "all", "--prefix", "none", "--format", "{p}\t{l}"];
-    let output = process::cargo(&tree).output().map_err(|error| format!("cargo tree: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("cargo tree: {}", String::from_utf8_lossy(&output.stderr)));
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = process::text(process::cargo(&tree))?;
     let packages: BTreeSet<_> =
         text.lines().filter_map(|line| line.trim_end_matches(" (*)").split_once('\t')).collect();
     match packages.iter().find(|(_, licence)| !permitted(licence, &allowed)) {

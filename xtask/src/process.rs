@@ -131,6 +131,16 @@ pub(crate) fn output(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Runs the command: its standard output. If it fails, the error has its standard error.
+pub(crate) fn text(mut command: Command) -> Result<String, String> {
+    let line = shown(&command);
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("`{line}`: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("`{line}`: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
 /// Runs the command in view.
 pub(crate) fn run(mut command: Command) -> Result<(), String> {
     let line = shown(&command);
@@ -147,7 +157,7 @@ pub(crate) fn fetch(command: impl Fn() -> Command) -> Result<(), String> {
         }
         std::thread::sleep(std::time::Duration::from_secs(10));
     }
-    run(command())
+    run(command()).inspect_err(|why| eprintln!("{why}"))
 }
 
 /// Runs test binaries in view, counting what they report on either stream.
@@ -221,67 +231,60 @@ pub(crate) fn may_install() -> bool {
 }
 
 /// Only one process of this workspace installs at a time: neither apt-get nor rustup can run twice. The lock ends with what is returned.
-pub(crate) fn installing() -> Option<File> {
+fn installing() -> Option<File> {
     let target = workspace().join("target");
     std::fs::create_dir_all(&target).ok()?;
     let file = File::create(target.join("installing.lock")).ok()?;
     file.lock().ok().map(|()| file)
 }
 
-/// Sees to Debian's packages, where what is asked for is not there; or says how to get it.
-pub(crate) fn ensure_packages(packages: &[&str], there: impl Fn() -> bool) -> Result<(), String> {
+/// Sees that something is there: installs it, if that may be, or says how to. `install` returns whether it succeeded.
+pub(crate) fn ensure(
+    there: impl Fn() -> bool,
+    install: impl FnOnce() -> bool,
+    how: impl FnOnce() -> String,
+) -> Result<(), String> {
     if there() {
         return Ok(());
     }
-    let root = output("id", &["-u"]).is_some_and(|id| id.trim() == "0");
     let _alone = installing();
-    if may_install() && root && answers("apt-get", &["--version"]) {
-        let mut install = vec!["-qq", "install", "--yes", "--no-install-recommends"];
-        install.extend(packages);
-        for arguments in [&["-qq", "update"][..], &install] {
-            let command = || {
-                let mut command = limited(5, "apt-get", arguments);
-                command.env("DEBIAN_FRONTEND", "noninteractive");
-                command
-            };
-            if let Err(why) = fetch(command) {
-                return Err(format!("Debian's packages could not be installed: {why}"));
-            }
-        }
-        if there() {
-            return Ok(());
-        }
-    }
-    Err(format!("not all is there of what `apt-get install {}` would bring", packages.join(" ")))
+    if there() || may_install() && install() && there() { Ok(()) } else { Err(how()) }
+}
+
+/// Sees to Debian's packages, where what is asked for is not there; or says how to get it.
+pub(crate) fn ensure_packages(packages: &[&str], there: impl Fn() -> bool) -> Result<(), String> {
+    let apt = |arguments: &[&str]| {
+        fetch(|| {
+            let mut command = limited(5, "apt-get", arguments);
+            command.env("DEBIAN_FRONTEND", "noninteractive");
+            command
+        })
+    };
+    let install = || {
+        let is_root = output("id", &["-u"]).is_some_and(|id| id.trim() == "0");
+        let install = ["-qq", "install", "--yes", "--no-install-recommends"];
+        is_root
+            && answers("apt-get", &["--version"])
+            && apt(&["-qq", "update"]).and_then(|()| apt(&[&install[..], packages].concat())).is_ok()
+    };
+    ensure(there, install, || format!("not all is there of what `apt-get install {}` would bring", packages.join(" ")))
 }
 
 /// Sees to a command of Cargo's that crates.io has, of the named release or of any; or says how to get it.
 pub(crate) fn ensure_command(name: &str, release: Option<&str>) -> Result<(), String> {
-    let there = || answers("cargo", &[name, "--version"]);
     let package = format!("cargo-{name}");
-    let release: Vec<&str> = release.into_iter().flat_map(|release| ["--version", release]).collect();
-    if !there() && may_install() {
-        let install = ["install", "--quiet", "--locked", "--debug", &package];
-        fetch(|| limited(20, "cargo", &[&install[..], &release].concat()))?;
-    }
-    match there() {
-        true => Ok(()),
-        false => {
-            let words = [&["cargo install --locked", &package][..], &release].concat();
-            Err(format!("no {package}: `{}`", words.join(" ")))
-        }
-    }
+    let mut install = vec!["install", "--locked", &package];
+    install.extend(release.into_iter().flat_map(|release| ["--version", release]));
+    let fetch = || fetch(|| limited(20, "cargo", &[&install[..], &["--quiet", "--debug"]].concat())).is_ok();
+    ensure(|| answers("cargo", &[name, "--version"]), fetch, || format!("no {package}: `cargo {}`", install.join(" ")))
 }
 
 /// Sees to the standard library of a target, or says how to get it.
 pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
     let there =
         || output("rustup", &["target", "list", "--installed"]).is_some_and(|list| list.lines().any(|t| t == target));
-    let _alone = installing();
-    if there() || (may_install() && answers("rustup", &["target", "add", target]) && there()) {
-        return Ok(());
-    }
-    Err(format!("no standard library for {target}: `rustup target add {target}`"))
+    let how = || format!("no standard library for {target}: `rustup target add {target}`");
+    ensure(there, || answers("rustup", &["target", "add", target]), how)
 }
 
 #[cfg(test)]

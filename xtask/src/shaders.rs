@@ -12,7 +12,6 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 
 const FOLDER: &str = "crates/vulkan/spirv";
 /// What made the modules: all that `glslc --version` says. Other versions make other bytes.
@@ -108,25 +107,18 @@ fn compile_all() -> Result<BTreeMap<String, Vec<u8>>, String> {
             }
         }
     }
-    let (queue, done) = (Mutex::new(sources.into_iter()), Mutex::new(Ok(BTreeMap::new())));
+    let sources = &Vec::from_iter(sources);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let named = |(name, source): &(String, String)| match compile(source) {
+        Ok(code) => Ok((name.clone(), code)),
+        Err(why) => Err(format!("{name}: {why}")),
+    };
     std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let next = queue.lock().expect("no panic").next();
-                    let Some((name, source)) = next else { break };
-                    let code = compile(&source).map_err(|why| format!("{name}: {why}"));
-                    let mut done = done.lock().expect("no panic");
-                    match (&mut *done, code) {
-                        (Ok(modules), Ok(code)) => drop(modules.insert(name, code)),
-                        (Ok(_), Err(why)) => *done = Err(why),
-                        (Err(_), _) => {}
-                    }
-                }
-            });
-        }
-    });
-    done.into_inner().expect("no panic")
+        let of_core =
+            |core| scope.spawn(move || sources.iter().skip(core).step_by(cores).map(named).collect::<Vec<_>>());
+        let running: Vec<_> = (0..cores).map(of_core).collect();
+        running.into_iter().flat_map(|run| run.join().expect("no panic")).collect()
+    })
 }
 
 /// `-Os` leaves no names; the source has no path.
