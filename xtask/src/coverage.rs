@@ -6,39 +6,37 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the corpus reaches of a decoder's lines, at least, in percent.
-const LEAST: usize = 95;
-
-/// Files with what reads bytes that others made, and how many of their functions the corpus enters, at least. Functions that it does not
-/// enter, and their lines, do not count: they read nothing.
+/// Files that read bytes which others made, how many of their functions the corpus enters, at least, and how much of the lines of these
+/// functions it reaches, at least, in percent. Functions that it does not enter read no such bytes. A share below 95 % is that of a file
+/// whose functions also write, or have errors that no input causes.
 #[rustfmt::skip]
-const DECODERS: &[(&str, usize)] = &[
-    ("crates/fips205/src/encoding.rs", 1),
-    ("crates/fips205/src/encrypted.rs", 1),
-    ("crates/fips205/src/keys.rs", 1),
-    ("crates/zkdilithium/src/pem.rs", 1),
-    ("crates/zkdilithium/src/keys.rs", 1),
-    ("crates/zkdilithium/src/pack.rs", 1),
-    ("crates/zkdilithium/src/witness.rs", 1),
-    ("crates/hypergrove/src/manifest.rs", 1),
-    ("crates/hypergrove/src/ledger.rs", 1),
-    ("crates/hypergrove/src/signers.rs", 1),
-    ("crates/hypergrove/src/text.rs", 1),
-    ("crates/tables/src/table.rs", 1),
-    ("crates/tables/src/space.rs", 1),
-    ("crates/tune/src/journal.rs", 1),
-    ("crates/cli/src/pem.rs", 1),
-    ("crates/cli/src/keys.rs", 1),
-    ("crates/cli/src/inspect.rs", 1),
-    ("crates/cli/src/schemes/zkdilithium.rs", 1),
-    ("crates/cli/src/hash.rs", 1),
-    ("crates/cli/src/table.rs", 1),
-    ("crates/cli/src/files.rs", 1),
-    ("crates/cli/src/hexadecimal.rs", 1),
-    ("crates/cli/src/acvp.rs", 1),
-    ("crates/cli/src/kat.rs", 1),
-    ("crates/lab/src/failure.rs", 1),
-    ("crates/lab/src/report/read.rs", 1),
+const DECODERS: &[(&str, usize, usize)] = &[
+    ("crates/fips205/src/encoding.rs", 17, 95),
+    ("crates/fips205/src/encrypted.rs", 11, 84),
+    ("crates/fips205/src/keys.rs", 26, 93),
+    ("crates/zkdilithium/src/pem.rs", 6, 95),
+    ("crates/zkdilithium/src/keys.rs", 46, 95),
+    ("crates/zkdilithium/src/pack.rs", 12, 95),
+    ("crates/zkdilithium/src/witness.rs", 3, 95),
+    ("crates/hypergrove/src/manifest.rs", 11, 95),
+    ("crates/hypergrove/src/ledger.rs", 8, 79),
+    ("crates/hypergrove/src/signers.rs", 13, 88),
+    ("crates/hypergrove/src/text.rs", 9, 87),
+    ("crates/tables/src/table.rs", 24, 95),
+    ("crates/tables/src/space.rs", 2, 95),
+    ("crates/tune/src/journal.rs", 1, 95),
+    ("crates/cli/src/pem.rs", 8, 95),
+    ("crates/cli/src/keys.rs", 12, 95),
+    ("crates/cli/src/inspect.rs", 8, 95),
+    ("crates/cli/src/schemes/zkdilithium.rs", 6, 95),
+    ("crates/cli/src/hash.rs", 4, 95),
+    ("crates/cli/src/table.rs", 1, 95),
+    ("crates/cli/src/files.rs", 4, 93),
+    ("crates/cli/src/hexadecimal.rs", 2, 95),
+    ("crates/cli/src/acvp.rs", 11, 95),
+    ("crates/cli/src/kat.rs", 4, 95),
+    ("crates/lab/src/failure.rs", 5, 86),
+    ("crates/lab/src/report/read.rs", 1, 95),
 ];
 
 /// `cargo xtask coverage`: whether the corpus reaches enough of each decoder.
@@ -75,7 +73,7 @@ pub(crate) fn check() -> Result<String, String> {
     process::run(merge)?;
     let mut export = std::process::Command::new(tools.join("llvm-cov"));
     export.args(["export", "--format=lcov"]).arg("--instr-profile").arg(&merged).arg(program);
-    export.args(["--sources"]).args(DECODERS.iter().map(|(file, _)| *file));
+    export.args(["--sources"]).args(DECODERS.iter().map(|(file, ..)| *file));
     judge(&counts(&process::text(export)?))
 }
 
@@ -125,7 +123,7 @@ fn add(counts: &mut BTreeMap<usize, u64>, line: usize, count: u64) {
 
 fn judge(counts: &BTreeMap<String, Counts>) -> Result<String, String> {
     let (mut all, mut reached, mut faults) = (0, 0, Vec::new());
-    for (file, least) in DECODERS {
+    for (file, least, percent) in DECODERS {
         let Counts { lines, functions } = counts
             .iter()
             .find_map(|(path, counts)| path.ends_with(file).then_some(counts))
@@ -136,22 +134,16 @@ fn judge(counts: &BTreeMap<String, Counts>) -> Result<String, String> {
         let missed: Vec<String> =
             counted.clone().filter(|(_, count)| **count == 0).map(|(line, _)| line.to_string()).collect();
         let (of, hit) = (counted.clone().count(), counted.count() - missed.len());
-        let percent = 100.0 * hit as f64 / of as f64;
-        println!(
-            "{file:<38} {entered:>2} functions, {hit:>4} of {of:>4} lines, {percent:>5.1} %  {}",
-            missed.join(" ")
-        );
-        if entered < *least {
-            faults.push(format!("{file}: {entered} functions are entered, at least {least} were"));
-        }
-        if 100 * hit < LEAST * of {
-            faults.push(format!("{file}: below {LEAST} % of the lines; add inputs to fuzz/corpus"));
+        let share = 100.0 * hit as f64 / of as f64;
+        println!("{file:<38} {entered:>2} functions, {hit:>4} of {of:>4} lines, {share:>5.1} %  {}", missed.join(" "));
+        if entered < *least || 100 * hit < percent * of {
+            faults.push(format!("{file}: at least {least} functions and {percent} % of their lines are expected"));
         }
         (all, reached) = (all + of, reached + hit);
     }
     match faults.is_empty() {
         true => Ok(format!("{:.1} % of {all} lines of decoders", 100.0 * reached as f64 / all as f64)),
-        false => Err(faults.join("; ")),
+        false => Err(format!("{}; add inputs to fuzz/corpus", faults.join("; "))),
     }
 }
 
@@ -161,7 +153,7 @@ mod test {
 
     #[test]
     fn decoders_are_where_they_are_said_to_be() {
-        assert!(DECODERS.iter().all(|(file, _)| crate::workspace().join(file).is_file()));
+        assert!(DECODERS.iter().all(|(file, ..)| crate::workspace().join(file).is_file()));
     }
 
     #[test]
@@ -182,10 +174,10 @@ mod test {
                 functions: (1..=functions).map(|number| (10 * number, 1)).chain([(2000, 0)]).collect(),
                 lines: (1000..1100).map(|line| (line, u64::from(line < 1000 + hit))).chain([(2001, 0)]).collect(),
             };
-            judge(&DECODERS.iter().map(|(file, _)| (String::from(*file), counts())).collect())
+            judge(&DECODERS.iter().map(|(file, ..)| (String::from(*file), counts())).collect())
         };
-        assert!(all(0, 100).is_err_and(|why| why.contains("0 functions are entered")));
-        assert!(all(99, 94).is_err_and(|why| why.contains("below 95 %")));
+        assert!(all(0, 100).is_err_and(|why| why.contains("at least 17 functions and 95 % of their lines")));
+        assert!(all(99, 94).is_err_and(|why| why.contains("at least 17 functions and 95 % of their lines")));
         assert!(all(99, 95).is_ok_and(|what| what.starts_with("95.0 %")));
     }
 }
