@@ -1,4 +1,4 @@
-//! What every fuzz target is made of.
+//! The parts that every fuzz target is made of.
 #![forbid(unsafe_code)]
 
 pub use hypergrove_cli;

@@ -88,7 +88,7 @@ fn append(out: &mut Vec<u8>, value: &[u8]) {
     out.extend(value);
 }
 
-/// What a column holds of a case; empty where NIST gives nothing.
+/// The value of a column for a case; empty where NIST gives nothing.
 fn value(column: &str, group: &Value, test: &Value) -> Result<Vec<u8>, String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of_hash = text(&test["hashAlg"]);

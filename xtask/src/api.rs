@@ -30,7 +30,7 @@ pub(crate) fn check() -> Step {
     sources::verdict(&faults, &format!("{} crates", CRATES.len()))
 }
 
-/// What is gone, then what is new.
+/// The lines that are gone, then those that are new.
 fn differences(old: &str, new: &str) -> Vec<String> {
     let (old, new): (BTreeSet<&str>, BTreeSet<&str>) = (old.lines().collect(), new.lines().collect());
     let gone = old.difference(&new).map(|line| format!("-{line}"));

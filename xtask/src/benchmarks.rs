@@ -18,7 +18,7 @@ const HOSTS: &[&str] = &["cpu", "reference"];
 const BLOCK_BYTES: usize = 64;
 const PADDING_LEAST: usize = 9;
 const DIGEST_BYTES: usize = 32;
-/// What stands for a figure that is not known.
+/// Stands for a figure that is not known.
 pub(crate) const UNKNOWN: &str = "–";
 
 const INTRODUCTION: &str = "# Benchmarks\n\n\
@@ -162,7 +162,7 @@ fn one_device(record: &Record) -> Option<Rates> {
     rates(&record.limit).filter(|_| alike).map(|all| times(&all, 1.0 / record.devices.len() as f64))
 }
 
-/// The same, or what the operation itself reached, if that is more and the operation has one kind of hash.
+/// The rates of one device, or the rate that the operation itself reached, if that is more and the operation has one kind of hash.
 fn reached(record: &Record) -> Option<Rates> {
     let own = one_device(record)?;
     let one_hash = work(record).is_some_and(|work| work.sha512 == 0.0);
@@ -315,13 +315,13 @@ pub(crate) fn newest<K: Ord + Clone>(
     best
 }
 
-/// What one row of the page is about.
+/// The operation that a row of the page is about.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Subject {
     set: String,
     /// With its place in [`OPS`].
     op: (usize, String),
-    /// What is not plain: rows, cached layers, several devices. Empty where nothing is.
+    /// Rows, cached layers, redundancy or several devices. Empty if there is none of them.
     variant: String,
 }
 
@@ -558,7 +558,7 @@ mod test {
         record
     }
 
-    /// The same of a single job.
+    /// A record of a single job.
     fn one(record: Value) -> Value {
         let changes = json!({
             "batch": 1, "threads": 1, "median_s": 0.001, "min_s": 0.0005, "ops_per_s": 1000.0, "ideal_s": 0.0005,

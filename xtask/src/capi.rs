@@ -10,11 +10,11 @@ use std::process::Command;
 
 /// The name that programs are bound to. A release that breaks programs gets another.
 const SONAME: &str = "libhypergrove.so.0.1";
-/// What its symbols carry: the node of hypergrove.map.
+/// The version of its symbols: the node of hypergrove.map.
 const VERSION: &str = "HYPERGROVE_0.1";
 pub(crate) const CRATE: &str = "hypergrove-capi";
 const FOLDER: &str = "crates/capi";
-/// What Rust's standard library takes of the system: `rustc --print native-static-libs`, without `-lgcc_s`. Compilers add that library by
+/// The system's libraries that Rust's standard library needs: `rustc --print native-static-libs`, without `-lgcc_s`. Compilers add that library by
 /// themselves where it is used, and with `-static` they add `-lgcc_eh` in its place.
 const SYSTEM: [&str; 5] = ["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 /// The files for pkg-config, for the shared library and for the static one.
@@ -185,7 +185,7 @@ fn exports(prefix: &Path, functions: &BTreeSet<String>) -> Result<(), String> {
     }
 }
 
-/// What pkg-config says of the library below `prefix`.
+/// The answer of pkg-config about the library below `prefix`.
 fn flags(prefix: &Path, query: &[&str]) -> Result<Vec<String>, String> {
     let mut command = Command::new("pkg-config");
     command.args(query).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));

@@ -19,9 +19,9 @@ pub(crate) struct CiStep {
 /// How much a run checks.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Extent {
-    /// What every change must pass.
+    /// The checks that every change must pass.
     Usual,
-    /// With what takes many minutes more, such as all of ACVP on every instruction set and on lavapipe.
+    /// With checks that take many minutes more, such as all of ACVP on every instruction set and on lavapipe.
     Full,
 }
 
@@ -83,7 +83,7 @@ const FULL: &str = "full";
 /// Where a step's name is expected: every step.
 const ALL: &str = "all";
 
-/// What the command line asks for.
+/// The request of the command line.
 #[derive(Debug, PartialEq)]
 struct Request<'a> {
     full: bool,
@@ -177,7 +177,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
         println!("\n=== meanwhile, waited for: {}", MEANWHILE.join(", "));
         let (passed, text) = meanwhile.finish()?;
         println!("{text}");
-        // What it says at its end is to be read at the end.
+        // Its closing lines are to be read at the end.
         let is_verdict = |line: &&str| line.starts_with("FAILED") || line.starts_with("NOT CHECKED");
         closing_lines = text.lines().filter(is_verdict).map(String::from).collect();
         let [its_passed, its_failed, its_skipped] = tests::read_total(&text).unwrap_or([0, 1, 0]);

@@ -63,7 +63,7 @@ pub(crate) fn check() -> Result<String, String> {
     };
     let made = process::made(instrumented(&["--no-run"]), "hypergrove_cli")?;
     let program = made.iter().find(|file| file.extension().is_none()).ok_or("cargo names no tests of the tool")?;
-    // What the standard's sets compute reaches no decoder, and takes minutes here.
+    // Computations of the standard's sets reach no decoder, and take minutes here.
     process::run(instrumented(&["--", "fuzz::", "--skip", "signatures_"]))?;
 
     let merged = folder.join("fuzz.profdata");

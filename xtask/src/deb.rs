@@ -11,7 +11,7 @@ struct Package {
     name: &'static str,
     section: &'static str,
     about: &'static str,
-    /// What it does, each line begun with a space.
+    /// Its description, each line begun with a space.
     text: &'static str,
     /// Puts its files below a prefix.
     fill: fn(&Path) -> Result<(), String>,
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
 /// All packages, in Cargo's target folder.
 fn build() -> Result<Vec<PathBuf>, String> {
     let (version, folder) = (capi::version()?, process::target().join("deb"));
-    // What an older run staged is no part of this one.
+    // Files that an older run staged are no part of this one.
     let _ = fs::remove_dir_all(&folder);
     let mut built = Vec::new();
     for package in &PACKAGES {
@@ -218,7 +218,7 @@ fn glibc() -> Result<String, String> {
     said.strip_prefix("glibc ").map(String::from).ok_or(format!("getconf says '{said}', glibc's version was expected"))
 }
 
-/// What a command prints.
+/// The output of a command, trimmed.
 fn says(command: &str, arguments: &[&str]) -> Result<String, String> {
     let mut said = Command::new(command);
     said.args(arguments);

@@ -6,12 +6,12 @@ use crate::process::{self, Outcome, Step};
 use crate::{capi, disk, install};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What can be left out.
+/// The optional features.
 const FEATURES: [&str; 7] = ["cuda", "vulkan", "zkdilithium", "tables", "encryption", "signers", "x509"];
 const PAGE: &str = "docs/features.md";
 /// Packages at most: without any feature, and with the default ones.
 const MOST: [(&str, usize); 2] = [("none", 40), ("default", 70)];
-/// What users build, as the page calls it, and the package that Cargo builds for it.
+/// The programs and libraries that users build, as the page calls them, and the packages that Cargo builds for them.
 const ARTEFACTS: [(&str, &str); 3] =
     [("the tool", install::CRATE), ("the C library", capi::CRATE), ("the Python package", "hypergrove-py")];
 /// Features and packages that are for tests and checks alone.
@@ -93,7 +93,7 @@ fn tree(arguments: &[&str]) -> Result<BTreeSet<String>, String> {
     Ok(process::text(command)?.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
 }
 
-/// What users build has the features that the page lists, and none that is for tests.
+/// Users' builds have the features that the page lists, and none that is for tests.
 fn users_builds(page: &str) -> Result<(), String> {
     for (name, package) in ARTEFACTS {
         let packages = features(package)?;
@@ -122,7 +122,7 @@ fn one_set() -> Result<(), String> {
     let (tests, with_scripts) = (of_tests("normal,dev")?, of_tests("normal,dev,build")?);
     for (name, package) in ARTEFACTS {
         let own = other_features(&read(&["-p", package], "normal")?, &tests);
-        // What build scripts use is compiled for them alone, and may be there with other features, too.
+        // Packages that build scripts use are compiled for them alone, and may be there with other features, too.
         let scripts = read(&["-p", package], "normal,build")?;
         let scripts = scripts.difference(&with_scripts).next().cloned();
         if let Some(why) = own.or(scripts) {

@@ -33,7 +33,7 @@ const NEON_TESTS: [&str; 5] = [
 ];
 /// The engine's tests whose calls share devices, in threads of rayon's.
 const SHARING: &str = "scheduler::doubles";
-/// What lanes' tokens ask of an x86-64 CPU.
+/// The features that lanes' tokens ask of an x86-64 CPU.
 const MIRI_FEATURES: &str =
     "-C target-feature=+avx512f,+avx512bw,+avx512vl,+avx2,+fma,+bmi1,+bmi2,+popcnt,+sha,+sse4.1,+ssse3";
 
@@ -167,7 +167,7 @@ pub(crate) fn miri(tally: &mut Tally, extent: Extent) -> Step {
     // Another target keeps the features from build scripts; under Miri a feature is there if it is compiled in.
     let test = ["run", "nightly", "cargo", "miri", "test", "--target", "x86_64-unknown-linux-gnu", "--all-features"];
     let host = ["-p", "hypergrove-fips205", "-p", "hypergrove-engine", "--lib", "--"];
-    // What the tests of plans and of known answers hash takes Miri hours.
+    // Miri would take hours for the hashes of the tests of plans and of known answers.
     let skipped = ["--skip", "plan::tests", "--skip", "self_test::tests", "--skip", SHARING];
     let (sharing, host) = ([&host[..], &[SHARING]].concat(), [&host[..], &skipped].concat());
     let lanes = |name| ["-p", "hypergrove-lanes", "--test", name];

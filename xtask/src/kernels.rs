@@ -12,7 +12,7 @@ use std::process::Command;
 const WHEEL: &Wheel = &Wheel { what: "NVRTC", name: "nvrtc", pinned: "xtask/nvrtc.txt", megabytes: 90 };
 /// The library's folder in it.
 const LIBRARIES: &str = "nvidia/cu13/lib";
-/// What tests that need NVRTC begin with, and what they say that they skip.
+/// How the names of tests that need NVRTC begin, and their lines about what they skip.
 const TESTS: &str = "nvrtc";
 
 /// Parameters and variables that only some kernels use are no fault of a macro or a header.
@@ -42,7 +42,7 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
     if passed < 2 {
         return Err(format!("of the tests called {TESTS}… only {passed} ran"));
     }
-    // What `test` left out for want of the library.
+    // The step `test` left these out for want of the library.
     tally.skipped.retain(|what| !what.starts_with(TESTS));
     Ok(Outcome::Passed(format!("{host}; for devices by NVRTC")))
 }

@@ -40,7 +40,7 @@ pub(crate) fn check() -> Step {
 /// Where this repository is read: the rustdoc front pages, which stand elsewhere, link to its documents so.
 const REPOSITORY: &str = "https://github.com/hypergrove/hypergrove/blob/main/";
 
-/// What a link's `target` in the document `path` names: a path from the root, and a heading or nothing. None for another host.
+/// The file and the heading that a link in the document `path` names: a path from the root, and a heading or nothing. None for another host.
 pub(crate) fn target<'a>(path: &str, link: &'a str) -> Option<(String, &'a str)> {
     if let Some(link) = link.strip_prefix(REPOSITORY) {
         return target("", link);

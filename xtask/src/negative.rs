@@ -18,14 +18,14 @@ use std::fmt::Write;
 
 const SIGNATURES: &str = "vectors/slh-dsa/negative/signatures.json";
 const KEYS: &str = "vectors/slh-dsa/negative/keys.json";
-/// What all bytes of the corpus come from.
+/// All bytes of the corpus come from it.
 const SEED: &str = "hypergrove negative corpus 1";
 /// Messages so long that a context of 256 bytes more can be taken from them.
 const MESSAGE: usize = 300;
 const CONTEXT: usize = 20;
 const HASH: PreHash = PreHash::Sha256;
 
-/// What a group's cases are made of.
+/// The parts that a group's cases are made of.
 struct Group {
     params: &'static Params,
     key: Vec<u8>,
@@ -97,19 +97,19 @@ impl Group {
         add("xmss tree", xmss(&implied.fors_pk, 0, at.idx_tree ^ 1, at.idx_leaf));
         add("top leaf", xmss(top, p.d as u32 - 1, 0, of_top ^ 1));
         if is_smallest(p) {
-            let elsewhere = |tree, leaf| {
+            let at_another = |tree, leaf| {
                 let at = Position { idx_tree: at.idx_tree ^ tree, idx_leaf: at.idx_leaf ^ leaf, ..at };
                 [&r[..], &sign_at(p, &at, sk_seed, pk_seed)].concat()
             };
-            add("another tree", elsewhere(1, 0));
-            add("another leaf", elsewhere(0, 1));
+            add("another tree", at_another(1, 0));
+            add("another leaf", at_another(0, 1));
             add("longest context", sign(&b, &bytes("the longest context", 255)).into_bytes());
         }
         add("a", signature);
         Group { params: p, key: key.verifying_key().to_bytes(), other: other.verifying_key().to_bytes(), pieces }
     }
 
-    /// The same, as a file of the corpus holds it.
+    /// Reads a group from a file of the corpus.
     fn read(group: &Value) -> Option<Group> {
         let params: &Params = group["parameterSet"].as_str()?.parse().ok()?;
         let pieces = group["pieces"]
@@ -223,7 +223,7 @@ impl Group {
             add("Context", &format!("the context: {what}"), json!({ "ctx": hex(&context) }));
             add("Context", &format!("the context of a hash: {what}"), prehash(json!({ "ctx": hex(&context) })));
         }
-        // What follows the context's length is the same bytes in each.
+        // The bytes behind the context's length are the same in each.
         let moved = |at: usize| {
             let all = [&context[..], &a].concat();
             json!({ "ctx": hex(&all[..at]), "msg": hex(&all[at..]) })

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-/// What a step found: a note for the table, or why there was nothing to run.
+/// The result of a step: a note for the table, or why there was nothing to run.
 pub(crate) enum Outcome {
     Passed(String),
     Skipped(String),
@@ -18,14 +18,14 @@ pub(crate) enum Outcome {
 /// A failure's reason.
 pub(crate) type Step = Result<Outcome, String>;
 
-/// What the test runners have reported so far. cargo-nextest would not spare this: it runs no examples of documentation, and tests under
+/// The test runners' reports so far. cargo-nextest would not spare this: it runs no examples of documentation, and tests under
 /// Miri, qemu and Wine, the models of loom and Python's tests report here too, with what they skipped and why.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) ignored: u64,
-    /// What tests print as `skipped: what: why`.
+    /// The lines that tests print as `skipped: what: why`.
     pub(crate) skipped: BTreeSet<String>,
     /// The names of the tests that failed.
     pub(crate) failures: BTreeSet<String>,
@@ -125,7 +125,7 @@ pub(crate) fn answers(program: &str, arguments: &[&str]) -> bool {
     output(program, arguments).is_some()
 }
 
-/// What the program prints if it ends well.
+/// The program's standard output, if it succeeds.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

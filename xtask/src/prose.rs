@@ -43,7 +43,7 @@ const WORDS: &[Word] = &[
     word("of limit", "% of peak"),
     word("set aside", "disabled"),
     word("landed", "completed"),
-    // What is sent and not completed is in flight.
+    // A job that is sent and not completed is in flight.
     Word { ours: "flight", theirs: "batch or chunk", allowed: &["in flight"] },
     word("flights", "batches or chunks"),
     word("flying", "in flight"),

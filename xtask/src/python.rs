@@ -9,11 +9,11 @@ use std::process::Command;
 
 /// Versions of what builds and tests the package.
 const REQUIREMENTS: &str = "crates/py/requirements.txt";
-/// What a full run has in addition: another type checker, and Spark.
+/// A full run's additional packages: another type checker, and Spark.
 const IN_FULL: &str = "crates/py/requirements-full.txt";
 /// The oldest Python that the package is for, and what it takes to make environments.
 const USABLE: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
-/// What users have without anything else: the examples of the modules' own documentation.
+/// A test that needs no other package: the examples of the modules' own documentation.
 const ALONE: &str = "import doctest, hypergrove, sys
 for module in (hypergrove, hypergrove.zkdilithium):
     result = doctest.testmod(module)
@@ -23,7 +23,7 @@ const FREE_THREADED: &str = "import sys, sysconfig, venv, ensurepip
 sys.exit(not sysconfig.get_config_var('Py_GIL_DISABLED') or sys.version_info < (3, 14))";
 /// The package takes no GIL back.
 const STAYS_FREE: &str = "import hypergrove, sys; sys.exit(sys._is_gil_enabled())";
-/// What the tests are run with; types are checked once.
+/// The packages that run the tests; types are checked once.
 const OF_TESTS: [&str; 4] = ["hypothesis", "numpy", "pyarrow", "pytest"];
 /// Finds an environment's packages.
 const PACKAGES: &str = "import sysconfig; print(sysconfig.get_path('purelib'))";

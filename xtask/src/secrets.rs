@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Memcheck, which reports all that it finds: the tests count it. Traces are deep enough to name the library's caller.
 const VALGRIND: &str = "valgrind --quiet --error-limit=no --num-callers=30 --leak-check=no --suppressions=";
-/// What crates of others branch on.
+/// Branches in crates of others.
 const SUPPRESSIONS: &str = "xtask/secrets.supp";
 /// Those of the tests that Valgrind runs that take long.
 const LONG: &str = "every_";

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const FOLDER: &str = "crates/vulkan/spirv";
-/// What made the modules: all that `glslc --version` says. Other versions make other bytes.
+/// The compiler that made the modules: all that `glslc --version` says. Other versions make other bytes.
 const MADE_BY: &str = "crates/vulkan/spirv/glslc.txt";
 /// Debian's glslc, and what the tests want: lavapipe, which is a Vulkan driver for CPUs, and the validation layer.
 const PACKAGES: [&str; 4] = ["glslc", "libvulkan1", "mesa-vulkan-drivers", "vulkan-validationlayers"];
@@ -88,7 +88,7 @@ fn kept() -> Result<Vec<String>, String> {
     Ok(disk::entries(FOLDER)?.iter().filter_map(name).collect())
 }
 
-/// What is packed may differ with the packer's version; the code does not.
+/// Unpacks a module: packed bytes differ between versions of the packer, the code does not.
 fn unpacked(path: &Path) -> Result<Vec<u8>, String> {
     let read = || {
         let mut code = Vec::new();

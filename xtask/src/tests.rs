@@ -180,7 +180,7 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// What tests have left out, and why; and which failed.
+/// Prints which tests were left out, and why; and which failed.
 pub(crate) fn print_named(tally: &Tally) {
     if !tally.skipped.is_empty() {
         println!("\n=== skipped by tests");

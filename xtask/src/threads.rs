@@ -10,11 +10,11 @@ pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 const MODULES: [&str; 4] = ["sharing::", "devices::", "tickets::", "faults::"];
 /// Flips of bits in the test `faults`: fewer than usual, which that test says the meaning of, and enough that some are seen.
 const FLIPS: &str = "39";
-/// What those that are skipped hash takes minutes, and they share nothing.
+/// Tests that hash for minutes, and share nothing.
 const SKIPPED: &str = "zkdilithium::tests::batches_are_the";
 /// The test whose race must be reported.
 const CONTROL: [&str; 2] = ["--test", "race"];
-/// What a report looks like.
+/// How a report begins.
 pub(crate) const REPORT: &str = "WARNING: ThreadSanitizer: data race";
 
 /// The models of the scheduler's queues.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// A wheel with something that CI needs.
 pub(crate) struct Wheel {
-    /// What it has.
+    /// The program or library in it.
     pub(crate) what: &'static str,
     /// Its folder in the target directory, but for the version.
     pub(crate) name: &'static str,

@@ -11,7 +11,7 @@ use hypergrove::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a thread has unless its maker says otherwise, and what the thread of a test has.
+/// The stack that a thread has unless its maker says otherwise; a test's thread has it, too.
 const STACK: usize = 2 << 20;
 const MODE: Mode<'static> = Mode::Pure { context: b"" };
 

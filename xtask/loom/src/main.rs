@@ -14,7 +14,7 @@ mod feed;
 #[path = "../../../crates/engine/src/scheduler/permits.rs"]
 mod permits;
 
-/// What the scheduler's module of this name takes from the standard library.
+/// The items that the scheduler's module of this name takes from the standard library.
 mod sync {
     pub(crate) use loom::sync::atomic::AtomicU64;
     pub(crate) use loom::sync::{Mutex, MutexGuard};
@@ -54,7 +54,7 @@ mod sync {
     }
 }
 
-/// What a feed knows of a job. Here each stays by itself.
+/// The queued job, with the fields that the feed reads. Here each job stays by itself.
 mod worker {
     pub(crate) struct QueuedJob<J> {
         pub(crate) job: J,
@@ -127,7 +127,7 @@ fn main() -> ExitCode {
         passes
     };
     let mut all: Vec<bool> = MODELS.iter().map(|model| verdict(model, true)).collect();
-    // What loom says of these is expected.
+    // Loom's reports of these are expected.
     std::panic::set_hook(Box::new(|_| ()));
     all.extend(CONTROLS.iter().map(|control| verdict(control, false)));
     let (passed, failed): (Vec<bool>, Vec<bool>) = all.into_iter().partition(|passes| *passes);
@@ -262,8 +262,8 @@ fn feed_goes_on() {
         let seen = signal.events();
         // Whether to start what is at hand is a question of time; that a feed with room goes on is not.
         feed.supply(0, 0, None, std::time::Duration::from_millis(1));
-        while let Some(asked) = fed.next() {
-            assert_eq!(asked.job, next);
+        while let Some(queued) = fed.next() {
+            assert_eq!(queued.job, next);
             next += 1;
         }
         if fed.size_hint() == (0, Some(0)) {
