@@ -14,6 +14,8 @@ const SONAME: &str = "libhypergrove.so.0.1";
 const VERSION: &str = "HYPERGROVE_0.1";
 pub(crate) const CRATE: &str = "hypergrove-capi";
 const FOLDER: &str = "crates/capi";
+/// The workspace's release.
+pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");
 /// The system's libraries that Rust's standard library needs: `rustc --print native-static-libs`, without `-lgcc_s`. Compilers add that library by
 /// themselves where it is used, and with `-static` they add `-lgcc_eh` in its place.
 const SYSTEM: [&str; 5] = ["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
@@ -64,8 +66,7 @@ fn place(archive: &Path, prefix: &Path) -> Result<(), String> {
     disk::copy(Path::new(FOLDER).join("include/hypergrove.h"), include.join("hypergrove.h"))?;
     disk::copy(archive, lib.join("libhypergrove.a"))?;
 
-    let version = version()?;
-    let shared = lib.join(format!("libhypergrove.so.{version}"));
+    let shared = lib.join(format!("libhypergrove.so.{RELEASE}"));
     // `nodelete`: threads of an engine that was freed may still be about to end when a program closes the library.
     let mut link = Command::new("cc");
     link.args(["-shared", "-o"]).arg(&shared).arg(format!("-Wl,-soname,{SONAME}"));
@@ -81,7 +82,7 @@ fn place(archive: &Path, prefix: &Path) -> Result<(), String> {
     PAGES.iter().try_for_each(|name| {
         let (from, to) = (Path::new(FOLDER).join(name), pkgconfig.join(name));
         let text = disk::read(&from)?;
-        let text = text.replace("@VERSION@", &version).replace("@SYSTEM@", &SYSTEM.join(" "));
+        let text = text.replace("@VERSION@", RELEASE).replace("@SYSTEM@", &SYSTEM.join(" "));
         disk::write(&to, text)
     })
 }
@@ -94,13 +95,6 @@ fn symlink(to: &Path, link: &Path) -> std::io::Result<()> {
 #[cfg(not(unix))]
 fn symlink(_: &Path, _: &Path) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
-}
-
-/// The workspace's version.
-pub(crate) fn version() -> Result<String, String> {
-    let manifest = disk::read_toml("Cargo.toml")?;
-    let version = manifest["workspace"]["package"]["version"].as_str();
-    version.map(String::from).ok_or_else(|| "Cargo.toml: no version".into())
 }
 
 /// CI's step: the library is built and installed as users do it, into the target folder; its programs run with it, under sanitizers and

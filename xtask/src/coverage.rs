@@ -3,7 +3,6 @@
 use crate::disk;
 use crate::process::{self, answers};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files that read bytes which others made, how many of their functions the corpus enters, at least, and how much of the lines of these
@@ -51,7 +50,7 @@ pub(crate) fn check() -> Result<String, String> {
     let tools = llvm_tools()?;
     let folder = process::target().join("coverage");
     let raw = folder.join("raw");
-    let _ = fs::remove_dir_all(&raw);
+    disk::remove(&raw)?;
     disk::make(&raw)?;
     // Lines are those of the source: without optimisation none is moved. A build of its own, for everything is counted.
     let test = ["test", "--profile", "checked", "-p", "hypergrove-cli", "--lib"];

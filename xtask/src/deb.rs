@@ -1,7 +1,8 @@
 //! `cargo xtask deb`: Debian packages of the tool and of the C library.
 
+use crate::capi::{self, RELEASE};
 use crate::process::{Outcome, Step};
-use crate::{capi, disk, install, process};
+use crate::{disk, install, process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -53,12 +54,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
 
 /// All packages, in Cargo's target folder.
 fn build() -> Result<Vec<PathBuf>, String> {
-    let (version, folder) = (capi::version()?, process::target().join("deb"));
+    let folder = process::target().join("deb");
     // Files that an older run staged are no part of this one.
-    let _ = fs::remove_dir_all(&folder);
+    disk::remove(&folder)?;
     let mut built = Vec::new();
     for package in &PACKAGES {
-        let file = package.build(&folder, &version)?;
+        let file = package.build(&folder)?;
         println!("{}", file.display());
         built.push(file);
     }
@@ -127,7 +128,7 @@ fn installed(root: &Path) -> Result<usize, String> {
     }
     let tool = usr.join("bin/hypergrove");
     let says_version = says(&tool.to_string_lossy(), &["--version"])?;
-    if !says_version.contains(&capi::version()?) {
+    if !says_version.contains(RELEASE) {
         return Err(format!("the tool that was installed says '{says_version}'"));
     }
     let folder = root.join("tmp");
@@ -159,7 +160,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 impl Package {
-    fn build(&self, folder: &Path, version: &str) -> Result<PathBuf, String> {
+    fn build(&self, folder: &Path) -> Result<PathBuf, String> {
         let (root, architecture) = (folder.join(self.name), says("dpkg", &["--print-architecture"])?);
         let usr = root.join("usr");
         (self.fill)(&usr)?;
@@ -167,11 +168,11 @@ impl Package {
         let size = bytes(&root)?.div_ceil(1024);
         let control = root.join("DEBIAN");
         disk::make(&control)?;
-        disk::write(control.join("control"), self.control(version, &architecture, size, &glibc()?))?;
+        disk::write(control.join("control"), self.control(RELEASE, &architecture, size, &glibc()?))?;
         if self.is_library {
             disk::write(control.join("triggers"), "activate-noawait ldconfig\n")?;
         }
-        let file = folder.join(format!("{}_{version}_{architecture}.deb", self.name));
+        let file = folder.join(format!("{}_{RELEASE}_{architecture}.deb", self.name));
         let mut build = Command::new("dpkg-deb");
         build.args(["--root-owner-group", "--build"]).arg(&root).arg(&file);
         process::run(build)?;

@@ -30,8 +30,12 @@ pub(crate) fn make(folder: impl AsRef<Path>) -> Result<(), String> {
     fs::create_dir_all(&folder).map_err(failed(folder.as_ref()))
 }
 
+/// Removes a folder, if it is there.
 pub(crate) fn remove(folder: impl AsRef<Path>) -> Result<(), String> {
-    fs::remove_dir_all(&folder).map_err(failed(folder.as_ref()))
+    match fs::remove_dir_all(&folder) {
+        Err(error) if folder.as_ref().exists() => Err(failed(folder.as_ref())(error)),
+        _ => Ok(()),
+    }
 }
 
 /// The files and folders in a folder, sorted.

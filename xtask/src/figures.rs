@@ -126,10 +126,11 @@ pub(crate) fn documents(runs: &[Run]) -> Result<Vec<(String, String)>, String> {
         let text = disk::read(&path)?;
         if text.contains(BEGIN) {
             let up = "../".repeat(path.matches('/').count());
-            documents.push((filled(&text, &tables.table, runs, &up).map_err(|why| format!("{path}: {why}"))?, path));
+            let text = filled(&text, &tables.table, runs, &up).map_err(|why| format!("{path}: {why}"))?;
+            documents.push((path, text));
         }
     }
-    Ok(documents.into_iter().map(|(text, path)| (path, text)).collect())
+    Ok(documents)
 }
 
 /// A document with its tables rendered.

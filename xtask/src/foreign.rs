@@ -3,7 +3,6 @@
 use crate::ci::Extent;
 use crate::disk;
 use crate::process::{self, Outcome, Step, Tally, answers};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -90,7 +89,7 @@ pub(crate) fn systems(tally: &mut Tally, extent: Extent) -> Step {
 /// A new folder for Wine's Windows, with all that the tool needs there.
 fn wine_prefix() -> Result<PathBuf, String> {
     let prefix = process::target().join("wine");
-    let _ = fs::remove_dir_all(&prefix);
+    disk::remove(&prefix)?;
     disk::make(&prefix)?;
     let prefix = prefix.canonicalize().map_err(|error| format!("{}: {error}", prefix.display()))?;
     process::run(in_wine(process::limited(5, WINE, &["wineboot", "--init"]), &prefix))?;

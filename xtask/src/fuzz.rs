@@ -77,7 +77,7 @@ fn run(name: &str) -> Result<u32, String> {
         return process::run(command).map(|()| runs);
     }
     let crashes = Path::new("fuzz/artifacts").join(CONTROL);
-    let _ = fs::remove_dir_all(&crashes);
+    disk::remove(&crashes)?;
     let ended = process::run(command);
     // It may have failed for another reason.
     match disk::entries(&crashes).is_ok_and(|crashes| !crashes.is_empty()) {

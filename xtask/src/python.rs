@@ -126,7 +126,7 @@ impl Place {
     /// Builds a wheel for an interpreter.
     fn wheel(&self, folder: &str, interpreter: &str) -> Result<PathBuf, String> {
         let wheels = self.folder.join(folder);
-        let _ = fs::remove_dir_all(&wheels);
+        disk::remove(&wheels)?;
         let build = ["-m", "maturin", "build", "--quiet", "--release", "--locked", "--interpreter", interpreter];
         let mut command = self.command("tools", 20, &build);
         command.arg("--out").arg(&wheels);

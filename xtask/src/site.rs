@@ -75,9 +75,7 @@ fn prepare(folder: &Path) -> Result<PathBuf, String> {
         disk::make(path.parent().unwrap_or(folder))?;
         disk::write(path, text)
     };
-    if source.exists() {
-        disk::remove(&source)?;
-    }
+    disk::remove(&source)?;
     let book = disk::read(BOOK)?;
     write(folder.join("book.toml"), &book)?;
     let repository = book.lines().find_map(|line| line.strip_prefix("git-repository-url = "));

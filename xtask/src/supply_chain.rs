@@ -137,9 +137,7 @@ pub(crate) fn reproducible() -> Step {
     let folders = ["one", "another-folder"].map(|name| process::target().join("reproducible").join(name));
     // Both before the first build, during which HEAD may move.
     for folder in &folders {
-        if folder.exists() {
-            disk::remove(folder)?;
-        }
+        disk::remove(folder)?;
         let mut clone = std::process::Command::new("git");
         clone.args(["clone", "--quiet", "--depth", "1"]).arg(format!("file://{}", workspace().display())).arg(folder);
         process::run(clone)?;

