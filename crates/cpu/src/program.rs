@@ -465,10 +465,10 @@ mod tests {
                 let positions = digests.positions();
                 pool.install(|| program.run(&Batch { positions: &positions, ..batch }, &mut expected))
                     .expect("verified");
-                digests.asked = false;
+                digests.is_queried = false;
                 let done = pool.install(|| program.run_fetched(&batch, &mut digests, &mut got));
                 done.expect("it verifies").expect("verified");
-                assert!(got == expected && !digests.asked, "{p}, {jobs} jobs, {threads} threads");
+                assert!(got == expected && !digests.is_queried, "{p}, {jobs} jobs, {threads} threads");
                 // Different messages give different roots.
                 assert!(jobs == 1 || got[..p.n] != got[p.n..2 * p.n], "{p}");
                 let sizes = program.group_size(jobs);

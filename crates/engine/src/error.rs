@@ -8,7 +8,7 @@ use hypergrove_fips205::keys::KeyError;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An argument, a job, a key or a signature does not fit the operation. The same call will fail again.
+    /// An argument, a job, a key or a signature does not fit the operation. Another try of the call will fail too.
     BadInput,
     /// The parts of a private key do not belong together, or the key changed in memory. The key must not sign.
     KeyDamaged,

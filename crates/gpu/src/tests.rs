@@ -531,10 +531,10 @@ fn a_program_takes_memory_for_second_signatures_when_they_are_wanted() {
         signed_twice(&gpu, 0, |program, batch, mut told, expected| {
             gpu.most.store(most, Ordering::Relaxed);
             let mut rows = vec![7; expected.len()];
-            told.asked = false;
+            told.is_queried = false;
             let mut run = |rows: &mut [u8], twice| {
                 let done = program.run_held(batch, &mut told, &mut [rows], &mut |_| Ok(()), twice);
-                (done.map(|done| done.map(drop)), std::mem::take(&mut told.asked))
+                (done.map(|done| done.map(drop)), std::mem::take(&mut told.is_queried))
             };
             let done = run(&mut rows, true);
             assert_eq!(done, (fits.then_some(Ok(())), fits));
@@ -897,7 +897,7 @@ fn a_device_hashes_messages_once_it_is_tested() {
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &signatures };
         let [mut by_host, mut by_device] = [(); 2].map(|()| vec![0; jobs * plan.out_bytes()]);
         program.run(&Batch { positions: &told.positions(), ..batch }, &mut by_host).unwrap();
-        told.asked = false;
+        told.is_queried = false;
         let mut hash = || match op {
             Op::Sign => program.run_held(&batch, &mut told, &mut [&mut by_device[..]], &mut |_| Ok(()), false),
             _ => program.run_fetched(&batch, &mut told, &mut by_device),
@@ -908,7 +908,7 @@ fn a_device_hashes_messages_once_it_is_tested() {
             let rows = by_host.chunks_exact_mut(p.sig_bytes()).enumerate();
             rows.for_each(|(job, row)| row[..p.n].copy_from_slice(&told.r(job)));
         }
-        assert!(by_device == by_host && !told.asked, "{op:?}");
+        assert!(by_device == by_host && !told.is_queried, "{op:?}");
     }
 }
 

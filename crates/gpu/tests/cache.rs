@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const KEY: [u8; 32] = [7; 32];
 const CODE: &[u8] = b"code";
 
-/// What a fresh process reads, and what it has to say.
+/// The entry that a fresh process reads, and its notices.
 fn load(path: &Path) -> (Option<Vec<u8>>, Vec<String>) {
     let cache = Cache::new(path);
     (cache.load(&KEY), cache.notices())

@@ -84,7 +84,7 @@ fn a_child_computes_or_is_told_that_it_cannot() {
     assert_eq!(sign(&alone, &key, 20), (Ok(()), 20));
     in_child("one thread", || assert_eq!(sign(&alone, &key, 20), (Ok(()), 20)));
 
-    // A ticket starts a thread, which the child has not. What the parent was waiting for, nobody in the child gets.
+    // A ticket starts a thread, which the child has not. Nobody in the child gets the result that the parent was waiting for.
     let first = alone.submit(job(&key, 0)).unwrap();
     let mut tickets: Vec<_> = (0..4).map(|i| Some(alone.submit(job(&key, i)).unwrap())).collect();
     in_child("tickets", || {

@@ -1,4 +1,4 @@
-//! What is done on the calling thread starts no other: counted in a process that does nothing else.
+//! Work that is done on the calling thread starts no other thread. The test counts threads in a process that does nothing else.
 #![cfg(target_os = "linux")]
 
 use hypergrove::signature::{Signer, Verifier};

@@ -118,7 +118,7 @@ fn polynomials_of_every_instruction_set_are_the_schemes() {
                 assert_eq!(fe(x), expected[i / N].0[i % N], "{name}, {lanes}: lane {lane}, value {i}");
             }
         }
-        // The same factors for all lanes, and each lane's own, by rows and by columns.
+        // Factors that all lanes share, and each lane's own, by rows and by columns.
         let factor = |lane: usize, i: usize| f64::from(value(5 * lane + 3, i));
         let (same, each) = (rows(1, 2 * N, factor), rows(lanes, 2 * N, factor));
         let column =

@@ -137,7 +137,7 @@ fn rates_of_keccak() {
         for rate in [0, 4, 137, 208, usize::MAX - 7] {
             refused(&format!("{}, a rate of {rate}", isa.name()), || hash.keccak(&mut [0; 25], rate, &[0; 208]));
         }
-        // What follows the last whole block is left.
+        // The bytes after the last whole block are left.
         let (mut with, mut without) = ([0; 25], [0; 25]);
         hash.keccak(&mut with, 200, &[1; 399]);
         hash.keccak(&mut without, 200, &[1; 200]);

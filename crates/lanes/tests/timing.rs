@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const MEASUREMENTS: usize = 100_000;
 /// Shares of all measurements, the fastest first, of which t is taken.
 const CROPS: [f64; 6] = [0.25, 0.5, 0.75, 0.9, 0.99, 1.0];
-/// What dudect takes for certain.
+/// The value of t from which dudect is certain of a difference.
 const CERTAIN: f64 = 10.0;
 /// q of zkDilithium.
 const Q: u32 = 7_340_033;

@@ -13,8 +13,8 @@ pub struct DigestJobs<'a> {
     jobs: usize,
     first: usize,
     text: &'a [u8],
-    /// Whether the host was asked for positions.
-    pub asked: bool,
+    /// Whether the host was queried for positions.
+    pub is_queried: bool,
     /// Whether jobs of one key have other roots.
     pub roots_differ: bool,
 }
@@ -22,7 +22,7 @@ pub struct DigestJobs<'a> {
 impl<'a> DigestJobs<'a> {
     /// So many jobs; the first message has `first` bytes.
     pub fn new(p: &'static Params, op: Op, (jobs, first): (usize, usize), text: &'a [u8]) -> DigestJobs<'a> {
-        DigestJobs { p, op, jobs, first, text, asked: false, roots_differ: false }
+        DigestJobs { p, op, jobs, first, text, is_queried: false, roots_differ: false }
     }
     fn part(&self, of: usize, job: usize) -> &'a [u8] {
         &self.text[of * 100 + job % KEYS..][..self.p.n]
@@ -56,7 +56,7 @@ pub const KEYS: usize = 3;
 
 impl Digests for DigestJobs<'_> {
     fn positions(&mut self) -> Vec<Position> {
-        self.asked = true;
+        self.is_queried = true;
         let of = |job| Position::of(self.p, &self.r(job), self.pk_seed(job), self.pk_root(job), &self.m_prime(job));
         (0..self.jobs).map(of).collect()
     }
@@ -112,7 +112,7 @@ pub fn check(backend: &dyn Backend) {
         prepare(&plan, 0).run(&Batch { positions: &positions, ..batch }, &mut expected).expect("signed");
         expected.chunks_exact_mut(size).enumerate().for_each(|(job, row)| row[..n].copy_from_slice(&told.r(job)));
 
-        told.asked = false;
+        told.is_queried = false;
         let mut signs = prepare(&plan, 512);
         // The second time as a recording; and of both kinds in turn.
         for twice in [false, false, true, true, true, false, true] {
@@ -120,7 +120,7 @@ pub fn check(backend: &dyn Backend) {
             let (first, last) = got.split_at_mut(7 * size);
             let done = signs.run_held(&batch, &mut told, &mut [first, last], &mut |_| Ok(()), twice);
             done.expect("held").expect("signed");
-            assert!(got == expected && !told.asked, "{p}");
+            assert!(got == expected && !told.is_queried, "{p}");
         }
         for twice in [false, true] {
             // A message that is too long for it has the host hash all.
@@ -128,14 +128,14 @@ pub fn check(backend: &dyn Backend) {
             let done = prepare(&plan, 128).run_held(&batch, &mut told, &mut [&mut again[..]], &mut |_| Ok(()), twice);
             done.expect("held").expect("signed");
             let rest = |bytes: &[u8]| bytes.chunks_exact(size).flat_map(|row| row[n..].to_vec()).collect::<Vec<u8>>();
-            assert!(told.asked && rest(&again) == rest(&expected) && again[..n] == vec![7; n], "{p}");
+            assert!(told.is_queried && rest(&again) == rest(&expected) && again[..n] == vec![7; n], "{p}");
 
             // And one whose key has another root than before. The device has R of earlier batches, and does not compare it.
-            (told.asked, told.roots_differ) = (false, true);
+            (told.is_queried, told.roots_differ) = (false, true);
             let done = signs.run_held(&batch, &mut told, &mut [&mut again[..]], &mut |_| Ok(()), twice);
             done.expect("held").expect("signed");
-            assert!(told.asked, "{p}");
-            (told.asked, told.roots_differ) = (false, false);
+            assert!(told.is_queried, "{p}");
+            (told.is_queried, told.roots_differ) = (false, false);
         }
 
         let Some(memory) = backend.host_memory() else { continue };
@@ -152,8 +152,8 @@ pub fn check(backend: &dyn Backend) {
         let [mut by_host, mut by_device] = [(); 2].map(|()| vec![0; jobs * n]);
         let positions = told.positions();
         prepare(&plan, 0).run(&Batch { positions: &positions, ..batch }, &mut by_host).expect("verified");
-        told.asked = false;
+        told.is_queried = false;
         prepare(&plan, 512).run_fetched(&batch, &mut told, &mut by_device).expect("fetched").expect("verified");
-        assert!(by_device == by_host && !told.asked, "{p}");
+        assert!(by_device == by_host && !told.is_queried, "{p}");
     }
 }

@@ -246,7 +246,7 @@ impl CudaQueue {
         };
         let mut parameters = [(&raw const args).cast_mut().cast::<c_void>()];
         // SAFETY: every kernel has one parameter, an `Args` by value, which CUDA copies before it returns. The function
-        // is kept by the device. What the kernel does with the addresses in it is the program's business.
+        // is kept by the device. The program is responsible for what the kernel does with the addresses in it.
         let code = unsafe {
             (self.gpu.driver.cuLaunchKernel)(
                 function.0,

@@ -78,7 +78,7 @@ impl<J> Members<J> {
 /// The errors of jobs that are to blame themselves, by the number of the job.
 pub type Failed = BTreeMap<usize, Error>;
 
-/// What a run gives its jobs. Errors are apart: they are rare, and a result may be far smaller than an error.
+/// The results of a run. Errors are apart from them: they are rare, and a result may be far smaller than an error.
 pub struct Outcomes<T> {
     /// A result for each job, in their order. That of a job that failed is discarded.
     pub results: Vec<T>,

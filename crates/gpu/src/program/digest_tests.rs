@@ -116,7 +116,7 @@ fn a_key_that_messages_are_hashed_with_is_wiped() {
     let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
     let mut out = vec![0; jobs * p.sig_bytes()];
     program.run_held(&batch, &mut told, &mut [&mut out[..]], &mut |_| Ok(()), true).unwrap().unwrap();
-    assert!(!told.asked);
+    assert!(!told.is_queried);
     // Without this, dropping the program would wipe all memory.
     gpu.submissions.store(0, Relaxed);
     drop(program);
@@ -149,11 +149,11 @@ fn the_device_hashes_for_a_host_that_was_late() {
     let mut expected = vec![0; jobs * p.n];
     program.run(&Batch { positions: &told.positions(), ..batch }, &mut expected).unwrap();
     let hashed_by_host = |program: &mut GpuProgram<HostGpu>, told: &mut DigestJobs<'_>, expected: &[u8]| {
-        told.asked = false;
+        told.is_queried = false;
         let mut out = vec![0; jobs * p.n];
         program.run_fetched(&batch, told, &mut out).unwrap().unwrap();
         assert!(out == expected);
-        told.asked
+        told.is_queried
     };
     // This host is never late, whatever it does.
     program.late = Duration::ZERO;

@@ -43,7 +43,7 @@ impl Call<'_> {
 
 pub(crate) type Answer = dyn Fn(Call<'_>) -> Result<(), Error> + Send + Sync;
 
-/// What a mock saw.
+/// The record of a mock.
 #[derive(Default)]
 pub(crate) struct Log {
     /// Device and jobs of each run, in order of their ends.
@@ -77,7 +77,7 @@ pub(crate) struct Mock {
     pub(crate) delay: [Duration; 4],
     /// It computes nothing, to measure the way there.
     pub(crate) is_idle: bool,
-    /// What else happens after a run.
+    /// The answer after a run.
     pub(crate) answer: Arc<Answer>,
     /// Batches of which it gives a wrong root before it hands them out.
     pub(crate) wrong_roots: Arc<AtomicUsize>,
@@ -315,7 +315,7 @@ impl Program for MockProgram {
     }
 }
 
-/// What doubles of zkDilithium's programs have in common: nothing to choose, no memory, and two in flight.
+/// The facts that doubles of zkDilithium's programs share: nothing to choose, no memory, and two programs in flight.
 #[allow(unused_macros, reason = "some test files use it")]
 macro_rules! zk_facts {
     () => {
@@ -380,7 +380,7 @@ pub(crate) fn columns<T>(values: &[Vec<u8>], mut with: impl FnMut(&str, Column<'
     let width = values.first().map_or(1, Vec::len);
     if values.iter().all(|value| value.len() == width) {
         done.push(with("packed", Column::Packed { bytes: &bytes, width, stride: width, rows }));
-        // What lies between the values identifies the row to its owner, say; the last one needs nothing after it.
+        // The bytes between the values identify the row to its owner, say; the last one needs nothing after it.
         let mut spaced: Vec<u8> = values.iter().flat_map(|value| [&value[..], &[0xff; 5]].concat()).collect();
         spaced.truncate(spaced.len().saturating_sub(5));
         done.push(with("spaced", Column::Packed { bytes: &spaced, width, stride: width + 5, rows }));

@@ -191,7 +191,7 @@ fn lying(found: usize) -> (Mock, Engine) {
     (mock, built)
 }
 
-/// What device 0 gave before it was found out waits for results of device 1, and is done again.
+/// Results of device 0 from before its fault was found wait for results of device 1, and their jobs are done again.
 #[test]
 fn results_of_a_device_that_proves_wrong_are_withdrawn() {
     let (mock, engine) = lying(2);
@@ -255,7 +255,7 @@ fn an_error_ends_the_call_after_the_results_before_it() {
     assert!(faults.len() == 1 && (1..=8).contains(&faults[0].jobs));
     assert_eq!(engine.devices().len(), 1);
 
-    // What is not a device's fault is not done again elsewhere.
+    // After an error that is not the fault of a device, no other device tries.
     let refusing = mock(2, 2).answering(|call| match call.nth {
         3 => Err(Error::Randomness),
         _ => Ok(()),
@@ -264,7 +264,7 @@ fn an_error_ends_the_call_after_the_results_before_it() {
     assert_eq!(sign(&engine, &key, 400).0, Err(Error::Randomness));
     assert_eq!((engine.faults(), engine.devices().len()), (vec![], 2));
 
-    // What one cannot prepare another may: one without a compiler, say.
+    // Another device may prepare a plan that one device cannot prepare, for want of a compiler, say.
     let refusing = mock(2, 2).answering(|call| match call.device {
         0 => Err(Error::Unsupported { device: "mock:0".into(), what: "this".into() }),
         _ => Ok(()),

@@ -238,7 +238,7 @@ fn a_message_may_be_hashed_before_it_is_signed() {
     let want = expected(&key, HASHED, b"a message in pieces", None);
     let job = |digest: &[u8]| deterministic(&key, digest.to_vec()).mode(hashed);
     assert_eq!(engine.sign(&key, hashed, &digest, Randomizer::Deterministic).unwrap().as_bytes(), want);
-    // What is no hash of that function is an error of its job.
+    // A message that is no hash of that function is an error of its job.
     let signed = sign_all(&engine, vec![job(&digest), job(b"a message"), job(&digest)]);
     assert_eq!(signed[0].as_ref(), Ok(&want));
     let error = signed[1].as_ref().unwrap_err().to_string();
@@ -496,7 +496,7 @@ fn keys_travel_as_der_and_pem() {
     assert!(!format!("{key:?} {:?}", seeds(&SLH_DSA_SHA2_128F, 3)).contains(&secret[1..20]));
 }
 
-/// What a [`Probe`] was asked to prepare: op, batch and threads.
+/// The programs that a [`Probe`] prepared: op, batch and threads.
 type Prepared = Arc<Mutex<Vec<(Op, usize, Option<u32>)>>>;
 
 /// The reference with a fault, and a log.
@@ -773,7 +773,7 @@ fn explanations_tell_plan_memory_and_time() {
     assert!(matches!(poor, Err(Error::OutOfMemory { has: 100, .. })));
 }
 
-/// What a program may match from release to release.
+/// Errors and kinds that programs may match from release to release.
 #[test]
 fn errors_have_kinds() {
     let (p, key) = (&TOY_SHA2_16, key(&TOY_SHA2_16, 1));

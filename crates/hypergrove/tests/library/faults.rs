@@ -92,7 +92,7 @@ fn double() -> Kind {
     double_with(&[])
 }
 
-/// The same with other defaults of a policy.
+/// A double of a GPU whose policy has other defaults.
 fn double_with(defaults: &'static [(&'static str, u32)]) -> Kind {
     let faults = Arc::<Faults>::default();
     let mut gpu = crate::host::HostGpu::new(false);
@@ -125,11 +125,11 @@ fn cuda() -> Option<Kind> {
     present("cuda", hypergrove_cuda::backend_with(Some(&cache), &WithFaults(faults.clone())), faults)
 }
 
-/// What an engine checks.
+/// A check of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Check {
     Nothing,
-    /// What cannot be, or need not be, asked for.
+    /// Checks that cannot be switched off, or need not be switched on.
     AlwaysOn,
     Verify,
     Redundant,
@@ -291,7 +291,7 @@ fn zk_dilithium(kind: &Kind, check: Check) -> Subject {
     .warmed()
 }
 
-/// What became of flips.
+/// Counts of flips by their outcome.
 #[derive(Clone, Copy, Default, Debug)]
 struct Row {
     flips: usize,
@@ -398,7 +398,7 @@ fn table(name: &str, kind: &Kind, subject: impl Fn(&Kind, Check) -> Subject, che
             writeln!(text, "  {stage:<18}{flips:>7}{harmless:>7}{caught:>7}{valid:>7}{invalid:>7}").unwrap();
         }
         match check {
-            // What a device itself notices, such as signing that finds no end, is caught even so.
+            // Faults that a device itself notices, such as signing that finds no end, are caught even so.
             Check::Nothing => assert!(all.left() > all.caught, "flips are seen\n{text}"),
             Check::AlwaysOn => {}
             Check::Verify => assert!(all.invalid == 0 && all.caught > 0, "{text}"),
@@ -521,7 +521,7 @@ fn a_lane_that_is_always_wrong_lets_nothing_out() {
     }
 }
 
-/// The same for zkDilithium; a lane that nobody's signature comes from does no harm.
+/// A lane of zkDilithium that is always wrong lets nothing out; a lane that makes nobody's signature does no harm.
 #[test]
 fn a_lane_of_zkdilithium_that_is_always_wrong_lets_nothing_out() {
     for isa in isas() {

@@ -188,7 +188,7 @@ fn rows_of_another_width_are_not_read() {
     assert!(of_signatures.reads().iter().all(|reads| *reads == 0));
 }
 
-/// What a device lost is copied again by the one that does it again, and nowhere else.
+/// Rows that a device lost are copied again by the device that does them again, and nowhere else.
 #[test]
 fn rows_that_are_done_again_are_read_once_for_each_time() {
     let one = key(1);

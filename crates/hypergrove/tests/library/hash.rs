@@ -50,7 +50,7 @@ fn rows_are_hashed_whatever_the_column_is_like() {
             let values: Vec<Vec<u8>> = (0..count).map(|i| data[i..][..length(i)].to_vec()).collect();
             let expected: Vec<u8> = values.iter().flat_map(|value| sum(value)).collect();
             columns(&values, |kind, column| {
-                // What was there before is overwritten.
+                // Earlier content is overwritten.
                 let (mut sums, mut statuses) = (vec![1; 32 * count], vec![RowStatus::Signed; count]);
                 engine.sha256_rows(column, &mut sums, &mut statuses).unwrap();
                 assert!(sums == expected, "{count} messages, {kind}");

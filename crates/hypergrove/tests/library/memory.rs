@@ -1,5 +1,5 @@
-//! What the library leaves on the stack of the thread that calls it: no secret of a key. What it leaves elsewhere, the
-//! tool's tests search for.
+//! The library leaves no secret of a key on the stack of the thread that calls it. The tool's tests search other
+//! memory.
 #![cfg(target_os = "linux")]
 
 use hypergrove::pkcs8::{DecodePrivateKey, EncodePrivateKey};

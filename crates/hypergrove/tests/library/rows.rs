@@ -36,7 +36,7 @@ fn sign(engine: &Engine, rows: &SignRows<'_>, count: usize) -> (Vec<u8>, Vec<Row
         RowSigningKeys::One(key) => key.params(),
         RowSigningKeys::Table { keys, .. } => keys[0].params(),
     };
-    // What was there before is overwritten.
+    // Earlier content is overwritten.
     let (mut signatures, mut statuses) = (vec![1; count * p.sig_bytes()], vec![RowStatus::Valid; count]);
     engine.sign_rows(rows, &mut signatures, &mut statuses).unwrap();
     (signatures, statuses)

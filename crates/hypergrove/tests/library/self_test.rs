@@ -234,7 +234,7 @@ fn wrong_signatures_of_zkdilithium_are_withheld() {
     assert_eq!(both.faults().len(), 1);
 }
 
-/// What the tests of a CPU that is right take: reported, not judged.
+/// Reports how long the tests of a CPU that computes correctly take. It does not judge the time.
 #[test]
 fn a_right_cpu_passes_and_this_is_what_it_takes() {
     let cpu = hypergrove_engine::SelfTested::of(Arc::new(Cpu::new()));

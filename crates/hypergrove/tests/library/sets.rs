@@ -66,7 +66,7 @@ fn turnstile(
     Turnstile { go: Some(go), engine, device, came }
 }
 
-/// What a caller chooses for its set.
+/// The owner that a caller chooses for its set.
 #[derive(Clone)]
 struct Letters {
     keys: Vec<SigningKey>,
@@ -152,7 +152,7 @@ fn to_verify(it: &mut Letters) -> RowCall<'_> {
     }
 }
 
-/// The same by calls without a ticket.
+/// Does the work of a set by calls without a ticket.
 fn directly(engine: &Engine, it: &mut Letters, lend: fn(&mut Letters) -> RowCall<'_>) {
     match lend(it) {
         RowCall::Sign { rows, signatures, statuses } => engine.sign_rows(&rows, signatures, statuses).unwrap(),

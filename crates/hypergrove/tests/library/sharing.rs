@@ -228,7 +228,7 @@ fn the_last_clone_may_go_first() {
     }
 }
 
-/// What callers on threads of their own get who sign one message after the other, and what one batch gets.
+/// Compares the rate of callers, each on its own thread, who sign one message after the other with the rate of one batch.
 #[test]
 #[ignore = "a measurement, which takes a minute: run it alone, with --ignored --show-output"]
 fn callers_of_single_signatures() {
@@ -278,7 +278,7 @@ fn callers_of_single_signatures() {
     }
 }
 
-/// What the way of a job to a device and back costs: a device that computes nothing is given signatures to verify.
+/// Measures the way of a job to a device and back: a device that computes nothing gets signatures to verify.
 #[test]
 #[ignore = "a measurement: run it alone, with --ignored --show-output"]
 fn the_way_to_a_device() {

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{Thread, current, park, scope, sleep, spawn};
 use std::time::{Duration, Instant};
 
-/// What takes longer never comes. ThreadSanitizer on a busy machine takes minutes for some batches.
+/// A result that takes longer never comes. ThreadSanitizer on a busy machine takes minutes for some batches.
 const SOON: Duration = Duration::from_secs(600);
 
 /// Wakes a thread, and counts.
@@ -98,7 +98,7 @@ impl Gate {
     }
 }
 
-/// What a callback of each ticket got.
+/// The results that each ticket's callback got.
 fn collected<T: Send + 'static>(tickets: Vec<Ticket<T>>) -> Vec<Result<T, Error>> {
     let (sender, results) = mpsc::channel();
     let count = tickets.len();
@@ -147,7 +147,7 @@ fn every_job_of_every_scheme_gives_what_its_call_gives() {
         assert!(fresh.is_done() && fresh.try_take().is_none() && fresh.wait().is_err(), "it is taken once");
 
         assert_eq!(engine.submit(VerifyJob::new(&public, b"m", &[1, 2][..])).unwrap().wait(), Ok(false));
-        // What a job is to blame for itself.
+        // A fault for which the job itself is to blame.
         let bad = engine.submit(VerifyJob::new(&public, b"m", &[1, 2][..]).context(&[7; 256])).unwrap();
         assert!(bad.is_done() && bad.wait().is_err_and(|why| why.kind() == ErrorKind::BadInput));
         let stats = engine.stats().tickets;
@@ -197,7 +197,7 @@ fn a_lone_job_begins_at_once_and_what_waits_is_the_next_batch() {
     assert_eq!((stats.waits.iter().sum::<u64>(), stats.service_times.iter().sum::<u64>()), (31, 31));
 }
 
-/// Each thread of the host has a batch of its own. What waits meanwhile is shared out among them.
+/// Each thread of the host has a batch of its own. The jobs that wait meanwhile are shared out among the threads.
 #[test]
 fn the_hosts_threads_do_batches_at_the_same_time() {
     let (gate, key) = (Gate::default(), key(1));
@@ -408,7 +408,7 @@ const WAYS: [(&str, Way); 4] = [
     ("on_done", |ticket| collected(vec![ticket]).remove(0)),
 ];
 
-/// What becomes of a ticket that ends while its job runs, where nobody else uses the engine: by each way, the error. The device computes
+/// A ticket that ends while its job runs gives the error of its end, for each way to end, if nobody else uses the engine. The device computes
 /// until the ticket has its result, or for so long that the result is late.
 fn ended_early(end: impl Fn(Ticket<Signature>, Way) -> Result<Signature, Error>) -> Vec<(&'static str, Error)> {
     const LATE: Duration = Duration::from_secs(10);
@@ -428,7 +428,7 @@ fn ended_early(end: impl Fn(Ticket<Signature>, Way) -> Result<Signature, Error>)
             assert!(!opener.join().unwrap(), "{name}: the ticket waited for the device: {result:?}");
             result.expect_err(name)
         });
-        // What runs is completed, for nobody.
+        // The batch that runs is completed, for nobody.
         engine.drain(Instant::now() + SOON).unwrap();
         let (runs, stats) = (device.log.runs.lock().unwrap().len(), engine.stats().tickets);
         assert_eq!((stats.submitted, stats.queued, stats.running), (1, 0, 0), "{name}");
@@ -729,7 +729,7 @@ fn a_flood_of_one_kind_starves_no_other() {
     other.wait().unwrap();
     let took = began.elapsed();
     let left = flood.iter().filter(|ticket| !ticket.is_done()).count();
-    // What runs, the batch whose turn is next, and whatever else this machine does: the flood takes more than 1.5 s.
+    // The batch that runs, the batch whose turn is next, and whatever else this machine does: the flood takes more than 1.5 s.
     assert!(left > 300, "{left} of the flood are left after {took:?}");
 }
 
@@ -833,7 +833,7 @@ struct Letters<M = Vec<u8>> {
     offsets: Vec<i32>,
     signatures: M,
     statuses: Vec<RowStatus>,
-    /// What becomes of it.
+    /// Whether these rows were dropped.
     trace: Arc<AtomicBool>,
 }
 
@@ -921,7 +921,7 @@ fn sets_of_rows_give_what_their_calls_give() {
             let mut of_memory = block_on(of_memory).unwrap();
             are_signed(&of_memory);
 
-            // The same memory is used again.
+            // The memory is used again.
             of_memory.signatures.chunks_mut(P.sig_bytes()).step_by(5).for_each(|signature| signature[9] ^= 1);
             let (sender, verdicts) = mpsc::channel();
             engine
@@ -1034,7 +1034,7 @@ fn a_set_that_does_not_fit_comes_back() {
     assert_eq!((stats.submitted, stats.queued, stats.queued_bytes), (1, 0, 0));
 }
 
-/// What a set lends is its own fault, not that of the sets that wait with it.
+/// A set is to blame for the rows that it lends; the sets that wait with it are not.
 #[test]
 fn a_set_that_lends_something_else_is_an_error_of_its_own() {
     type Fickle = (Letters, usize);

@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What happens after a run: given the device, and how many it ran so far.
+/// The answer after a run, for the device and the number of its runs so far.
 type After = dyn Fn(u32, usize) -> Result<Answer, Error> + Send + Sync;
 
 #[derive(PartialEq)]
@@ -156,7 +156,7 @@ fn messages(count: usize) -> Vec<Vec<u8>> {
 }
 
 fn sign(engine: &Engine, rows: &SignRows<'_>, count: usize) -> (Vec<u8>, Vec<RowStatus>) {
-    // What was there before is overwritten.
+    // Earlier content is overwritten.
     let (mut signatures, mut statuses) = (vec![1; count * SIG_BYTES], vec![RowStatus::Valid; count]);
     engine.sign_rows(rows, &mut signatures, &mut statuses).unwrap();
     (signatures, statuses)
@@ -498,7 +498,7 @@ fn devices_that_fail_lose_no_row() {
     is_done(&statuses, &signatures);
 }
 
-/// What a caller chooses for its set.
+/// The owner that a caller chooses for its set.
 struct Letters {
     keys: Vec<SigningKey>,
     public: Vec<VerifyingKey>,

@@ -204,7 +204,7 @@ fn a_memory_budget_cuts_lists_and_batches() {
     assert!(within(of_keygen - 1).from_seeds(Set, &[[1; 32]]).as_ref().is_err_and(is_refused));
     assert_eq!(within(of_keygen).from_seeds(Set, &[[1; 32]; 9]).unwrap(), vec![SigningKey::from_seed(&[1; 32]); 9]);
 
-    // What comes in a list or from an iterator is cut to fit.
+    // Jobs of a list or of an iterator are cut to fit.
     let tight = within(fixed + 100_000);
     let chunks_of = |jobs: usize, work: &mut dyn FnMut()| {
         let before = tight.stats();
@@ -407,7 +407,7 @@ fn single_jobs_and_messages_of_elements() {
     }
 }
 
-/// What the way of a job to a device and back costs: a device that computes nothing is given signatures to verify.
+/// Measures the way of a job to a device and back: a device that computes nothing gets signatures to verify.
 #[test]
 #[ignore = "a measurement: run it alone, with --ignored --show-output"]
 fn the_way_to_a_device() {

@@ -124,7 +124,7 @@ fn faults_are_found_and_their_work_is_done_again() {
     let last = engine(&[FAILS]);
     assert!(matches!(last.sign_batch_to_vec(jobs()), Err(Error::Device { .. })));
     assert!(matches!(last.run(Sign::new(&keys[0], b"m")), Err(Error::Device { .. })));
-    // What is right is right twice.
+    // A right result is right twice.
     let twice = on(&[COMPUTES]).redundant(true).build().unwrap();
     assert!(twice.sign_batch_to_vec(jobs()).unwrap().iter().all(Result::is_ok));
     let (mut out, mut statuses) = (vec![1; JOBS * SIGNATURE], [RowStatus::Signed; JOBS]);

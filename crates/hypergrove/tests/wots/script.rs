@@ -4,7 +4,7 @@ use hypergrove::backend::{Reference, SelfTest, capabilities, forward};
 use hypergrove::{Backend, Device, Engine, EngineBuilder, Error};
 use std::sync::Arc;
 
-/// What a device does.
+/// The way in which a device behaves.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Answer {
     Computes,

@@ -472,8 +472,8 @@ fn write(kernels: &Kernels, buffer: vk::CommandBuffer, step: &Step) -> Result<()
             // SAFETY: plain numbers without gaps.
             let args = unsafe { std::slice::from_raw_parts((&raw const *args).cast::<u8>(), size_of_val(args)) };
             let layout = opened.pipelines.layout;
-            // SAFETY: the pipeline is the device's and kept by it; every kernel takes these arguments. What it does with the
-            // addresses in them is the program's business.
+            // SAFETY: the pipeline is the device's and kept by it; every kernel takes these arguments. The program is
+            // responsible for what it does with the addresses in them.
             unsafe {
                 device.cmd_bind_pipeline(buffer, vk::PipelineBindPoint::COMPUTE, pipeline);
                 device.cmd_push_constants(buffer, layout, vk::ShaderStageFlags::COMPUTE, 0, args);
