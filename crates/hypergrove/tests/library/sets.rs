@@ -66,7 +66,7 @@ fn turnstile(
     Turnstile { go: Some(go), engine, device, came }
 }
 
-/// The owner that a caller chooses for its set.
+/// The inputs, and the memory for outputs, that a caller lends to its set.
 #[derive(Clone)]
 struct Letters {
     keys: Vec<SigningKey>,

@@ -408,7 +408,7 @@ const WAYS: [(&str, Way); 4] = [
     ("on_done", |ticket| collected(vec![ticket]).remove(0)),
 ];
 
-/// A ticket that ends while its job runs gives the error of its end, for each way to end, if nobody else uses the engine. The device computes
+/// The error of a ticket that ends while its job runs, by each way to get the result. Nobody else uses the engine. The device computes
 /// until the ticket has its result, or for so long that the result is late.
 fn ended_early(end: impl Fn(Ticket<Signature>, Way) -> Result<Signature, Error>) -> Vec<(&'static str, Error)> {
     const LATE: Duration = Duration::from_secs(10);
@@ -729,7 +729,7 @@ fn a_flood_of_one_kind_starves_no_other() {
     other.wait().unwrap();
     let took = began.elapsed();
     let left = flood.iter().filter(|ticket| !ticket.is_done()).count();
-    // The batch that runs, the batch whose turn is next, and whatever else this machine does: the flood takes more than 1.5 s.
+    // The bound allows for the running batch, the next batch, and other work of this machine: the flood takes more than 1.5 s.
     assert!(left > 300, "{left} of the flood are left after {took:?}");
 }
 

@@ -498,7 +498,7 @@ fn devices_that_fail_lose_no_row() {
     is_done(&statuses, &signatures);
 }
 
-/// The owner that a caller chooses for its set.
+/// The inputs, and the memory for outputs, that a caller lends to its set.
 struct Letters {
     keys: Vec<SigningKey>,
     public: Vec<VerifyingKey>,

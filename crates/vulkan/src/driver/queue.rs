@@ -473,7 +473,7 @@ fn write(kernels: &Kernels, buffer: vk::CommandBuffer, step: &Step) -> Result<()
             let args = unsafe { std::slice::from_raw_parts((&raw const *args).cast::<u8>(), size_of_val(args)) };
             let layout = opened.pipelines.layout;
             // SAFETY: the pipeline is the device's and kept by it; every kernel takes these arguments. The program is
-            // responsible for what it does with the addresses in them.
+            // responsible for what the kernel does with the addresses in them.
             unsafe {
                 device.cmd_bind_pipeline(buffer, vk::PipelineBindPoint::COMPUTE, pipeline);
                 device.cmd_push_constants(buffer, layout, vk::ShaderStageFlags::COMPUTE, 0, args);
