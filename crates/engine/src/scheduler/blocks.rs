@@ -179,15 +179,17 @@ impl<J: Job> Blocks<J> {
             (State::Done(jobs, Outcomes { results, mut failed }), None) => {
                 let mut results = results.into_iter();
                 for (number, job) in jobs.as_slice().iter().enumerate() {
-                    let (result, why) = (results.next(), failed.remove(&number));
-                    match (flow, result, why) {
-                        (ControlFlow::Continue(()), Some(result), None) => flow = sink(job.count(), Ok(result)),
-                        (_, result, why) => {
-                            result.map(J::discard);
-                            if let (ControlFlow::Continue(()), Some(why)) = (flow, why) {
-                                flow = sink(job.count(), Err(why));
-                            }
+                    let failed = failed.remove(&number);
+                    let outcome = match (results.next(), failed) {
+                        (Some(result), None) => Ok(result),
+                        (result, why) => {
+                            result.into_iter().for_each(J::discard);
+                            Err(why.expect("a result or an error for each job"))
                         }
+                    };
+                    match flow {
+                        ControlFlow::Continue(()) => flow = sink(job.count(), outcome),
+                        ControlFlow::Break(()) => drop(outcome.map(J::discard)),
                     }
                 }
             }
