@@ -8,7 +8,7 @@ use crate::swapped::Swapped;
 use crate::verify::{Group, SlotValues};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
-use hypergrove_engine::{Accept, Batch, Digests, Error, Program, Timing, forward, wiped};
+use hypergrove_engine::{Batch, Digests, Error, Program, Timing, forward, wiped};
 use hypergrove_fips205::plan::{Op, Plan, Slot, Stage};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, TweakableHash};
@@ -234,10 +234,10 @@ impl CpuProgram {
     /// as a group keeps [`LEAST_GROUP`] signatures, so that all threads end at about the same time.
     fn group_size(&self, jobs: usize) -> usize {
         let (threads, most) = (self.policy.threads, self.policy.verify_group);
-        if threads == 1 {
-            return jobs.div_ceil(jobs.div_ceil(most).max(1)).max(1);
-        }
-        let fair = jobs.div_ceil(threads * GROUPS_OF_A_THREAD).clamp(LEAST_GROUP.min(most), most);
+        let fair = match threads {
+            1 => most,
+            _ => jobs.div_ceil(threads * GROUPS_OF_A_THREAD).clamp(LEAST_GROUP.min(most), most),
+        };
         let groups = jobs.div_ceil(fair).max(threads.min(jobs)).max(1);
         jobs.div_ceil(groups).max(1)
     }
@@ -357,17 +357,6 @@ impl Program for CpuProgram {
         }
     }
 
-    fn run_held(
-        &mut self,
-        _: &Batch<'_>,
-        _: &mut dyn Digests,
-        _: &mut [&mut [u8]],
-        _: Accept<'_>,
-        _: bool,
-    ) -> Option<Result<Timing, Error>> {
-        None
-    }
-
     fn run_fetched(
         &mut self,
         batch: &Batch<'_>,
@@ -381,11 +370,7 @@ impl Program for CpuProgram {
         Some(checked.and_then(|()| self.execute(batch, Some(&*digests), out)))
     }
 
-    fn most_hashed(&self) -> usize {
-        0
-    }
-
-    forward!(self => self; no_time_limit);
+    forward!(self => self; not_held, no_time_limit);
 
     fn elsewhere(&mut self, elsewhere: bool) {
         self.elsewhere = elsewhere;

@@ -408,7 +408,6 @@ pub trait Program: Send {
     /// With `twice`, the program computes everything twice, from the keys and messages on, the second time [elsewhere](Program::elsewhere). It
     /// compares both times' signatures and roots before anything reaches `rows`; [`Error::differs`] names the result that differs. After such a run
     /// [`read`](Program::read) means nothing. `None` also if the device has no memory for both times' signatures.
-    /// `None` also where the device has no memory for both times' signatures.
     fn run_held(
         &mut self,
         batch: &Batch<'_>,

@@ -126,6 +126,19 @@ macro_rules! forward {
 
     // For a program that reads or changes outputs: with `run` alone, they lie in memory that it reaches.
     (@ only_run $self:ident $to:expr) => {
+        $crate::forward!(@ not_held $self $to);
+        fn run_fetched(
+            &mut $self,
+            _: &$crate::Batch<'_>,
+            _: &mut dyn $crate::Digests,
+            _: &mut [u8],
+        ) -> Option<Result<$crate::Timing, $crate::Error>> {
+            None
+        }
+    };
+
+    // For a program that holds no signatures back, and leaves the hashing of messages to the host.
+    (@ not_held $self:ident $to:expr) => {
         fn most_hashed(&$self) -> usize {
             0
         }
@@ -136,14 +149,6 @@ macro_rules! forward {
             _: &mut [&mut [u8]],
             _: $crate::Accept<'_>,
             _: bool,
-        ) -> Option<Result<$crate::Timing, $crate::Error>> {
-            None
-        }
-        fn run_fetched(
-            &mut $self,
-            _: &$crate::Batch<'_>,
-            _: &mut dyn $crate::Digests,
-            _: &mut [u8],
         ) -> Option<Result<$crate::Timing, $crate::Error>> {
             None
         }

@@ -1,5 +1,6 @@
 //! Jobs of any scheme: how callers describe them, and how the scheduler runs each of them on a device.
 
+use crate::calls::indexed;
 use crate::scheme::{
     KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, own_key, room,
 };
@@ -10,7 +11,7 @@ use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::fmt;
 use std::mem::take;
-use std::ops::{ControlFlow, Deref, Range};
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use zeroize::{Zeroizing, optimization_barrier};
 
@@ -339,11 +340,7 @@ fn run_lent<'a, J: Job + 'a>(
     lent: impl Iterator<Item = J> + Clone,
     sink: &mut dyn FnMut(usize, Result<J::Out, Error>),
 ) -> Result<(), Error> {
-    let mut indices = 0..;
-    scheduler.run_together(lent, &mut |_, result| {
-        sink(indices.next().expect("they do not end"), result);
-        ControlFlow::Continue(())
-    })
+    scheduler.run_together(lent, &mut indexed(sink))
 }
 
 /// The queue size of one job that owns this many bytes.
