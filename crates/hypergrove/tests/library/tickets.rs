@@ -60,26 +60,40 @@ fn is_right(key: &SigningKey, i: usize, signature: Result<Signature, Error>) {
 
 /// A device that computes when the gate is open.
 #[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<(bool, usize)>, Condvar)>);
+struct Gate(Arc<(Mutex<Passage>, Condvar)>);
+
+#[derive(Default)]
+struct Passage {
+    is_open: bool,
+    /// How often it was opened. Whoever waits passes then, even if it is closed again before that thread wakes up.
+    opened: usize,
+    /// The runs that came since it was closed.
+    runs: usize,
+}
 
 impl Gate {
     fn pass(&self) {
-        let mut state = self.0.0.lock().unwrap();
-        state.1 += 1;
+        let mut passage = self.0.0.lock().unwrap();
+        passage.runs += 1;
         self.0.1.notify_all();
-        drop(self.0.1.wait_while(state, |state| !state.0).unwrap());
+        let opened = passage.opened;
+        drop(self.0.1.wait_while(passage, |passage| !passage.is_open && passage.opened == opened).unwrap());
     }
     fn open(&self) {
-        self.0.0.lock().unwrap().0 = true;
+        let mut passage = self.0.0.lock().unwrap();
+        passage.is_open = true;
+        passage.opened += 1;
         self.0.1.notify_all();
     }
     fn close(&self) {
-        *self.0.0.lock().unwrap() = (false, 0);
+        let mut passage = self.0.0.lock().unwrap();
+        passage.is_open = false;
+        passage.runs = 0;
     }
     /// Waits until so many runs have come to it.
     fn wait_for(&self, runs: usize) {
-        let state = self.0.0.lock().unwrap();
-        let waited = self.0.1.wait_timeout_while(state, SOON, |state| state.1 < runs).unwrap();
+        let passage = self.0.0.lock().unwrap();
+        let waited = self.0.1.wait_timeout_while(passage, SOON, |passage| passage.runs < runs).unwrap();
         assert!(!waited.1.timed_out(), "{runs} runs");
     }
     /// A device whose known answer was asked already.
