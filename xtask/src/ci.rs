@@ -3,7 +3,7 @@
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
     api, benchmarks, capi, deb, dependent, examples, features, foreign, fuzz, kernels, licences, links, magic,
-    negative, outputs, python, secrets, shaders, site, sources, supply_chain, tests, threads,
+    negative, openssl, outputs, python, secrets, shaders, site, sources, supply_chain, tests, threads,
 };
 use std::fs;
 use std::path::PathBuf;
@@ -44,6 +44,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "test",      about: "all tests on this machine",                                  run: tests::workspace },
     CiStep { name: "examples",  about: "the library's example programs run",                         run: |_, _| examples::check() },
     CiStep { name: "capi",      about: "the C library: its ABI, its examples, bad input under sanitizers", run: |_, extent| capi::check(extent) },
+    CiStep { name: "openssl",   about: "OpenSSL's programs and EVP with the provider; in full, with 3.6 and 4.0", run: |_, extent| openssl::check(extent) },
     CiStep { name: "secrets",   about: "no branch and no address on a secret, as Valgrind sees it", run: secrets::check },
     CiStep { name: "outputs",   about: "a fault at any system call loses no file and leaves none half",  run: outputs::check },
     CiStep { name: "python",    about: "the Python package: a wheel in an empty environment, its tests and types", run: python::check },

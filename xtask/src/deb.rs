@@ -1,8 +1,8 @@
-//! `cargo xtask deb`: Debian packages of the tool and of the C library.
+//! `cargo xtask deb`: Debian packages of the tool, of the C library and of the OpenSSL provider.
 
 use crate::capi::{self, RELEASE};
 use crate::process::{Outcome, Step};
-use crate::{disk, install, process};
+use crate::{disk, install, openssl, process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ struct Package {
     is_library: bool,
 }
 
-const PACKAGES: [Package; 2] = [
+const PACKAGES: [Package; 3] = [
     Package {
         name: "hypergrove",
         section: "utils",
@@ -38,6 +38,14 @@ const PACKAGES: [Package; 2] = [
         text: " Header, static and shared library, and the files for pkg-config.",
         fill: capi::install,
         is_library: true,
+    },
+    Package {
+        name: "hypergrove-openssl",
+        section: "libs",
+        about: "post-quantum signatures by SLH-DSA (FIPS 205): OpenSSL provider",
+        text: " Programs that use OpenSSL 3.0 or newer sign and verify with SLH-DSA, on CPUs and GPUs.",
+        fill: openssl::install_where_debian_looks,
+        is_library: false,
     },
 ];
 
@@ -117,6 +125,7 @@ fn installed(root: &Path) -> Result<usize, String> {
         "man1/hypergrove-sign.1.gz",
         "doc/hypergrove/copyright",
         "include/hypergrove.h",
+        "/ossl-modules/hypergrove.so",
         ".so",
         ".a",
         ".pc",

@@ -3,7 +3,7 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step};
-use crate::{capi, disk, install};
+use crate::{capi, disk, install, openssl};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The optional features.
@@ -12,8 +12,12 @@ const PAGE: &str = "docs/features.md";
 /// Packages at most: without any feature, and with the default ones.
 const MOST: [(&str, usize); 2] = [("none", 40), ("default", 70)];
 /// The programs and libraries that users build, as the page calls them, and the packages that Cargo builds for them.
-const ARTEFACTS: [(&str, &str); 3] =
-    [("the tool", install::CRATE), ("the C library", capi::CRATE), ("the Python package", "hypergrove-py")];
+const ARTEFACTS: [(&str, &str); 4] = [
+    ("the tool", install::CRATE),
+    ("the C library", capi::CRATE),
+    ("the OpenSSL provider", openssl::CRATE),
+    ("the Python package", "hypergrove-py"),
+];
 /// Features and packages that are for tests and checks alone.
 const OF_TESTS: [&str; 3] = ["fuzz", "faults", "valgrind"];
 const PACKAGES_OF_TESTS: [&str; 2] = ["hypergrove-kernels-host", "hypergrove-testkit"];

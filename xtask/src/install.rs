@@ -1,6 +1,6 @@
-//! `cargo xtask install --prefix P`: the tool with what shells and man(1) know of it, and the C library.
+//! `cargo xtask install --prefix P`: the tool with what shells and man(1) know of it, and the C library. With `--openssl`, the OpenSSL provider alone.
 
-use crate::{capi, disk, process};
+use crate::{capi, disk, openssl, process};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,9 +13,13 @@ const COMPLETIONS: [(&str, &str); 3] = [
 
 pub(crate) const CRATE: &str = "hypergrove-cli";
 
-const USAGE: &str = "cargo xtask install --prefix P: name the folder that gets bin, include, lib and share";
+const USAGE: &str = "cargo xtask install [--openssl] --prefix P: name the folder that gets bin, include, lib and share";
 
 pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
+    let (is_provider, arguments) = match arguments {
+        [first, rest @ ..] if first == "--openssl" => (true, rest),
+        all => (false, all),
+    };
     let [option, prefix] = arguments else { return Err(USAGE.into()) };
     if option != "--prefix" {
         return Err(format!("unknown option '{option}': {USAGE}"));
@@ -24,6 +28,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     // This program runs in the repository's folder, wherever it was called.
     if !prefix.is_absolute() {
         return Err(format!("{}: name a folder by its whole path", prefix.display()));
+    }
+    if is_provider {
+        return openssl::install(prefix).map(|()| true);
     }
     tool(prefix)?;
     match cfg!(target_os = "linux") {

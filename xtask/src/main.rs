@@ -21,6 +21,7 @@ mod licences;
 mod links;
 mod magic;
 mod negative;
+mod openssl;
 mod outputs;
 mod process;
 mod prose;
@@ -51,7 +52,8 @@ cargo xtask benchmarks     renders BENCHMARKS.md and the tables of README.md and
 cargo xtask site           makes the site of the documents in the target folder, by mdBook
 cargo xtask install --prefix P   builds the tool and the C library; puts them, completions, manual pages, the header and
                            pkg-config's files below the folder P
-cargo xtask deb            Debian packages of the tool and of the C library, in target/deb
+cargo xtask install --openssl --prefix P   builds the OpenSSL provider; puts it below the folder P
+cargo xtask deb            Debian packages of the tool, of the C library and of the OpenSSL provider, in target/deb
 cargo xtask sbom           writes the tool's bill of materials (CycloneDX) to the target folder";
 
 fn main() -> ExitCode {

@@ -2,7 +2,7 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally};
-use crate::{capi, disk, python};
+use crate::{capi, disk, openssl, python};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     let chosen = chosen(arguments)?;
     // Who names tests wants these alone.
     let is_whole = chosen.is_empty();
-    let (result, library) = match is_whole {
+    let (result, others) = match is_whole {
         true => whole(&mut tally),
         false => {
             let run = |arguments: &Vec<String>, tally: &mut Tally| {
@@ -28,20 +28,21 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
                 process::run_tests(command(&arguments), tally)
             };
             // All of them, whatever fails.
-            (chosen.iter().map(|arguments| run(arguments, &mut tally)).fold(Ok(()), Result::and), None)
+            (chosen.iter().map(|arguments| run(arguments, &mut tally)).fold(Ok(()), Result::and), Vec::new())
         }
     };
     if let Err(why) = &result {
         println!("FAILED {why}");
     }
     let mut failed = u64::from(result.is_err() && tally.failed == 0);
-    match library {
-        None => {}
-        Some(Ok(Outcome::Passed(note))) => println!("the C library: {note}"),
-        Some(Ok(Outcome::Skipped(why))) => drop(tally.skipped.insert(format!("the C library: {why}"))),
-        Some(Err(why)) => {
-            println!("FAILED the C library: {why}");
-            failed += 1;
+    for (name, step) in others {
+        match step {
+            Ok(Outcome::Passed(note)) => println!("{name}: {note}"),
+            Ok(Outcome::Skipped(why)) => drop(tally.skipped.insert(format!("{name}: {why}"))),
+            Err(why) => {
+                println!("FAILED {name}: {why}");
+                failed += 1;
+            }
         }
     }
     print_named(&tally);
@@ -49,23 +50,26 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     Ok(tally.failed + failed == 0)
 }
 
-/// All tests: what became of those in Rust and in Python, and of the C library. Tests of Python and C mostly have one thread, so they run
-/// while Rust's do.
-fn whole(tally: &mut Tally) -> (Result<(), String>, Option<Step>) {
+/// All tests: what became of those in Rust and in Python, and of the C library and the OpenSSL provider. Tests of Python and C mostly have one
+/// thread, so they run while Rust's do.
+fn whole(tally: &mut Tally) -> (Result<(), String>, Vec<(&'static str, Step)>) {
     if let Err(why) = build() {
-        return (Err(why), None);
+        return (Err(why), Vec::new());
     }
     let others = || {
         let mut tally = Tally::default();
-        let library = capi::check(Extent::Usual);
-        (python::test(&mut tally), library, tally)
+        let steps = vec![
+            ("the C library", capi::check(Extent::Usual)),
+            ("the OpenSSL provider", openssl::check(Extent::Usual)),
+        ];
+        (python::test(&mut tally), steps, tally)
     };
     std::thread::scope(|scope| {
         let others = scope.spawn(others);
         let rust = rust(tally, Extent::Usual);
-        let (python, library, own) = others.join().expect("a thread that does not panic");
+        let (python, steps, own) = others.join().expect("a thread that does not panic");
         tally.add(own);
-        (rust.and(python), Some(library))
+        (rust.and(python), steps)
     })
 }
 

@@ -60,6 +60,7 @@ impl BlockHash for Crates {
 }
 
 /// A hash function whose state takes a message block by block.
+#[derive(Clone)]
 pub(crate) struct Blockwise {
     state: State,
     by: &'static dyn BlockHash,
@@ -72,6 +73,7 @@ pub(crate) struct Blockwise {
     length: u128,
 }
 
+#[derive(Clone)]
 enum State {
     Sha512([u64; 8]),
     Keccak {

@@ -170,12 +170,14 @@ impl PreHash {
 /// assert_eq!(of_digest, MPrime::new(Mode::PreHash { context, hash }, b"message")?);
 /// # Ok::<(), hypergrove_fips205::MessageError>(())
 /// ```
+#[derive(Clone)]
 pub struct PreHasher {
     hash: PreHash,
     function: Function,
 }
 
 /// A hash function under way.
+#[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "short messages are hashed without memory of the heap")]
 enum Function {
     Sha224(Sha224),

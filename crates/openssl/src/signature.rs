@@ -1,0 +1,241 @@
+//! Signing and verifying: OpenSSL's signature operation.
+
+use crate::abi::{Core, Given, Value};
+use crate::algorithms::Named;
+use crate::failure::{Failure, Reason};
+use crate::key::{Key, Material};
+use crate::provider::Provider;
+use hypergrove::{MAX_CONTEXT, Mode, PreHasher, Randomizer, pre_hasher};
+use std::ffi::CStr;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// Names of parameters.
+mod name {
+    use std::ffi::CStr;
+    pub(super) const CONTEXT: &CStr = c"context-string";
+    pub(super) const DETERMINISTIC: &CStr = c"deterministic";
+    pub(super) const ENTROPY: &CStr = c"test-entropy";
+    pub(super) const ENCODING: &CStr = c"message-encoding";
+    pub(super) const SIGNATURE: &CStr = c"signature";
+    pub(super) const ALGORITHM_ID: &CStr = c"algorithm-id";
+}
+
+/// Parameters that may be set.
+pub(crate) const SETTABLE: [&CStr; 2] = [name::DETERMINISTIC, name::ENCODING];
+/// Those of octets.
+pub(crate) const SETTABLE_OCTETS: [&CStr; 3] = [name::CONTEXT, name::ENTROPY, name::SIGNATURE];
+/// The one that a caller may read.
+pub(crate) const GETTABLE: &CStr = name::ALGORITHM_ID;
+
+/// A signature that is made or checked.
+#[derive(Clone)]
+pub(crate) struct Context {
+    provider: Arc<Provider>,
+    named: &'static Named,
+    material: Option<Material>,
+    /// The context string, at most 255 bytes.
+    context: Vec<u8>,
+    is_deterministic: bool,
+    /// opt_rand for tests: n bytes.
+    entropy: Option<Zeroizing<Vec<u8>>>,
+    /// Whether the caller gives M′ itself (FIPS 205, Algorithms 19 and 20).
+    is_internal: bool,
+    /// The signature that VERIFY_MESSAGE_FINAL checks.
+    signature: Vec<u8>,
+    parts: Parts,
+}
+
+/// A message that comes in parts.
+#[derive(Clone)]
+enum Parts {
+    /// SLH-DSA reads the whole message twice.
+    Kept(Vec<u8>),
+    /// HashSLH-DSA needs its digest alone.
+    Hashed(Box<PreHasher>),
+}
+
+/// A message as [`Mode`] wants it.
+enum Message<'a> {
+    Whole(&'a [u8]),
+    Digest(Vec<u8>),
+}
+
+impl Context {
+    pub(crate) fn new(provider: Arc<Provider>, named: &'static Named) -> Context {
+        Context {
+            provider,
+            named,
+            material: None,
+            context: Vec::new(),
+            is_deterministic: false,
+            entropy: None,
+            is_internal: false,
+            signature: Vec::new(),
+            parts: Parts::Kept(Vec::new()),
+        }
+    }
+
+    /// Begins an operation with a key, or with the last one. A digest has no place here: the message itself is signed.
+    pub(crate) fn begin(&mut self, key: Option<&Key>, digest: &str, given: Given<'_>) -> Result<(), Failure> {
+        self.provider.engine()?;
+        if !digest.is_empty() && !digest.eq_ignore_ascii_case("UNDEF") {
+            let what = format!("{} takes no digest, and {digest} is given; leave it out", self.named.name());
+            return Err(Failure::new(Reason::Parameter, what));
+        }
+        if let Some(key) = key {
+            if !std::ptr::eq(key.named, self.named) {
+                let what = format!("a key of {} is given to {}", key.named.name(), self.named.name());
+                return Err(Failure::new(Reason::Key, what));
+            }
+            self.material = Some(key.some_material()?.clone());
+        }
+        let material = self.material()?;
+        self.parts = match material.public.prehash() {
+            Some(hash) => Parts::Hashed(Box::new(pre_hasher(hash))),
+            None => Parts::Kept(Vec::new()),
+        };
+        self.set(given)
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.provider.core
+    }
+
+    fn material(&self) -> Result<&Material, Failure> {
+        self.material.as_ref().ok_or_else(|| Failure::new(Reason::NoKey, "no key is set; give one when you begin"))
+    }
+
+    pub(crate) fn set(&mut self, given: Given<'_>) -> Result<(), Failure> {
+        let wrong = |what: String| Err(Failure::new(Reason::Parameter, what));
+        if let Some(context) = given.octets(name::CONTEXT)? {
+            if context.len() > MAX_CONTEXT {
+                return wrong(format!("a context has at most {MAX_CONTEXT} bytes; {} are given", context.len()));
+            }
+            self.context = context.to_vec();
+        }
+        if let Some(entropy) = given.octets(name::ENTROPY)? {
+            let (n, name) = (self.named.set.n, self.named.name());
+            if entropy.len() != n {
+                return wrong(format!("test-entropy of {name} has {n} bytes; {} are given", entropy.len()));
+            }
+            self.entropy = Some(Zeroizing::new(entropy.to_vec()));
+        }
+        if let Some(number) = given.number(name::DETERMINISTIC)? {
+            self.is_deterministic = number != 0;
+        }
+        match given.number(name::ENCODING)? {
+            None => {}
+            Some(0) if self.named.is_hash => {
+                return wrong(format!("message-encoding 0 gives M′ itself, which {} does not take", self.named.name()));
+            }
+            Some(number @ 0..=1) => self.is_internal = number == 0,
+            Some(other) => return wrong(format!("message-encoding {other} means nothing; give 0 (raw) or 1 (pure)")),
+        }
+        if let Some(signature) = given.octets(name::SIGNATURE)? {
+            self.check_length(signature)?;
+            self.signature = signature.to_vec();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn answer(&self, key: &CStr) -> Option<Value<'_>> {
+        (key == name::ALGORITHM_ID).then_some(Value::Octets(&self.named.identifier))
+    }
+
+    pub(crate) fn signature_bytes(&self) -> usize {
+        self.named.set.sig_bytes()
+    }
+
+    /// A signature of another length is not valid. It is told apart, since it is another mistake.
+    fn check_length(&self, signature: &[u8]) -> Result<(), Failure> {
+        let (want, got) = (self.signature_bytes(), signature.len());
+        if want == got {
+            return Ok(());
+        }
+        let what = format!("a signature of {} has {want} bytes; {got} are given", self.named.name());
+        Err(Failure::new(Reason::Parameter, what))
+    }
+
+    fn mode(&self, message: &Message<'_>) -> Result<Mode<'_>, Failure> {
+        let context = &self.context;
+        Ok(match (self.material()?.public.prehash(), message) {
+            (Some(hash), Message::Digest(_)) => Mode::Digest { context, hash },
+            (Some(hash), Message::Whole(_)) => Mode::PreHash { context, hash },
+            (None, _) if self.is_internal => Mode::Internal,
+            (None, _) => Mode::Pure { context },
+        })
+    }
+
+    fn sign_message(&self, message: &Message<'_>) -> Result<Vec<u8>, Failure> {
+        let public = || Failure::new(Reason::Key, "this is a public key; sign with the private key");
+        let key = self.material()?.private.as_ref().ok_or_else(public)?;
+        let randomizer = match &self.entropy {
+            Some(bytes) => Randomizer::Given(bytes),
+            None if self.is_deterministic => Randomizer::Deterministic,
+            None => Randomizer::Hedged,
+        };
+        Ok(self.provider.sign(key, self.mode(message)?, message.bytes(), randomizer)?.into_bytes())
+    }
+
+    fn verify_message(&self, message: &Message<'_>, signature: &[u8]) -> Result<bool, Failure> {
+        self.check_length(signature)?;
+        self.provider.verify(&self.material()?.public, self.mode(message)?, message.bytes(), signature)
+    }
+
+    pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Failure> {
+        self.sign_message(&Message::Whole(message))
+    }
+
+    pub(crate) fn verify(&self, message: &[u8], signature: &[u8]) -> Result<bool, Failure> {
+        self.verify_message(&Message::Whole(message), signature)
+    }
+
+    /// Takes a part of the message.
+    pub(crate) fn update(&mut self, part: &[u8]) -> Result<(), Failure> {
+        let limit = self.provider.message_limit;
+        match &mut self.parts {
+            Parts::Hashed(hasher) => hasher.update(part),
+            Parts::Kept(message) if part.len() > limit.saturating_sub(message.len()) => {
+                let what = format!(
+                    "a message in parts has at most {limit} bytes, since {} reads it twice; give it in one piece, raise message-limit in \
+                     openssl.cnf, or use a key of HashSLH-DSA",
+                    self.named.name()
+                );
+                return Err(Failure::new(Reason::Message, what));
+            }
+            Parts::Kept(message) => {
+                let full = |_| Failure::new(Reason::Message, "there is no memory for this message");
+                message.try_reserve(part.len()).map_err(full)?;
+                message.extend_from_slice(part);
+            }
+        }
+        Ok(())
+    }
+
+    fn whole(&self) -> Message<'_> {
+        match &self.parts {
+            Parts::Kept(message) => Message::Whole(message),
+            Parts::Hashed(hasher) => Message::Digest(PreHasher::clone(hasher).finish()),
+        }
+    }
+
+    /// Signs the parts.
+    pub(crate) fn sign_parts(&self) -> Result<Vec<u8>, Failure> {
+        self.sign_message(&self.whole())
+    }
+
+    /// Checks a signature of the parts, or else the signature that was set before.
+    pub(crate) fn verify_parts(&self, signature: Option<&[u8]>) -> Result<bool, Failure> {
+        self.verify_message(&self.whole(), signature.unwrap_or(&self.signature))
+    }
+}
+
+impl Message<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Message::Whole(bytes) => bytes,
+            Message::Digest(bytes) => bytes,
+        }
+    }
+}

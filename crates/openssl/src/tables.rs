@@ -1,0 +1,266 @@
+//! The tables that OpenSSL reads: functions by their numbers, algorithms by their names, and parameters by their keys.
+
+use crate::abi::entries::*;
+use crate::abi::{Algorithm, Dispatch, Item, Param, Table};
+use crate::algorithms::{ALGORITHMS, COUNT};
+use crate::codec::{CIPHER, FORMS, READ};
+use crate::failure::Reason;
+use crate::key::name;
+use crate::numbers::function::{decoder, encoder, keymgmt, provider, signature};
+use crate::numbers::{kind, selection};
+use crate::signature::{GETTABLE, SETTABLE, SETTABLE_OCTETS};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+
+// The provider.
+
+pub(crate) static PROVIDER: Table<Dispatch, 7> = Table([
+    Dispatch::new(provider::TEARDOWN, teardown as *const ()),
+    Dispatch::new(provider::GETTABLE_PARAMS, provider_gettable as *const ()),
+    Dispatch::new(provider::GET_PARAMS, provider_get as *const ()),
+    Dispatch::new(provider::QUERY_OPERATION, query as *const ()),
+    Dispatch::new(provider::GET_REASON_STRINGS, reasons as *const ()),
+    Dispatch::new(provider::GET_CAPABILITIES, capabilities as *const ()),
+    Dispatch::END,
+]);
+
+extern "C" fn provider_gettable(_: *const c_void) -> *const Param {
+    static TABLE: Table<Param, 5> = Table([
+        Param::unset(c"name", kind::UTF8_POINTER),
+        Param::unset(c"version", kind::UTF8_POINTER),
+        Param::unset(c"buildinfo", kind::UTF8_POINTER),
+        Param::unset(c"status", kind::UNSIGNED),
+        Param::END,
+    ]);
+    TABLE.0.as_ptr()
+}
+
+extern "C" fn reasons(_: *const c_void) -> *const Item {
+    const COUNT: usize = Reason::ALL.len() + 1;
+    static TABLE: Table<Item, COUNT> = Table({
+        let mut table = [Item { id: 0, text: ptr::null() }; COUNT];
+        let mut i = 0;
+        while i < Reason::ALL.len() {
+            table[i] = Item { id: Reason::ALL[i].0 as u32, text: Reason::ALL[i].1.as_ptr() };
+            i += 1;
+        }
+        table
+    });
+    TABLE.0.as_ptr()
+}
+
+// Tables with an entry for each algorithm.
+
+/// `[of!(0), of!(1), …]`: the functions of each algorithm.
+macro_rules! each {
+    ($type:ident) => {
+        each!($type 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23)
+    };
+    ($type:ident $($i:literal)*) => { [$($type::<$i>::FUNCTIONS.as_ptr()),*] };
+}
+
+/// An entry for each algorithm with one set of functions.
+const fn entries(functions: [*const Dispatch; COUNT]) -> Table<Algorithm, { COUNT + 1 }> {
+    let mut all = [Algorithm::END; COUNT + 1];
+    let mut i = 0;
+    while i < COUNT {
+        all[i] = entry(i, c"provider=hypergrove", functions[i]);
+        i += 1;
+    }
+    Table(all)
+}
+
+const fn entry(i: usize, properties: &'static CStr, functions: *const Dispatch) -> Algorithm {
+    let named = &ALGORITHMS[i];
+    Algorithm {
+        names: named.names.as_ptr(),
+        properties: properties.as_ptr(),
+        functions,
+        description: named.description.as_ptr(),
+    }
+}
+
+pub(crate) static KEYMGMT: Table<Algorithm, { COUNT + 1 }> = entries(each!(OfKey));
+pub(crate) static SIGNATURE: Table<Algorithm, { COUNT + 1 }> = entries(each!(OfSignature));
+
+pub(crate) static ENCODERS: Table<Algorithm, { COUNT * FORMS.len() + 1 }> = Table({
+    let functions: [*const Dispatch; FORMS.len()] = [
+        OfEncoder::<0>::FUNCTIONS.as_ptr(),
+        OfEncoder::<1>::FUNCTIONS.as_ptr(),
+        OfEncoder::<2>::FUNCTIONS.as_ptr(),
+        OfEncoder::<3>::FUNCTIONS.as_ptr(),
+        OfEncoder::<4>::FUNCTIONS.as_ptr(),
+        OfEncoder::<5>::FUNCTIONS.as_ptr(),
+        OfEncoder::<6>::FUNCTIONS.as_ptr(),
+    ];
+    let mut all = [Algorithm::END; COUNT * FORMS.len() + 1];
+    let mut i = 0;
+    while i < COUNT * FORMS.len() {
+        let (algorithm, form) = (i / FORMS.len(), i % FORMS.len());
+        all[i] = entry(algorithm, FORMS[form].properties, functions[form]);
+        i += 1;
+    }
+    all
+});
+
+pub(crate) static DECODERS: Table<Algorithm, { COUNT * READ.len() + 1 }> = Table({
+    let functions = [each!(OfPrivateKeyDecoder), each!(OfPublicKeyDecoder)];
+    let mut all = [Algorithm::END; COUNT * READ.len() + 1];
+    let mut i = 0;
+    while i < COUNT * READ.len() {
+        let (algorithm, structure) = (i / READ.len(), i % READ.len());
+        all[i] = entry(algorithm, READ[structure].1, functions[structure][algorithm]);
+        i += 1;
+    }
+    all
+});
+
+// Keys.
+
+struct OfKey<const I: usize>;
+
+impl<const I: usize> OfKey<I> {
+    const FUNCTIONS: &[Dispatch] = &[
+        Dispatch::new(keymgmt::NEW, new::<I> as *const ()),
+        Dispatch::new(keymgmt::FREE, free as *const ()),
+        Dispatch::new(keymgmt::DUP, duplicate as *const ()),
+        Dispatch::new(keymgmt::HAS, has as *const ()),
+        Dispatch::new(keymgmt::MATCH, matches as *const ()),
+        Dispatch::new(keymgmt::VALIDATE, validate as *const ()),
+        Dispatch::new(keymgmt::IMPORT, import as *const ()),
+        Dispatch::new(keymgmt::IMPORT_TYPES, key_types as *const ()),
+        Dispatch::new(keymgmt::EXPORT, export as *const ()),
+        Dispatch::new(keymgmt::EXPORT_TYPES, key_types as *const ()),
+        Dispatch::new(keymgmt::LOAD, load as *const ()),
+        Dispatch::new(keymgmt::GET_PARAMS, key_get as *const ()),
+        Dispatch::new(keymgmt::GETTABLE_PARAMS, key_gettable as *const ()),
+        Dispatch::new(keymgmt::GEN_INIT, gen_init::<I> as *const ()),
+        Dispatch::new(keymgmt::GEN_SET_PARAMS, gen_set as *const ()),
+        Dispatch::new(keymgmt::GEN_SETTABLE_PARAMS, gen_settable as *const ()),
+        Dispatch::new(keymgmt::GEN, generate as *const ()),
+        Dispatch::new(keymgmt::GEN_CLEANUP, gen_cleanup as *const ()),
+        Dispatch::END,
+    ];
+}
+
+extern "C" fn key_types(selection: c_int) -> *const Param {
+    static TABLE: Table<Param, 3> =
+        Table([Param::unset(name::PRIVATE, kind::OCTETS), Param::unset(name::PUBLIC, kind::OCTETS), Param::END]);
+    match selection & selection::KEYPAIR {
+        0 => ptr::null(),
+        _ => TABLE.0.as_ptr(),
+    }
+}
+
+extern "C" fn key_gettable(_: *const c_void) -> *const Param {
+    static TABLE: Table<Param, 8> = Table([
+        Param::unset(name::BITS, kind::INTEGER),
+        Param::unset(name::SECURITY_BITS, kind::INTEGER),
+        Param::unset(name::SECURITY_CATEGORY, kind::INTEGER),
+        Param::unset(name::MAX_SIZE, kind::INTEGER),
+        Param::unset(name::MANDATORY_DIGEST, kind::UTF8),
+        Param::unset(name::PUBLIC, kind::OCTETS),
+        Param::unset(name::PRIVATE, kind::OCTETS),
+        Param::END,
+    ]);
+    TABLE.0.as_ptr()
+}
+
+extern "C" fn gen_settable(_: *const c_void, _: *const c_void) -> *const Param {
+    static TABLE: Table<Param, 2> = Table([Param::unset(name::SEED, kind::OCTETS), Param::END]);
+    TABLE.0.as_ptr()
+}
+
+// Signatures.
+
+struct OfSignature<const I: usize>;
+
+impl<const I: usize> OfSignature<I> {
+    const FUNCTIONS: &[Dispatch] = &[
+        Dispatch::new(signature::NEWCTX, new_context::<I> as *const ()),
+        Dispatch::new(signature::FREECTX, free_context as *const ()),
+        Dispatch::new(signature::DUPCTX, duplicate_context as *const ()),
+        Dispatch::new(signature::SIGN_INIT, begin as *const ()),
+        Dispatch::new(signature::SIGN, sign as *const ()),
+        Dispatch::new(signature::VERIFY_INIT, begin as *const ()),
+        Dispatch::new(signature::VERIFY, verify as *const ()),
+        Dispatch::new(signature::DIGEST_SIGN_INIT, begin_with_digest as *const ()),
+        Dispatch::new(signature::DIGEST_SIGN_UPDATE, update as *const ()),
+        Dispatch::new(signature::DIGEST_SIGN_FINAL, sign_parts as *const ()),
+        Dispatch::new(signature::DIGEST_SIGN, sign as *const ()),
+        Dispatch::new(signature::DIGEST_VERIFY_INIT, begin_with_digest as *const ()),
+        Dispatch::new(signature::DIGEST_VERIFY_UPDATE, update as *const ()),
+        Dispatch::new(signature::DIGEST_VERIFY_FINAL, verify_parts as *const ()),
+        Dispatch::new(signature::DIGEST_VERIFY, verify as *const ()),
+        Dispatch::new(signature::SIGN_MESSAGE_INIT, begin as *const ()),
+        Dispatch::new(signature::SIGN_MESSAGE_UPDATE, update as *const ()),
+        Dispatch::new(signature::SIGN_MESSAGE_FINAL, sign_parts as *const ()),
+        Dispatch::new(signature::VERIFY_MESSAGE_INIT, begin as *const ()),
+        Dispatch::new(signature::VERIFY_MESSAGE_UPDATE, update as *const ()),
+        Dispatch::new(signature::VERIFY_MESSAGE_FINAL, verify_set as *const ()),
+        Dispatch::new(signature::SET_CTX_PARAMS, context_set as *const ()),
+        Dispatch::new(signature::SETTABLE_CTX_PARAMS, context_settable as *const ()),
+        Dispatch::new(signature::GET_CTX_PARAMS, context_get as *const ()),
+        Dispatch::new(signature::GETTABLE_CTX_PARAMS, context_gettable as *const ()),
+        Dispatch::END,
+    ];
+}
+
+extern "C" fn context_settable(_: *const c_void, _: *const c_void) -> *const Param {
+    static TABLE: Table<Param, 6> = Table([
+        Param::unset(SETTABLE[0], kind::INTEGER),
+        Param::unset(SETTABLE[1], kind::INTEGER),
+        Param::unset(SETTABLE_OCTETS[0], kind::OCTETS),
+        Param::unset(SETTABLE_OCTETS[1], kind::OCTETS),
+        Param::unset(SETTABLE_OCTETS[2], kind::OCTETS),
+        Param::END,
+    ]);
+    TABLE.0.as_ptr()
+}
+
+extern "C" fn context_gettable(_: *const c_void, _: *const c_void) -> *const Param {
+    static TABLE: Table<Param, 2> = Table([Param::unset(GETTABLE, kind::OCTETS), Param::END]);
+    TABLE.0.as_ptr()
+}
+
+// Encoders and decoders.
+
+struct OfEncoder<const F: usize>;
+
+impl<const F: usize> OfEncoder<F> {
+    const FUNCTIONS: &[Dispatch] = &[
+        Dispatch::new(encoder::NEWCTX, new_encoder::<F> as *const ()),
+        Dispatch::new(encoder::FREECTX, free_encoder as *const ()),
+        Dispatch::new(encoder::SET_CTX_PARAMS, encoder_set as *const ()),
+        Dispatch::new(encoder::SETTABLE_CTX_PARAMS, encoder_settable as *const ()),
+        Dispatch::new(encoder::DOES_SELECTION, encodes::<F> as *const ()),
+        Dispatch::new(encoder::ENCODE, encode as *const ()),
+        Dispatch::END,
+    ];
+}
+
+extern "C" fn encoder_settable(_: *const c_void) -> *const Param {
+    static TABLE: Table<Param, 2> = Table([Param::unset(CIPHER, kind::UTF8), Param::END]);
+    TABLE.0.as_ptr()
+}
+
+struct OfPrivateKeyDecoder<const I: usize>;
+struct OfPublicKeyDecoder<const I: usize>;
+
+macro_rules! decoder_functions {
+    ($type:ident $structure:literal) => {
+        impl<const I: usize> $type<I> {
+            const FUNCTIONS: &[Dispatch] = &[
+                Dispatch::new(decoder::NEWCTX, new_decoder::<I, $structure> as *const ()),
+                Dispatch::new(decoder::FREECTX, free_decoder as *const ()),
+                Dispatch::new(decoder::DOES_SELECTION, decodes::<$structure> as *const ()),
+                Dispatch::new(decoder::DECODE, decode as *const ()),
+                Dispatch::new(decoder::EXPORT_OBJECT, export_object as *const ()),
+                Dispatch::END,
+            ];
+        }
+    };
+}
+
+decoder_functions!(OfPrivateKeyDecoder 0);
+decoder_functions!(OfPublicKeyDecoder 1);

@@ -1,0 +1,403 @@
+//! The OpenSSL provider: how it is installed, and OpenSSL's programs with it.
+
+use crate::ci::Extent;
+use crate::process::{self, Outcome, Step, answers};
+use crate::{disk, workspace};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) const CRATE: &str = "hypergrove-openssl";
+const FOLDER: &str = "crates/openssl";
+/// The module below a prefix. OpenSSL looks for it by this name.
+const MODULE: &str = "lib/ossl-modules/hypergrove.so";
+
+/// The provider's part of `cargo xtask install`, and what CI tests.
+pub(crate) fn install(prefix: &Path) -> Result<(), String> {
+    place(&prefix.join(MODULE))
+}
+
+/// For the Debian package: OpenSSL's modules are in the folder of the architecture.
+pub(crate) fn install_where_debian_looks(usr: &Path) -> Result<(), String> {
+    let folder = format!("lib/{}-linux-gnu/ossl-modules", std::env::consts::ARCH);
+    place(&usr.join(folder).join("hypergrove.so"))
+}
+
+fn place(module: &Path) -> Result<(), String> {
+    let made =
+        process::made(process::cargo(&["build", "--release", "--locked", "-p", CRATE]), &CRATE.replace('-', "_"))?;
+    let built = made.iter().find(|file| file.extension().is_some_and(|it| it == "so"));
+    disk::make(module.parent().unwrap_or(module))?;
+    disk::copy(built.ok_or_else(|| format!("Cargo names no module of {CRATE}"))?, module)?;
+    println!("{}: docs/openssl.md says how OpenSSL finds it", module.display());
+    Ok(())
+}
+
+/// An OpenSSL with its headers and libraries.
+struct OpenSsl {
+    /// Its release, for messages.
+    name: String,
+    /// The folder that it is installed in; None: the system's.
+    prefix: Option<PathBuf>,
+}
+
+/// OpenSSL's own implementation is there from this release on.
+const FIRST_WITH_OWN: (u32, u32) = (3, 5);
+
+impl OpenSsl {
+    fn new(prefix: Option<PathBuf>) -> Result<OpenSsl, String> {
+        let mut openssl = OpenSsl { name: String::new(), prefix };
+        let version = process::text(openssl.program(&["version"]))?;
+        openssl.name = version.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+        Ok(openssl)
+    }
+
+    fn has_own(&self) -> bool {
+        let mut numbers = self.name.split([' ', '.']).filter_map(|number| number.parse().ok());
+        numbers.next().zip(numbers.next()).is_some_and(|version| version >= FIRST_WITH_OWN)
+    }
+
+    fn program(&self, words: &[&str]) -> Command {
+        let program = self.prefix.as_ref().map_or("openssl".into(), |prefix| prefix.join("bin/openssl"));
+        process::limited(5, &program.to_string_lossy(), words)
+    }
+
+    /// Compiles a C program of the tests with its headers.
+    fn compile(&self, source: &str, folder: &Path) -> Result<PathBuf, String> {
+        let made = folder.join(source.replace('.', "-"));
+        let mut command = Command::new("cc");
+        command.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g"]);
+        if let Some(prefix) = &self.prefix {
+            command.arg("-I").arg(prefix.join("include")).arg("-L").arg(prefix.join("lib"));
+        }
+        command
+            .arg(Path::new(FOLDER).join("tests").join(source))
+            .args(["-lcrypto", "-ldl", "-pthread", "-o"])
+            .arg(&made);
+        process::run(command)?;
+        Ok(made)
+    }
+}
+
+/// Runs a program of the tests. If it fails, its output is in the error.
+fn run(minutes: u32, program: &Path, words: &[&str]) -> Result<String, String> {
+    process::text(process::limited(minutes, &program.to_string_lossy(), words))
+}
+
+/// Who signs and verifies in OpenSSL's programs.
+#[derive(Clone, Copy, PartialEq)]
+enum Who {
+    Hypergrove,
+    /// OpenSSL's default provider alone.
+    OpenSsl,
+}
+
+/// OpenSSL's programs with a configuration, in a folder.
+struct Programs<'a> {
+    openssl: &'a OpenSsl,
+    who: Who,
+    config: PathBuf,
+    folder: PathBuf,
+}
+
+impl<'a> Programs<'a> {
+    fn new(openssl: &'a OpenSsl, who: Who, module: &Path, folder: &Path) -> Result<Programs<'a>, String> {
+        let config = folder.join(format!("{}-{}.cnf", openssl.name.replace(' ', "-"), who.name()));
+        let (provider, section) = match who {
+            Who::OpenSsl => (String::new(), String::new()),
+            Who::Hypergrove => (
+                "hypergrove = hypergrove_provider\n".into(),
+                format!("[hypergrove_provider]\nmodule = {}\nactivate = yes\ntls = yes\n", module.display()),
+            ),
+        };
+        let text = format!(
+            "openssl_conf = start\n[start]\nproviders = providers\nalg_section = algorithms\n\
+             [providers]\ndefault = default_provider\n{provider}[default_provider]\nactivate = yes\n{section}\
+             [algorithms]\ndefault_properties = {}\n{AUTHORITY}",
+            if who == Who::Hypergrove { "?provider=hypergrove" } else { "" },
+        );
+        disk::write(&config, text)?;
+        Ok(Programs { openssl, who, config, folder: folder.into() })
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let words: Vec<&str> = line.split(' ').collect();
+        let mut command = self.openssl.program(&words);
+        command.env("OPENSSL_CONF", &self.config).current_dir(&self.folder);
+        command
+    }
+
+    /// `openssl LINE`, whose words have no blanks: what it prints.
+    fn openssl(&self, line: &str) -> Result<String, String> {
+        process::text(self.command(line)).map_err(|why| format!("{}: {why}", self.describe()))
+    }
+
+    /// `openssl LINE` fails, and says this.
+    fn refuses(&self, line: &str, says: &str) -> Result<(), String> {
+        match process::text(self.command(line)) {
+            Err(why) if why.contains(says) => Ok(()),
+            Err(why) => Err(format!("{}: `openssl {line}` does not say {says:?}:\n{why}", self.describe())),
+            Ok(_) => Err(format!("{}: `openssl {line}` passes, and should say {says:?}", self.describe())),
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("{} with {}", self.openssl.name, self.who.name())
+    }
+}
+
+impl Who {
+    fn name(self) -> &'static str {
+        match self {
+            Who::Hypergrove => "hypergrove",
+            Who::OpenSsl => "its own provider",
+        }
+    }
+}
+
+/// The authority of `openssl ca`, in the folder that the program runs in.
+const AUTHORITY: &str = "\
+[ca]
+default_ca = authority
+[authority]
+database = index.txt
+serial = serial
+new_certs_dir = .
+certificate = ca.pem
+private_key = ca.key
+default_days = 30
+default_crl_days = 30
+default_md = default
+unique_subject = no
+policy = any
+[any]
+commonName = supplied
+[req]
+distinguished_name = names
+[names]
+";
+
+/// A set for every length of hash and both families, and one with a hash function.
+const SETS: [&str; 3] = ["SLH-DSA-SHA2-128f", "SLH-DSA-SHAKE-192f", "SLH-DSA-SHA2-128f-WITH-SHA256"];
+
+/// Keys, a signature, an authority with a request, a certificate and a list of revoked ones; and a signed message, where OpenSSL can do so.
+fn make(by: &Programs<'_>, set: &str) -> Result<(), String> {
+    disk::write(by.folder.join("message"), "Dear reader")?;
+    disk::write(by.folder.join("index.txt"), "")?;
+    disk::write(by.folder.join("serial"), "01")?;
+    for line in [
+        &*format!("genpkey -algorithm {set} -out key.pem"),
+        "pkey -in key.pem -pubout -out public.pem",
+        "pkey -in key.pem -outform DER -out key.der",
+        "pkey -in key.pem -aes-256-cbc -passout pass:secret -out encrypted.pem",
+        "pkeyutl -sign -rawin -in message -inkey key.pem -out signature",
+        &format!("genpkey -algorithm {set} -out ca.key"),
+        "req -x509 -new -key ca.key -subj /CN=authority -days 30 -out ca.pem",
+        "req -new -key key.pem -subj /CN=reader -out request.pem",
+        "ca -batch -in request.pem -out leaf.pem -notext",
+        "ca -gencrl -out list.pem",
+    ] {
+        by.openssl(line)?;
+    }
+    Ok(())
+}
+
+/// CMS, where OpenSSL takes algorithms that it does not know: its releases before 3.5 do not.
+fn make_message(by: &Programs<'_>) -> Result<(), String> {
+    by.openssl("cms -sign -binary -in message -signer leaf.pem -inkey key.pem -outform PEM -out message.cms").map(drop)
+}
+
+fn check_message(by: &Programs<'_>) -> Result<(), String> {
+    by.openssl(
+        "cms -verify -binary -inform PEM -in message.cms -content message -CAfile ca.pem -purpose any -out checked",
+    )
+    .map(drop)
+}
+
+/// Everything that [`make`] makes is right.
+fn check_made(by: &Programs<'_>, set: &str) -> Result<(), String> {
+    for line in [
+        "pkey -in key.der -inform DER -check -noout",
+        "pkey -in encrypted.pem -passin pass:secret -pubout -out again.pem",
+        "pkeyutl -verify -rawin -in message -pubin -inkey public.pem -sigfile signature",
+        "req -in request.pem -verify -noout",
+        "verify -CAfile ca.pem leaf.pem",
+        "verify -CAfile ca.pem -CRLfile list.pem -crl_check leaf.pem",
+        "crl -in list.pem -CAfile ca.pem -noout",
+    ] {
+        by.openssl(line)?;
+    }
+    let read = |file: &str| disk::read(by.folder.join(file));
+    if read("public.pem")? != read("again.pem")? {
+        return Err(format!("{}: the decrypted key has another public key", by.describe()));
+    }
+    let shown = by.openssl("x509 -in leaf.pem -noout -text")?;
+    match shown.matches(&format!("Algorithm: {set}\n")).count() {
+        3 => Ok(()),
+        _ => Err(format!("{}: a certificate of {set} is shown as\n{shown}", by.describe())),
+    }
+}
+
+/// Damaged and unsuitable input: OpenSSL's queue says what is wrong.
+fn check_bad_input(by: &Programs<'_>) -> Result<(), String> {
+    let mut key = std::fs::read(by.folder.join("key.der")).map_err(|error| error.to_string())?;
+    key.truncate(key.len() - 1);
+    disk::write(by.folder.join("short.der"), &key)?;
+    by.refuses("pkey -in short.der -inform DER -noout", "Could not")?;
+    by.refuses("pkey -in encrypted.pem -passin pass:wrong -noout", "Could not")?;
+    by.refuses("pkeyutl -sign -rawin -digest sha256 -in message -inkey key.pem -out none", "takes no digest")?;
+    by.refuses("pkey -in key.pem -aes-128-cbc -passout pass:secret -out none", "aes-256-cbc alone")?;
+    let config = disk::read(&by.config)?;
+    disk::write(by.folder.join("wrong.cnf"), config.replace("tls = yes", "threads = many"))?;
+    let by = Programs { config: by.folder.join("wrong.cnf"), folder: by.folder.clone(), ..*by };
+    by.refuses(
+        "pkeyutl -sign -rawin -in message -inkey key.pem -out none",
+        "threads = \"many\"; write a number of 1 or more",
+    )?;
+    let listed = by.openssl("list -providers -verbose")?;
+    match listed.contains("threads = \"many\"") && listed.contains("inactive") {
+        true => Ok(()),
+        false => Err(format!("{}: a wrong configuration is listed as\n{listed}", by.describe())),
+    }
+}
+
+/// Nothing is exported but the function that OpenSSL calls, and no libcrypto is linked.
+fn check_module(module: &Path) -> Result<(), String> {
+    let name = module.to_string_lossy();
+    let list =
+        process::output("nm", &["-D", "--defined-only", &name]).ok_or_else(|| format!("nm cannot read {name}"))?;
+    if list.lines().count() != 1 || !list.trim_end().ends_with(" T OSSL_provider_init") {
+        return Err(format!("{name} exports other than OSSL_provider_init alone:\n{list}"));
+    }
+    let list =
+        process::output("readelf", &["--dynamic", &name]).ok_or_else(|| format!("readelf cannot read {name}"))?;
+    if list.contains("libcrypto") || list.contains("libssl") || !list.contains("NODELETE") {
+        return Err(format!("{name} needs OpenSSL's libraries, or may be unloaded:\n{list}"));
+    }
+    Ok(())
+}
+
+/// CI's step: OpenSSL 3.0 of Debian 12, and in full also 3.6 and 4.0, each with the provider, and with its own where it has one.
+pub(crate) fn check(extent: Extent) -> Step {
+    if !cfg!(all(target_os = "linux", target_pointer_width = "64")) {
+        return Ok(Outcome::Skipped("OpenSSL modules are tested on Linux of 64 bits alone".into()));
+    }
+    let headers = || Path::new("/usr/include/openssl/core_dispatch.h").exists();
+    let tools = || ["cc", "nm", "readelf"].iter().all(|tool| answers(tool, &["--version"]));
+    let there = || headers() && tools() && answers("openssl", &["version"]);
+    if let Err(why) = process::ensure_packages(&["gcc", "libc6-dev", "binutils", "openssl", "libssl-dev"], there) {
+        return Ok(Outcome::Skipped(why));
+    }
+    let prefix = process::target().join("openssl");
+    install(&prefix)?;
+    let module = prefix.join(MODULE);
+    check_module(&module)?;
+    let mut all = vec![OpenSsl::new(None)?];
+    if extent == Extent::Full {
+        for (crate_version, release) in RELEASES {
+            all.push(built(crate_version, release)?);
+        }
+    }
+    for openssl in &all {
+        check_one(openssl, &module, &prefix, extent)?;
+    }
+    check_between(&all, &module, &prefix)?;
+    let names: Vec<&str> = all.iter().map(|openssl| &*openssl.name).collect();
+    Ok(Outcome::Passed(format!("programs and EVP with {}", names.join(", "))))
+}
+
+/// The programs of the tests, with one OpenSSL.
+fn check_one(openssl: &OpenSsl, module: &Path, prefix: &Path, extent: Extent) -> Result<(), String> {
+    let folder = prefix.join(openssl.name.replace(' ', "-"));
+    disk::remove(&folder)?;
+    disk::make(&folder)?;
+    openssl.compile("abi.c", &folder)?;
+    let modules = module.parent().unwrap_or(prefix).to_string_lossy().into_owned();
+    let vectors = workspace().join("vectors/slh-dsa/acvp").to_string_lossy().into_owned();
+    let (evp, acvp) = (openssl.compile("evp.c", &folder)?, openssl.compile("acvp.c", &folder)?);
+    run(5, &evp, &[&modules])?;
+    let step = if extent == Extent::Full { "1" } else { "40" };
+    run(20, &acvp, &[&modules, &vectors, step])?;
+    if extent == Extent::Full {
+        run(30, &evp, &[&modules, "threads", "100000"])?;
+        run(10, &evp, &[&modules, "load", "1000"])?;
+    }
+    Ok(())
+}
+
+/// All of them check what each OpenSSL makes, by our provider and by its own.
+fn check_between(all: &[OpenSsl], module: &Path, prefix: &Path) -> Result<(), String> {
+    for set in SETS {
+        for (i, maker) in all.iter().enumerate() {
+            for who in [Who::Hypergrove, Who::OpenSsl] {
+                // OpenSSL itself has no keys of HashSLH-DSA.
+                if who == Who::OpenSsl && (!maker.has_own() || set.contains("WITH")) {
+                    continue;
+                }
+                let folder = prefix.join(format!("between-{set}-{i}-{}", who == Who::Hypergrove));
+                disk::remove(&folder)?;
+                disk::make(&folder)?;
+                let by = Programs::new(maker, who, module, &folder)?;
+                make(&by, set)?;
+                let has_message = maker.has_own() && !set.contains("WITH");
+                if has_message {
+                    make_message(&by)?;
+                }
+                if who == Who::Hypergrove && set == SETS[0] {
+                    check_bad_input(&by)?;
+                }
+                for checker in all {
+                    for who in [Who::Hypergrove, Who::OpenSsl] {
+                        if who == Who::OpenSsl && (!checker.has_own() || set.contains("WITH")) {
+                            continue;
+                        }
+                        let by = Programs::new(checker, who, module, &folder)?;
+                        check_made(&by, set)?;
+                        if has_message && checker.has_own() {
+                            check_message(&by)?;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Releases of the crate `openssl-src`, and the sources of OpenSSL that they carry.
+const RELEASES: [(&str, &str); 2] = [("300.6.1", "3.6.3"), ("400.0.2", "4.0.3")];
+
+/// An OpenSSL built from the source in a crate, which stays in the target folder.
+fn built(crate_version: &str, release: &str) -> Result<OpenSsl, String> {
+    let folder = process::target().join(format!("openssl-{release}"));
+    let prefix = folder.join("installed");
+    if prefix.join("bin/openssl").exists() {
+        return OpenSsl::new(Some(prefix));
+    }
+    let source = folder.join("source");
+    disk::make(&source.join("src"))?;
+    disk::write(source.join("src/lib.rs"), "")?;
+    let manifest = format!(
+        "[package]\nname = \"source\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\
+         [dependencies]\nopenssl-src = \"={crate_version}\"\n[workspace]\n"
+    );
+    disk::write(source.join("Cargo.toml"), manifest)?;
+    process::fetch(|| {
+        let mut vendor = process::cargo(&["vendor", "--quiet", "vendor"]);
+        vendor.current_dir(&source);
+        vendor
+    })?;
+    let build = folder.join("build");
+    disk::make(&build)?;
+    let configure = source.join("vendor/openssl-src/openssl/Configure");
+    let mut command = Command::new(configure);
+    // The crate leaves out what shared libraries, the legacy provider, tests and documents need.
+    command.args(["no-shared", "no-legacy", "no-tests", "no-docs", "--libdir=lib"]);
+    command.arg(format!("--prefix={}", prefix.display())).current_dir(&build);
+    process::text(command)?;
+    for words in [&["--jobs", "2"][..], &["install_sw"]] {
+        let mut command = process::limited(60, "make", &[&["--silent"], words].concat());
+        command.current_dir(&build);
+        process::text(command)?;
+    }
+    OpenSsl::new(Some(prefix))
+}
