@@ -3,8 +3,9 @@
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, answers};
 use crate::{disk, workspace};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 pub(crate) const CRATE: &str = "hypergrove-openssl";
 const FOLDER: &str = "crates/openssl";
@@ -237,6 +238,40 @@ fn check_made(by: &Programs<'_>, set: &str) -> Result<(), String> {
     }
 }
 
+/// A client of TLS 1.3 accepts the server's certificate, which SLH-DSA signed, as is the handshake. One of both may be another OpenSSL.
+fn check_tls(server: &Programs<'_>, client: &Programs<'_>) -> Result<(), String> {
+    let failed = |why: &dyn std::fmt::Display| format!("TLS: {}: {why}", server.describe());
+    let mut command = server.command("s_server -accept 127.0.0.1:0 -naccept 1 -cert leaf.pem -key key.pem -tls1_3");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut running = command.spawn().map_err(|error| failed(&error))?;
+    let lines = BufReader::new(running.stdout.take().expect("it is piped")).lines();
+    let address = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("ACCEPT ").map(String::from));
+    let said = match &address {
+        Some(address) => {
+            client.openssl(&format!("s_client -connect {address} -tls1_3 -CAfile ca.pem -verify_return_error -brief"))
+        }
+        None => Err(failed(&"the server does not say where it listens")),
+    };
+    let _ = running.kill();
+    running.wait().map_err(|error| failed(&error))?;
+    said.map(drop)
+}
+
+/// An authority issues so many certificates in one call.
+fn check_authority(by: &Programs<'_>, count: usize) -> Result<(), String> {
+    let requests = vec!["request.pem"; count].join(" ");
+    by.openssl(&format!("ca -batch -notext -infiles {requests}"))?;
+    // The first one is the leaf that `make` made.
+    let listed = disk::read(by.folder.join("index.txt"))?.lines().count();
+    match listed > count {
+        true => Ok(()),
+        false => Err(format!(
+            "{}: the authority lists {listed} certificates, and {count} more were asked for",
+            by.describe()
+        )),
+    }
+}
+
 /// Damaged and unsuitable input: OpenSSL's queue says what is wrong.
 fn check_bad_input(by: &Programs<'_>) -> Result<(), String> {
     let mut key = std::fs::read(by.folder.join("key.der")).map_err(|error| error.to_string())?;
@@ -300,7 +335,7 @@ pub(crate) fn check(extent: Extent) -> Step {
     for openssl in &all {
         check_one(openssl, &module, &prefix, extent)?;
     }
-    check_between(&all, &module, &prefix)?;
+    check_between(&all, &module, &prefix, extent)?;
     let names: Vec<&str> = all.iter().map(|openssl| &*openssl.name).collect();
     Ok(Outcome::Passed(format!("programs and EVP with {}", names.join(", "))))
 }
@@ -325,7 +360,7 @@ fn check_one(openssl: &OpenSsl, module: &Path, prefix: &Path, extent: Extent) ->
 }
 
 /// All of them check what each OpenSSL makes, by our provider and by its own.
-fn check_between(all: &[OpenSsl], module: &Path, prefix: &Path) -> Result<(), String> {
+fn check_between(all: &[OpenSsl], module: &Path, prefix: &Path, extent: Extent) -> Result<(), String> {
     for set in SETS {
         for (i, maker) in all.iter().enumerate() {
             for who in [Who::Hypergrove, Who::OpenSsl] {
@@ -344,6 +379,7 @@ fn check_between(all: &[OpenSsl], module: &Path, prefix: &Path) -> Result<(), St
                 }
                 if who == Who::Hypergrove && set == SETS[0] {
                     check_bad_input(&by)?;
+                    check_authority(&by, if extent == Extent::Full { 1000 } else { 10 })?;
                 }
                 for checker in all {
                     for who in [Who::Hypergrove, Who::OpenSsl] {
@@ -354,6 +390,11 @@ fn check_between(all: &[OpenSsl], module: &Path, prefix: &Path) -> Result<(), St
                         check_made(&by, set)?;
                         if has_message && checker.has_own() {
                             check_message(&by)?;
+                        }
+                        // OpenSSL itself has no signature schemes for SLH-DSA, so both sides have the provider.
+                        let maker = Programs::new(maker, Who::Hypergrove, module, &folder)?;
+                        if who == Who::Hypergrove && has_message && checker.has_own() {
+                            check_tls(&maker, &by)?;
                         }
                     }
                 }
@@ -374,7 +415,7 @@ fn built(crate_version: &str, release: &str) -> Result<OpenSsl, String> {
         return OpenSsl::new(Some(prefix));
     }
     let source = folder.join("source");
-    disk::make(&source.join("src"))?;
+    disk::make(source.join("src"))?;
     disk::write(source.join("src/lib.rs"), "")?;
     let manifest = format!(
         "[package]\nname = \"source\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\
