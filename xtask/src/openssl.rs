@@ -62,11 +62,13 @@ impl OpenSsl {
         process::limited(5, &program.to_string_lossy(), words)
     }
 
-    /// Compiles a C program of the tests with its headers.
-    fn compile(&self, source: &str, folder: &Path) -> Result<PathBuf, String> {
+    /// Compiles a C program of the tests with its headers, and with these flags.
+    fn compile(&self, source: &str, flags: &[&str], folder: &Path) -> Result<PathBuf, String> {
         let made = folder.join(source.replace('.', "-"));
         let mut command = Command::new("cc");
-        command.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g"]);
+        command
+            .args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g"])
+            .args(flags);
         if let Some(prefix) = &self.prefix {
             command.arg("-I").arg(prefix.join("include")).arg("-L").arg(prefix.join("lib"));
         }
@@ -345,16 +347,24 @@ fn check_one(openssl: &OpenSsl, module: &Path, prefix: &Path, extent: Extent) ->
     let folder = prefix.join(openssl.name.replace(' ', "-"));
     disk::remove(&folder)?;
     disk::make(&folder)?;
-    openssl.compile("abi.c", &folder)?;
+    openssl.compile("abi.c", &[], &folder)?;
     let modules = module.parent().unwrap_or(prefix).to_string_lossy().into_owned();
     let vectors = workspace().join("vectors/slh-dsa/acvp").to_string_lossy().into_owned();
-    let (evp, acvp) = (openssl.compile("evp.c", &folder)?, openssl.compile("acvp.c", &folder)?);
+    // AddressSanitizer sees what the module frees twice or never, too.
+    let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let evp = openssl.compile("evp.c", &sanitizers, &folder)?;
     run(5, &evp, &[&modules])?;
+    let acvp = openssl.compile("acvp.c", &[], &folder)?;
     let step = if extent == Extent::Full { "1" } else { "40" };
     run(20, &acvp, &[&modules, &vectors, step])?;
     if extent == Extent::Full {
+        let evp = openssl.compile("evp.c", &[], &folder)?;
         run(30, &evp, &[&modules, "threads", "100000"])?;
         run(10, &evp, &[&modules, "load", "1000"])?;
+        process::ensure_packages(&["valgrind"], || answers("valgrind", &["--version"]))?;
+        let known = "--suppressions=crates/capi/tests/valgrind.supp";
+        let words = ["--quiet", "--error-exitcode=9", known, &evp.to_string_lossy(), &modules, "load", "2"];
+        process::text(process::limited(20, "valgrind", &words))?;
     }
     Ok(())
 }

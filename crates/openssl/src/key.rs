@@ -4,6 +4,7 @@ use crate::abi::{Given, Value};
 use crate::algorithms::Named;
 use crate::failure::{Failure, Reason};
 use crate::provider::Provider;
+use hypergrove::backend::wiped;
 use hypergrove::{Seeds, SigningKey, VerifyingKey};
 use std::ffi::CStr;
 use std::fmt::Write;
@@ -186,6 +187,10 @@ impl Key {
     /// The key as text, as OpenSSL prints its own keys.
     pub(crate) fn text(&self, private: bool) -> Result<Zeroizing<String>, Failure> {
         let material = self.some_material()?;
+        Ok(wiped(|| self.text_of(material, private)))
+    }
+
+    fn text_of(&self, material: &Material, private: bool) -> Zeroizing<String> {
         let bytes = material.private.as_ref().filter(|_| private).map(|key| key.to_bytes());
         // Twice the bytes, colons, margins and headings: the string is not moved while it grows, which would leave a copy.
         let mut text = Zeroizing::new(String::with_capacity(1024));
@@ -195,7 +200,7 @@ impl Key {
             print(&mut text, "priv", bytes);
         }
         print(&mut text, "pub", &material.public.to_bytes());
-        Ok(text)
+        text
     }
 }
 

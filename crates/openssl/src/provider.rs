@@ -9,7 +9,7 @@ use hypergrove::{
 };
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::{fs, process};
 
 /// The most bytes of a message that comes in parts, unless the configuration says otherwise: SLH-DSA reads a message twice, so parts are kept.
@@ -35,7 +35,7 @@ pub(crate) struct Provider {
     pub(crate) message_limit: usize,
     pub(crate) offers_tls: bool,
     shared: Result<&'static Shared, Failure>,
-    info: OnceLock<CString>,
+    info: Mutex<Option<&'static CStr>>,
 }
 
 /// The engine of all providers of this process with the same settings. It is never dropped: see `build.rs`.
@@ -252,7 +252,7 @@ impl Provider {
             Ok((shared, limit, tls)) => (Ok(shared), limit, tls),
             Err(mistake) => (Err(mistake), MESSAGE_LIMIT, false),
         };
-        Ok(Provider { core, message_limit, offers_tls, shared, info: OnceLock::new() })
+        Ok(Provider { core, message_limit, offers_tls, shared, info: Mutex::default() })
     }
 
     /// Whether the configuration has no mistake.
@@ -264,22 +264,25 @@ impl Provider {
         self.shared.as_ref().map_err(Clone::clone)?.running()
     }
 
-    /// `openssl list -providers -verbose` shows this: version, devices, and what openssl.cnf says.
-    pub(crate) fn info(&self) -> &CStr {
-        self.info.get_or_init(|| {
-            let devices = match self.running() {
-                Ok(running) => description(&running.engine),
-                Err(why) => why.what,
-            };
-            let version = env!("CARGO_PKG_VERSION");
-            let mut text = format!("hypergrove {version}; {devices}");
-            for name in name::ALL {
-                if let Some(value) = self.core.configured(name) {
-                    text += &format!("; {} = {value}", name.to_string_lossy());
-                }
+    /// `openssl list -providers -verbose` shows this: version, the devices in use now, and what openssl.cnf says. A caller may keep the text, so
+    /// each one that differs from the last stays.
+    pub(crate) fn info(&self) -> &'static CStr {
+        let devices = match self.running() {
+            Ok(running) => description(&running.engine),
+            Err(why) => why.what,
+        };
+        let mut text = format!("hypergrove {}; {devices}", env!("CARGO_PKG_VERSION"));
+        for name in name::ALL {
+            if let Some(value) = self.core.configured(name) {
+                text += &format!("; {} = {value}", name.to_string_lossy());
             }
-            CString::new(text.replace('\0', "")).unwrap_or_default()
-        })
+        }
+        let text = CString::new(text.replace('\0', "")).unwrap_or_default();
+        let mut last = self.info.lock().unwrap_or_else(PoisonError::into_inner);
+        match *last {
+            Some(known) if *known == *text => known,
+            _ => last.insert(Box::leak(text.into_boxed_c_str())),
+        }
     }
 
     pub(crate) fn engine(&self) -> Result<&'static Engine, Failure> {
