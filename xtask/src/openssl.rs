@@ -192,7 +192,7 @@ fn make(by: &Programs<'_>, set: &str) -> Result<(), String> {
         "pkey -in key.pem -pubout -out public.pem",
         "pkey -in key.pem -outform DER -out key.der",
         "pkey -in key.pem -aes-256-cbc -passout pass:secret -out encrypted.pem",
-        "pkeyutl -sign -rawin -in message -inkey key.pem -out signature",
+        "pkeyutl -sign -rawin -in message -inkey key.pem -pkeyopt deterministic:1 -pkeyopt message-encoding:1 -out signature",
         &format!("genpkey -algorithm {set} -out ca.key"),
         "req -x509 -new -key ca.key -subj /CN=authority -days 30 -out ca.pem",
         "req -new -key key.pem -subj /CN=reader -out request.pem",
@@ -363,7 +363,16 @@ fn check_one(openssl: &OpenSsl, module: &Path, prefix: &Path, extent: Extent) ->
         run(10, &evp, &[&modules, "load", "1000"])?;
         process::ensure_packages(&["valgrind"], || answers("valgrind", &["--version"]))?;
         let known = "--suppressions=crates/capi/tests/valgrind.supp";
-        let words = ["--quiet", "--error-exitcode=9", known, &evp.to_string_lossy(), &modules, "load", "2"];
+        let words = [
+            "--quiet",
+            "--error-exitcode=9",
+            "--leak-check=full",
+            known,
+            &evp.to_string_lossy(),
+            &modules,
+            "load",
+            "2",
+        ];
         process::text(process::limited(20, "valgrind", &words))?;
     }
     Ok(())

@@ -29,20 +29,20 @@ pub(crate) struct Form {
     pub(crate) properties: &'static CStr,
 }
 
-/// All forms. Their number here is what `abi` knows them by.
+/// All forms. Their number here is what `abi` knows them by. Of several that fit, OpenSSL takes the last.
 pub(crate) static FORMS: [Form; 7] = {
     const fn form(structure: Structure, is_pem: bool, properties: &'static CStr) -> Form {
         Form { structure, is_pem, properties }
     }
     [
-        form(Structure::PrivateKey, false, c"provider=hypergrove,output=der,structure=PrivateKeyInfo"),
-        form(Structure::PrivateKey, true, c"provider=hypergrove,output=pem,structure=PrivateKeyInfo"),
         form(
             Structure::EncryptedPrivateKey,
             false,
             c"provider=hypergrove,output=der,structure=EncryptedPrivateKeyInfo",
         ),
         form(Structure::EncryptedPrivateKey, true, c"provider=hypergrove,output=pem,structure=EncryptedPrivateKeyInfo"),
+        form(Structure::PrivateKey, false, c"provider=hypergrove,output=der,structure=PrivateKeyInfo"),
+        form(Structure::PrivateKey, true, c"provider=hypergrove,output=pem,structure=PrivateKeyInfo"),
         form(Structure::PublicKey, false, c"provider=hypergrove,output=der,structure=SubjectPublicKeyInfo"),
         form(Structure::PublicKey, true, c"provider=hypergrove,output=pem,structure=SubjectPublicKeyInfo"),
         form(Structure::Text, false, c"provider=hypergrove,output=text"),
@@ -60,7 +60,8 @@ impl Structure {
     pub(crate) fn has(self, private: bool, public: bool) -> bool {
         match self {
             Structure::PrivateKey | Structure::EncryptedPrivateKey => private || !public,
-            Structure::PublicKey => public || !private,
+            // OpenSSL wants the private key where it is selected, and not the public one alone.
+            Structure::PublicKey => !private,
             Structure::Text => true,
         }
     }
@@ -84,6 +85,7 @@ impl Encoder {
 
     pub(crate) fn set(&mut self, given: Given<'_>) -> Result<(), Failure> {
         if let Some(cipher) = given.text(CIPHER)? {
+            // No name means no cipher.
             self.cipher = Some(cipher.to_string()).filter(|cipher| !cipher.is_empty());
         }
         Ok(())
@@ -125,7 +127,10 @@ impl Encoder {
 
 fn encrypted(key: &SigningKey, cipher: &str, is_pem: bool, ask: &Passphrase) -> Result<Vec<u8>, Failure> {
     if !["aes-256-cbc", "aes256"].iter().any(|known| cipher.eq_ignore_ascii_case(known)) {
-        let what = format!("private keys are encrypted with aes-256-cbc alone, and {cipher} is named");
+        let what = format!(
+            "private keys are encrypted with aes-256-cbc alone, and {cipher} is named; name aes-256-cbc, or write the key without a cipher and \
+             encrypt it by `openssl pkcs8 -topk8 -v2 {cipher}`"
+        );
         return Err(Failure::new(Reason::Encryption, what));
     }
     // OpenSSL reads this by default, and so do its older releases.

@@ -107,9 +107,14 @@ impl Key {
     /// Takes the parts that the caller gives. If it gives both, they must belong together.
     pub(crate) fn import(&self, given: Given<'_>, private: bool) -> Result<(), Failure> {
         let public = given.octets(name::PUBLIC)?;
-        let material = match given.octets(name::PRIVATE)?.filter(|_| private) {
-            Some(bytes) => Material::from(self.named.signing_key(bytes)?),
-            None => {
+        let n = self.named.set.n;
+        let material = match (given.octets(name::PRIVATE)?.filter(|_| private), public) {
+            // SK.seed and SK.prf alone, and the rest of the private key, which is the public key, apart.
+            (Some(secret), Some(public)) if secret.len() == 2 * n && public.len() == 2 * n => {
+                Material::from(self.named.signing_key(&Zeroizing::new([secret, public].concat()))?)
+            }
+            (Some(bytes), _) => Material::from(self.named.signing_key(bytes)?),
+            (None, _) => {
                 let none = || Failure::new(Reason::NoKey, format!("no key of {} is given", self.named.name()));
                 Material::from(self.named.verifying_key(public.ok_or_else(none)?)?)
             }

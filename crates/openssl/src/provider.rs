@@ -15,6 +15,9 @@ use std::{fs, process};
 /// The most bytes of a message that comes in parts, unless the configuration says otherwise: SLH-DSA reads a message twice, so parts are kept.
 const MESSAGE_LIMIT: usize = 256 << 20;
 
+/// Tickets copy their message. A message of more bytes than this is not copied: it takes so long to hash that a batch gains nothing.
+const LARGE: usize = 1 << 20;
+
 /// The engine's part of the configuration.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct Settings {
@@ -35,7 +38,8 @@ pub(crate) struct Provider {
     pub(crate) message_limit: usize,
     pub(crate) offers_tls: bool,
     shared: Result<&'static Shared, Failure>,
-    info: Mutex<Option<&'static CStr>>,
+    has_messages: bool,
+    info: Leaked<CString>,
 }
 
 /// The engine of all providers of this process with the same settings. It is never dropped: see `build.rs`.
@@ -232,14 +236,27 @@ fn description(engine: &Engine) -> String {
     text
 }
 
+/// Makes the algorithms' object identifiers known. OpenSSL 3.0 does not take them from two threads at the same time.
+fn add_names(core: &Core) -> Result<(), Failure> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for named in &ALGORITHMS {
+        // Another provider may have added it between the core's look and its own addition. Then the core finds it the second time.
+        let add = || core.name(named.oid, named.short, named.long);
+        if !add() && !add() {
+            let what = format!("OpenSSL does not take the object identifier of {}", named.name());
+            return Err(Failure::new(Reason::Internal, what));
+        }
+    }
+    Ok(())
+}
+
+/// The first release of OpenSSL that has functions for messages.
+const FIRST_WITH_MESSAGES: (u32, u32) = (3, 4);
+
 impl Provider {
     pub(crate) fn new(core: Core) -> Result<Provider, Failure> {
-        for named in &ALGORITHMS {
-            if !core.name(named.oid, named.short, named.long) {
-                let what = format!("OpenSSL does not take the object identifier of {}", named.name());
-                return Err(Failure::new(Reason::Internal, what));
-            }
-        }
+        add_names(&core)?;
         let section = Section(|name: &CStr| core.configured(name));
         let limit = |text: &str| usize::try_from(bytes(text)?).ok();
         let read = || {
@@ -252,12 +269,20 @@ impl Provider {
             Ok((shared, limit, tls)) => (Ok(shared), limit, tls),
             Err(mistake) => (Err(mistake), MESSAGE_LIMIT, false),
         };
-        Ok(Provider { core, message_limit, offers_tls, shared, info: Mutex::default() })
+        let version = core.configured(c"openssl-version").unwrap_or_default();
+        let mut numbers = version.split('.').map_while(|number| number.parse().ok());
+        let has_messages = numbers.next().zip(numbers.next()).is_some_and(|version| version >= FIRST_WITH_MESSAGES);
+        Ok(Provider { core, message_limit, offers_tls, has_messages, shared, info: Leaked::none() })
     }
 
-    /// Whether the configuration has no mistake.
+    /// Whether there is an engine: the configuration has no mistake, and its devices are there.
     pub(crate) fn is_usable(&self) -> bool {
-        self.shared.is_ok()
+        self.running().is_ok()
+    }
+
+    /// Whether this OpenSSL signs messages by functions of their own. Older ones sign messages by the functions that newer ones have for digests.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.has_messages
     }
 
     fn running(&self) -> Result<&'static Running, Failure> {
@@ -278,10 +303,9 @@ impl Provider {
             }
         }
         let text = CString::new(text.replace('\0', "")).unwrap_or_default();
-        let mut last = self.info.lock().unwrap_or_else(PoisonError::into_inner);
-        match *last {
-            Some(known) if *known == *text => known,
-            _ => last.insert(Box::leak(text.into_boxed_c_str())),
+        match self.info.get() {
+            Some(known) if *known == text => known,
+            last => self.info.replace(last, text).unwrap_or_else(|other| other),
         }
     }
 
@@ -298,6 +322,9 @@ impl Provider {
         randomizer: Randomizer<'_>,
     ) -> Result<Signature, Failure> {
         let engine = self.engine()?;
+        if message.len() > LARGE {
+            return Ok(engine.sign(key, mode, message, randomizer)?);
+        }
         match engine.submit(SignJob::new(key.clone(), message).mode(mode).randomizer(randomizer)) {
             Ok(ticket) => Ok(ticket.wait()?),
             Err(refused) if is_full(&refused.why) => Ok(engine.sign(key, mode, message, randomizer)?),
@@ -314,6 +341,9 @@ impl Provider {
         signature: &[u8],
     ) -> Result<bool, Failure> {
         let engine = self.engine()?;
+        if message.len() > LARGE {
+            return Ok(engine.verify(key, mode, message, signature)?);
+        }
         match engine.submit(VerifyJob::new(key.clone(), message, signature).mode(mode)) {
             Ok(ticket) => Ok(ticket.wait()?),
             Err(refused) if is_full(&refused.why) => Ok(engine.verify(key, mode, message, signature)?),

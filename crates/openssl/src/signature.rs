@@ -44,13 +44,14 @@ pub(crate) struct Context {
     /// The signature that VERIFY_MESSAGE_FINAL checks.
     signature: Vec<u8>,
     parts: Parts,
+    has_parts: bool,
 }
 
 /// A message that comes in parts.
 #[derive(Clone)]
 enum Parts {
     /// SLH-DSA reads the whole message twice.
-    Kept(Vec<u8>),
+    Kept(Arc<Vec<u8>>),
     /// HashSLH-DSA needs its digest alone.
     Hashed(Box<PreHasher>),
 }
@@ -72,7 +73,8 @@ impl Context {
             entropy: None,
             is_internal: false,
             signature: Vec::new(),
-            parts: Parts::Kept(Vec::new()),
+            parts: Parts::Kept(Arc::default()),
+            has_parts: false,
         }
     }
 
@@ -93,8 +95,9 @@ impl Context {
         let material = self.material()?;
         self.parts = match material.public.prehash() {
             Some(hash) => Parts::Hashed(Box::new(pre_hasher(hash))),
-            None => Parts::Kept(Vec::new()),
+            None => Parts::Kept(Arc::default()),
         };
+        self.has_parts = false;
         self.set(given)
     }
 
@@ -133,7 +136,6 @@ impl Context {
             Some(other) => return wrong(format!("message-encoding {other} means nothing; give 0 (raw) or 1 (pure)")),
         }
         if let Some(signature) = given.octets(name::SIGNATURE)? {
-            self.check_length(signature)?;
             self.signature = signature.to_vec();
         }
         Ok(())
@@ -183,17 +185,31 @@ impl Context {
         self.provider.verify(&self.material()?.public, self.mode(message)?, message.bytes(), signature)
     }
 
+    /// A message is given in one piece or in parts.
+    fn check_whole(&self) -> Result<(), Failure> {
+        match self.has_parts {
+            true => {
+                let what = "parts of a message were given; end it with the function for that, or begin again";
+                Err(Failure::new(Reason::Message, what))
+            }
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Failure> {
+        self.check_whole()?;
         self.sign_message(&Message::Whole(message))
     }
 
     pub(crate) fn verify(&self, message: &[u8], signature: &[u8]) -> Result<bool, Failure> {
+        self.check_whole()?;
         self.verify_message(&Message::Whole(message), signature)
     }
 
     /// Takes a part of the message.
     pub(crate) fn update(&mut self, part: &[u8]) -> Result<(), Failure> {
         let limit = self.provider.message_limit;
+        self.has_parts = true;
         match &mut self.parts {
             Parts::Hashed(hasher) => hasher.update(part),
             Parts::Kept(message) if part.len() > limit.saturating_sub(message.len()) => {
@@ -206,6 +222,14 @@ impl Context {
             }
             Parts::Kept(message) => {
                 let full = |_| Failure::new(Reason::Message, "there is no memory for this message");
+                // A copy of the context has this message too, and each gets its own now.
+                if Arc::get_mut(message).is_none() {
+                    let mut own = Vec::new();
+                    own.try_reserve(message.len() + part.len()).map_err(full)?;
+                    own.extend_from_slice(message);
+                    *message = Arc::new(own);
+                }
+                let message = Arc::get_mut(message).expect("nobody else has it");
                 message.try_reserve(part.len()).map_err(full)?;
                 message.extend_from_slice(part);
             }

@@ -82,6 +82,7 @@ const fn entry(i: usize, properties: &'static CStr, functions: *const Dispatch) 
 
 pub(crate) static KEYMGMT: Table<Algorithm, { COUNT + 1 }> = entries(each!(OfKey));
 pub(crate) static SIGNATURE: Table<Algorithm, { COUNT + 1 }> = entries(each!(OfSignature));
+pub(crate) static SIGNATURE_OF_MESSAGES: Table<Algorithm, { COUNT + 1 }> = entries(each!(OfMessages));
 
 pub(crate) static ENCODERS: Table<Algorithm, { COUNT * FORMS.len() + 1 }> = Table({
     let functions: [*const Dispatch; FORMS.len()] = [
@@ -154,10 +155,10 @@ extern "C" fn key_types(selection: c_int) -> *const Param {
 
 extern "C" fn key_gettable(_: *const c_void) -> *const Param {
     static TABLE: Table<Param, 8> = Table([
-        Param::unset(name::BITS, kind::INTEGER),
-        Param::unset(name::SECURITY_BITS, kind::INTEGER),
-        Param::unset(name::SECURITY_CATEGORY, kind::INTEGER),
-        Param::unset(name::MAX_SIZE, kind::INTEGER),
+        Param::integer(name::BITS),
+        Param::integer(name::SECURITY_BITS),
+        Param::integer(name::SECURITY_CATEGORY),
+        Param::integer(name::MAX_SIZE),
         Param::unset(name::MANDATORY_DIGEST, kind::UTF8),
         Param::unset(name::PUBLIC, kind::OCTETS),
         Param::unset(name::PRIVATE, kind::OCTETS),
@@ -173,16 +174,23 @@ extern "C" fn gen_settable(_: *const c_void, _: *const c_void) -> *const Param {
 
 // Signatures.
 
+/// For releases of OpenSSL without functions for messages: the first two functions make those for digests sign messages.
 struct OfSignature<const I: usize>;
+/// For newer releases, where a program that gives a digest gets an error.
+struct OfMessages<const I: usize>;
+
+impl<const I: usize> OfMessages<I> {
+    const FUNCTIONS: &[Dispatch] = OfSignature::<I>::FUNCTIONS.split_at(2).1;
+}
 
 impl<const I: usize> OfSignature<I> {
     const FUNCTIONS: &[Dispatch] = &[
+        Dispatch::new(signature::SIGN_INIT, begin as *const ()),
+        Dispatch::new(signature::VERIFY_INIT, begin as *const ()),
         Dispatch::new(signature::NEWCTX, new_context::<I> as *const ()),
         Dispatch::new(signature::FREECTX, free_context as *const ()),
         Dispatch::new(signature::DUPCTX, duplicate_context as *const ()),
-        Dispatch::new(signature::SIGN_INIT, begin as *const ()),
         Dispatch::new(signature::SIGN, sign as *const ()),
-        Dispatch::new(signature::VERIFY_INIT, begin as *const ()),
         Dispatch::new(signature::VERIFY, verify as *const ()),
         Dispatch::new(signature::DIGEST_SIGN_INIT, begin_with_digest as *const ()),
         Dispatch::new(signature::DIGEST_SIGN_UPDATE, update as *const ()),
@@ -208,8 +216,8 @@ impl<const I: usize> OfSignature<I> {
 
 extern "C" fn context_settable(_: *const c_void, _: *const c_void) -> *const Param {
     static TABLE: Table<Param, 6> = Table([
-        Param::unset(SETTABLE[0], kind::INTEGER),
-        Param::unset(SETTABLE[1], kind::INTEGER),
+        Param::integer(SETTABLE[0]),
+        Param::integer(SETTABLE[1]),
         Param::unset(SETTABLE_OCTETS[0], kind::OCTETS),
         Param::unset(SETTABLE_OCTETS[1], kind::OCTETS),
         Param::unset(SETTABLE_OCTETS[2], kind::OCTETS),

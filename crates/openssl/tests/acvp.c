@@ -296,6 +296,7 @@ int main(int count, char **words)
     for (i = 0; i < 3; i++) {
         struct file file = opened(words[2], FILES[i].name);
         char set[32], id[16];
+        size_t before = cases;
 
         while (next(&file)) {
             if (number++ % step != 0)
@@ -305,6 +306,8 @@ int main(int count, char **words)
             FILES[i].check(&file, set);
             cases++;
         }
+        if (cases == before)
+            fail("a file without a case");
         free(file.data);
     }
     printf("%lu cases\n", (unsigned long)cases);

@@ -154,14 +154,22 @@ pub(crate) unsafe extern "C" fn provider_get(context: ProviderContext, params: *
     })
 }
 
-pub(crate) extern "C" fn query(_: ProviderContext, operation: c_int, no_store: *mut c_int) -> *const Algorithm {
+pub(crate) unsafe extern "C" fn query(
+    context: ProviderContext,
+    operation: c_int,
+    no_store: *mut c_int,
+) -> *const Algorithm {
     // SAFETY: the caller has room for a number.
     if let Some(no_store) = unsafe { no_store.as_mut() } {
         *no_store = 0;
     }
     match operation {
         operation::KEYMGMT => tables::KEYMGMT.0.as_ptr(),
-        operation::SIGNATURE => tables::SIGNATURE.0.as_ptr(),
+        // SAFETY: the provider's context.
+        operation::SIGNATURE => match unsafe { context.as_ref() }.is_some_and(|provider| provider.has_messages()) {
+            true => tables::SIGNATURE_OF_MESSAGES.0.as_ptr(),
+            false => tables::SIGNATURE.0.as_ptr(),
+        },
         operation::ENCODER => tables::ENCODERS.0.as_ptr(),
         operation::DECODER => tables::DECODERS.0.as_ptr(),
         _ => ptr::null(),
@@ -570,18 +578,16 @@ pub(crate) unsafe extern "C" fn decode(
         let Some(key) = decoder.decode(&mut from)? else { return Ok(1) };
         let callback = callback.ok_or_else(|| null("callback"))?;
         let mut reference: Reference = give(key);
-        // SAFETY: a reference is as many bytes as a pointer.
-        let address: &[u8] =
-            unsafe { slice::from_raw_parts(ptr::from_mut(&mut reference).cast(), size_of::<Reference>()) };
+        let address = &raw mut reference;
         let found = [
             (c"type", Value::Number(OBJECT_KEY)),
             (c"data-type", Value::Text(decoder.named().long)),
-            (c"reference", Value::Octets(address)),
+            (c"reference", Value::Writable(address.cast(), size_of::<Reference>())),
         ];
         // SAFETY: the table ends as expected. Whoever takes the key sets the reference to null: see `load`.
         let answer = unsafe { callback(table(&found).as_ptr(), argument) };
         // SAFETY: nobody took it if it is not null.
-        unsafe { take(ptr::from_ref(&reference).read_volatile()) };
+        unsafe { take(address.read()) };
         Ok(answer)
     })
 }

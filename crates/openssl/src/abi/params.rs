@@ -11,6 +11,8 @@ pub(crate) enum Value<'a> {
     Number(u64),
     Octets(&'a [u8]),
     Text(&'a CStr),
+    /// Octets that a callback may write to: an address, and their number.
+    Writable(*mut c_void, usize),
 }
 
 /// Parameters that the caller gives.
@@ -49,41 +51,59 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// A number from 0 to 2^32 - 1.
-    pub(crate) fn number(self, key: &CStr) -> Result<Option<u32>, Failure> {
+    /// A number, of any width up to 16 bytes.
+    pub(crate) fn number(self, key: &CStr) -> Result<Option<i64>, Failure> {
         let Some(param) = self.find(key) else { return Ok(None) };
-        let signed = match param.kind {
+        let is_signed = match param.kind {
             kind::INTEGER => true,
             kind::UNSIGNED => false,
             _ => return Err(wrong(key, "a number")),
         };
-        if param.data.is_null() {
-            return Err(wrong(key, "a number"));
+        if param.data.is_null() || !(1..=16).contains(&param.size) {
+            return Err(wrong(key, "a number of 1 to 16 bytes"));
         }
-        // SAFETY: the parameter has as many bytes as its size says, with any alignment.
-        let number = unsafe {
-            match (param.size, signed) {
-                (4, true) => i64::from(param.data.cast::<i32>().read_unaligned()),
-                (4, false) => i64::from(param.data.cast::<u32>().read_unaligned()),
-                (8, true) => param.data.cast::<i64>().read_unaligned(),
-                (8, false) => i64::try_from(param.data.cast::<u64>().read_unaligned()).unwrap_or(i64::MAX),
-                _ => return Err(wrong(key, "a number of 4 or 8 bytes")),
-            }
-        };
-        u32::try_from(number).map(Some).map_err(|_| wrong(key, "a number from 0 to 4294967295"))
+        // SAFETY: the parameter has as many bytes as its size says.
+        let bytes: &[u8] = unsafe { slice::from_raw_parts(param.data.cast(), param.size) };
+        let is_negative = is_signed && bytes[significance(param.size - 1, param.size)] >= 0x80;
+        let mut number = [if is_negative { 0xff } else { 0 }; 17];
+        for (i, byte) in number[..param.size].iter_mut().enumerate() {
+            *byte = bytes[significance(i, param.size)];
+        }
+        let [low @ .., _] = number;
+        let number = i128::from_le_bytes(low);
+        // An unsigned number of 16 bytes may seem negative. It is too large, too.
+        let is_right = number.is_negative() == is_negative;
+        i64::try_from(number)
+            .ok()
+            .filter(|_| is_right)
+            .map(Some)
+            .ok_or_else(|| wrong(key, "a number that fits into 64 bits"))
     }
 
     /// A text.
     pub(crate) fn text(self, key: &CStr) -> Result<Option<&'a str>, Failure> {
         let Some(param) = self.find(key) else { return Ok(None) };
-        if param.kind != kind::UTF8 || param.data.is_null() {
-            return Err(wrong(key, "a text"));
+        let data = match param.kind {
+            // Nothing is the empty text.
+            _ if param.data.is_null() => return Ok(Some("")),
+            kind::UTF8 => param.data.cast(),
+            // SAFETY: the data of such a parameter is a pointer to the text.
+            kind::UTF8_POINTER => unsafe { param.data.cast::<*const u8>().read_unaligned() },
+            _ => return Err(wrong(key, "a text")),
+        };
+        if data.is_null() {
+            return Ok(Some(""));
         }
-        // SAFETY: the parameter says that it has so many bytes. They end before a NUL, if there is one.
-        let bytes: &[u8] = unsafe { slice::from_raw_parts(param.data.cast(), param.size) };
+        // SAFETY: the parameter says that the text has so many bytes. It ends before a NUL, if there is one.
+        let bytes: &[u8] = unsafe { slice::from_raw_parts(data, param.size) };
         let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         str::from_utf8(bytes).map(Some).map_err(|_| wrong(key, "a text in UTF-8"))
     }
+}
+
+/// Where the byte of a number with this significance is, of as many bytes as the number has.
+fn significance(i: usize, size: usize) -> usize {
+    if cfg!(target_endian = "big") { size - 1 - i } else { i }
 }
 
 fn wrong(key: &CStr, expected: &str) -> Failure {
@@ -123,23 +143,25 @@ unsafe fn put(param: &mut Param, key: &CStr, value: &Value<'_>) -> Result<(), Fa
     };
     let (bytes, nul): (&[u8], usize) = match (value, param.kind) {
         (Value::Number(number), kind::INTEGER | kind::UNSIGNED) => {
-            param.return_size = if param.data.is_null() { size_of::<u64>() } else { param.size };
-            // SAFETY: see above; any alignment.
-            return unsafe {
-                match param.size {
-                    _ if param.data.is_null() => Ok(()),
-                    4 => {
-                        let number = u32::try_from(*number).map_err(|_| small(8))?;
-                        param.data.cast::<u32>().write_unaligned(number);
-                        Ok(())
-                    }
-                    8 => {
-                        param.data.cast::<u64>().write_unaligned(*number);
-                        Ok(())
-                    }
-                    _ => Err(small(8)),
-                }
-            };
+            param.return_size = size_of::<u64>();
+            if param.data.is_null() {
+                return Ok(());
+            }
+            let bytes = number.to_le_bytes();
+            // The highest bit of a signed number is its sign.
+            let needed = bytes.len() - number.leading_zeros() as usize / 8;
+            let is_too_small = param.size < needed.max(1)
+                || param.kind == kind::INTEGER && param.size == needed && number.leading_zeros() % 8 == 0;
+            if is_too_small {
+                return Err(small(bytes.len()));
+            }
+            for i in 0..param.size {
+                let byte = bytes.get(i).copied().unwrap_or(0);
+                // SAFETY: the parameter has so many bytes.
+                unsafe { param.data.cast::<u8>().add(significance(i, param.size)).write(byte) };
+            }
+            param.return_size = param.size;
+            return Ok(());
         }
         (Value::Text(text), kind::UTF8_POINTER) => {
             param.return_size = text.count_bytes();
@@ -152,7 +174,7 @@ unsafe fn put(param: &mut Param, key: &CStr, value: &Value<'_>) -> Result<(), Fa
         (Value::Octets(octets), kind::OCTETS) => (octets, 0),
         (Value::Text(text), kind::UTF8) => (text.to_bytes(), 1),
         (Value::Number(_), _) => return Err(wrong(key, "a number")),
-        (Value::Octets(_), _) => return Err(wrong(key, "octets")),
+        (Value::Octets(_) | Value::Writable(..), _) => return Err(wrong(key, "octets")),
         (Value::Text(_), _) => return Err(wrong(key, "a text")),
     };
     param.return_size = bytes.len();
@@ -179,6 +201,7 @@ pub(super) fn table(values: &[(&CStr, Value<'_>)]) -> Vec<Param> {
             Value::Number(number) => (kind::UNSIGNED, ptr::from_ref(number).cast(), size_of::<u64>()),
             Value::Octets(bytes) => (kind::OCTETS, bytes.as_ptr().cast(), bytes.len()),
             Value::Text(text) => (kind::UTF8, text.as_ptr().cast(), text.count_bytes()),
+            Value::Writable(address, size) => (kind::OCTETS, address.cast_const(), *size),
         };
         Param { key: key.as_ptr(), kind, data: data.cast_mut(), size, return_size: UNMODIFIED }
     };

@@ -1,5 +1,6 @@
 //! OpenSSL's structures (`openssl/core.h`).
 
+use crate::numbers::kind;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 
@@ -58,6 +59,11 @@ pub(crate) const UNMODIFIED: usize = usize::MAX;
 
 impl Param {
     pub(crate) const END: Param = Param { key: ptr::null(), kind: 0, data: ptr::null_mut(), size: 0, return_size: 0 };
+
+    /// A number without a value, of an `int`'s size: OpenSSL makes one of this size of a text.
+    pub(crate) const fn integer(key: &'static CStr) -> Param {
+        Param { size: size_of::<c_int>(), ..Param::unset(key, kind::INTEGER) }
+    }
 
     /// A parameter without a value.
     pub(crate) const fn unset(key: &'static CStr, kind: u32) -> Param {
