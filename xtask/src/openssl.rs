@@ -354,6 +354,10 @@ fn check_one(openssl: &OpenSsl, module: &Path, prefix: &Path, extent: Extent) ->
     let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
     let evp = openssl.compile("evp.c", &sanitizers, &folder)?;
     run(5, &evp, &[&modules])?;
+    // OpenSSL reads its configuration while the provider is loaded, and loads it a second time.
+    let mut configured = process::limited(5, &evp.to_string_lossy(), &[&modules, "load", "3"]);
+    configured.env("OPENSSL_CONF", Programs::new(openssl, Who::Hypergrove, module, &folder)?.config);
+    process::text(configured)?;
     let acvp = openssl.compile("acvp.c", &[], &folder)?;
     let step = if extent == Extent::Full { "1" } else { "40" };
     run(20, &acvp, &[&modules, &vectors, step])?;

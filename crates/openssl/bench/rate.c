@@ -2,7 +2,7 @@
  *
  *   rate FOLDER SET OPERATION THREADS SECONDS TURNS PROVIDER…
  *
- * OPERATION is sign, verify or keygen; PROVIDER is hypergrove or default. Each signature that is made or checked is verified once.
+ * The configuration is that of OPENSSL_CONF, if it is set. OPERATION is sign, verify or keygen; PROVIDER is hypergrove or default. Each signature that is made or checked is verified once.
  */
 #include <openssl/err.h>
 #include <openssl/evp.h>
@@ -104,7 +104,8 @@ int main(int argc, char **argv)
     number = atoi(argv[4]);
     limit = atof(argv[5]);
     library = OSSL_LIB_CTX_new();
-    if (OSSL_PROVIDER_set_default_search_path(library, argv[1]) != 1 || OSSL_PROVIDER_load(library, "hypergrove") == NULL
+    if (OSSL_PROVIDER_set_default_search_path(library, argv[1]) != 1
+        || (getenv("OPENSSL_CONF") != NULL && OSSL_LIB_CTX_load_config(library, getenv("OPENSSL_CONF")) != 1) || OSSL_PROVIDER_load(library, "hypergrove") == NULL
         || OSSL_PROVIDER_load(library, "default") == NULL || number < 1 || number > 256)
         fail(argv[1]);
     for (turn = 0; turn < atoi(argv[6]); turn++) {

@@ -239,6 +239,8 @@ fn description(engine: &Engine) -> String {
 /// Makes the algorithms' object identifiers known. OpenSSL 3.0 does not take them from two threads at the same time.
 fn add_names(core: &Core) -> Result<(), Failure> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    // The first look at a name makes OpenSSL read its configuration, which may load this provider again, on this thread.
+    core.find_a_name();
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     for named in &ALGORITHMS {
         // Another provider may have added it between the core's look and its own addition. Then the core finds it the second time.

@@ -113,6 +113,12 @@ impl Core {
         }
     }
 
+    /// Has the core find a name that every OpenSSL knows.
+    pub(crate) fn find_a_name(&self) {
+        // SAFETY: all are strings of C. The core adds nothing, since it knows the name.
+        unsafe { (self.create)(self.handle, c"2.5.4.3".as_ptr(), c"CN".as_ptr(), c"commonName".as_ptr()) };
+    }
+
     /// Makes an object identifier known, with its short and long name, and says that its signatures are made by its own keys without a digest.
     pub(crate) fn name(&self, oid: &CStr, short: &CStr, long: &CStr) -> bool {
         // SAFETY: all are strings of C, which the core copies.
