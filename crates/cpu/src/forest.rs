@@ -4,6 +4,7 @@
 //! together. High trees are reduced from the chunks' tops to their roots at the end.
 
 use crate::scratch::{Pool, Scratch, sized};
+use hypergrove_engine::trace::{Step, TraceContext};
 use hypergrove_engine::wiped;
 use hypergrove_fips205::{Adrs, AdrsType, Params};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, Trace, TweakableHash};
@@ -117,10 +118,12 @@ impl Forest<'_> {
         }
         let s = subtree_height(trees, height, self.chunk);
         let ((part, _), trace, tree_nodes) = (self.part_bytes(), self.trace_bytes(), ((2 << height) - 1) * n);
-        let work = |scratch: &mut Scratch, chunk: Chunk<'_>| match parallel {
-            // Another thread may take the chunk.
-            true => wiped(|| self.grow_chunk(scratch, s, chunk)),
-            false => self.grow_chunk(scratch, s, chunk),
+        let context = TraceContext::current();
+        // Another thread may take the chunk.
+        let share = |scratch: &mut Scratch, chunk: Chunk<'_>| wiped(|| self.grow_chunk(scratch, s, chunk));
+        let work = |scratch: &mut Scratch, chunk: Chunk<'_>| match (parallel, chunk.trees.len()) {
+            (true, trees) => context.step(Step::Trees, trees, || share(scratch, chunk)),
+            (false, _) => self.grow_chunk(scratch, s, chunk),
         };
         if s == height {
             let chunks = trees.div_ceil((self.chunk >> s).max(1));

@@ -8,6 +8,7 @@ use crate::swapped::Swapped;
 use crate::verify::{Group, SlotValues};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
+use hypergrove_engine::trace::{Step, TraceContext};
 use hypergrove_engine::{Batch, Digests, Error, Program, Timing, forward, wiped};
 use hypergrove_fips205::plan::{Op, Plan, Slot, Stage};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
@@ -147,8 +148,9 @@ impl CpuProgram {
                 nodes: &mut [],
             };
             if parallel && !clock.runs() {
+                let trace = TraceContext::current();
                 let grow = |forest: &Forest<'_>, out| {
-                    self.pool.with(|scratch| forest.grow(&self.pool, scratch, true, out));
+                    trace.enter(|| self.pool.with(|scratch| forest.grow(&self.pool, scratch, true, out)));
                 };
                 rayon::join(|| grow(&xmss_forest, xmss_out), || grow(&fors_forest, fors_out));
             } else {
@@ -256,6 +258,7 @@ impl CpuProgram {
         }
         let top = Tree { layer: p.d as u32 - 1, tree: 0, key_pair: 0, first: 0, key: 0, revealed: None };
         let mut failed = Ok(());
+        let trace = TraceContext::current();
         let clock = Clock::new(self.policy.stages == 1);
         // A group of signatures is verified by one thread.
         let alone = if self.plan.op == Op::Verify { 1 } else { threads };
@@ -265,7 +268,7 @@ impl CpuProgram {
                 for (of, roots) in batch.key_of.chunks(4096).zip(out.chunks_mut(4096 * p.n)) {
                     let trees: Vec<Tree> = of.iter().map(|key| Tree { key: *key, ..top }).collect();
                     clock.start();
-                    self.grow_xmss(&keys, &trees, roots, &mut []);
+                    trace.step(Step::Group, of.len(), || self.grow_xmss(&keys, &trees, roots, &mut []));
                     clock.lap("xmss");
                 }
             }
@@ -302,7 +305,8 @@ impl CpuProgram {
                 let error = std::sync::Mutex::new(Ok(()));
                 self.pool.with(|scratch| {
                     run(threads > 1 && !share, &self.pool, scratch, tasks, |scratch, job| {
-                        if let Err(e) = wiped(|| self.sign(scratch, share, job)) {
+                        let sign = || wiped(|| self.sign(scratch, share, job));
+                        if let Err(e) = trace.step(Step::Group, 1, sign) {
                             *error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Err(e);
                         }
                     });
@@ -321,7 +325,7 @@ impl CpuProgram {
                 self.pool.with(|scratch| {
                     let parallel = threads > 1 && groups > 1 && !clock.runs();
                     run(parallel, &self.pool, scratch, tasks, |scratch, (group, roots, kept)| {
-                        group.roots(scratch, roots, kept, &clock);
+                        trace.step(Step::Group, group.jobs.len(), || group.roots(scratch, roots, kept, &clock));
                     });
                 });
             }

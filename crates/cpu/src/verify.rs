@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::scratch::{Scratch, sized};
 use crate::wots;
+use hypergrove_engine::trace::{self, Step};
 use hypergrove_engine::{Batch, Digests};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
 use hypergrove_lanes::{KeyState, Keys, Steps, TweakableHash};
@@ -82,7 +83,7 @@ impl Group<'_> {
         let made;
         let positions = match self.digests {
             Some(digests) => {
-                made = self.positions(digests);
+                made = trace::step(Step::HashMessages, jobs, || self.positions(digests));
                 &made[..]
             }
             None => &self.batch.positions[self.jobs.clone()],

@@ -11,6 +11,7 @@ mod program;
 mod sign;
 mod verify;
 
+use hypergrove_engine::trace::{Step, TraceContext};
 use hypergrove_engine::wiped;
 use hypergrove_lanes::{Constants, Isa, Lattice, Width, lattice};
 use hypergrove_zkdilithium::digest::Message;
@@ -149,10 +150,11 @@ impl ZkDilithium {
     }
     /// The verdicts, in the order of the jobs.
     pub fn verify(&self, jobs: &[Verify<'_>]) -> Vec<bool> {
-        let chunk = self.chunk(jobs.len());
+        let (chunk, trace) = (self.chunk(jobs.len()), TraceContext::current());
         let one = |jobs: &[Verify<'_>]| {
             let mut verdicts = Vec::with_capacity(jobs.len());
-            self.on_lanes(jobs.len(), ScratchEnd::Keep, |lanes| lanes.verify(jobs, &mut verdicts));
+            let run = || self.on_lanes(jobs.len(), ScratchEnd::Keep, |lanes| lanes.verify(jobs, &mut verdicts));
+            trace.step(Step::Group, jobs.len(), run);
             verdicts
         };
         if jobs.len() <= chunk {
@@ -173,9 +175,10 @@ impl ZkDilithium {
         run: impl Fn(&mut Lanes<'_>, &[J], &mut [T]) + Sync,
     ) {
         assert_eq!(jobs.len(), places.len(), "a place for each job");
-        let chunk = self.chunk(jobs.len());
+        let (chunk, trace) = (self.chunk(jobs.len()), TraceContext::current());
         let one = |(jobs, places): (&[J], &mut [T])| {
-            self.on_lanes(jobs.len(), ScratchEnd::Wipe, |lanes| run(lanes, jobs, places));
+            let run = || self.on_lanes(jobs.len(), ScratchEnd::Wipe, |lanes| run(lanes, jobs, places));
+            trace.step(Step::Group, jobs.len(), run);
         };
         match self.threads() {
             1 => jobs.chunks(chunk).zip(places.chunks_mut(chunk)).for_each(one),

@@ -18,6 +18,7 @@ pub mod scheme;
 pub mod self_test;
 mod slh_dsa;
 mod stack;
+pub mod trace;
 mod zkdilithium;
 
 pub use backend::{

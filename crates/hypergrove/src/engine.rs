@@ -16,6 +16,7 @@ use hypergrove_engine::scheduler::{
     Fault, KnowledgeSource, Options, Queue, QueuedBlock, Scale, Scheduler, Stats, Wake, Worker, slots,
 };
 use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::trace::Observer;
 use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, Policy, PolicySource, Timing};
 use hypergrove_fips205::plan::{Op, Rates, cache_bytes, most_cached_layers};
 use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
@@ -60,6 +61,7 @@ pub struct EngineBuilder {
     cache: Option<PathBuf>,
     automatic: Option<(Arc<dyn Backend>, Wake)>,
     policy: Policy,
+    observer: Option<Observer>,
 }
 
 impl EngineBuilder {
@@ -159,6 +161,12 @@ impl EngineBuilder {
         self.policy = policy;
         self
     }
+    /// Sets the observer of a [trace](crate::trace): it gets an event for each step of the engine's threads. By default there is none, and the
+    /// engine looks at no clock for it.
+    pub fn observer(mut self, observer: Observer) -> EngineBuilder {
+        self.observer = Some(observer);
+        self
+    }
     /// Builds the engine. It prepares programs and starts threads at the first call.
     pub fn build(mut self) -> Result<Engine, Error> {
         let threads = match self.threads {
@@ -209,7 +217,9 @@ impl EngineBuilder {
             device_timeout: self.device_timeout.unwrap_or(DEVICE_TIMEOUT),
         };
         let devices = devices.into_iter().map(|(device, backend)| (backend, device)).collect();
-        let scheduler = Arc::new(Scheduler::new(devices, wake, options, know, self.policy));
+        let mut scheduler = Scheduler::new(devices, wake, options, know, self.policy);
+        scheduler.observe(self.observer);
+        let scheduler = Arc::new(scheduler);
         let (jobs, bytes) = self.queue.unwrap_or((QUEUED_JOBS, memory_budget));
         let queue = Queue::new(scheduler.clone(), jobs, bytes, self.max_delay);
         Ok(Engine(Arc::new(Inner { queue, scheduler, notices, host_hashing: HostHashing::default() })))

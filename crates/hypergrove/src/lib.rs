@@ -158,6 +158,11 @@ pub mod backend {
     pub use hypergrove_fips205::plan::{Forest, Plan, Slot, Stage};
 }
 
+/// A trace: which thread of an engine does what, when and for how long. See [`EngineBuilder::observer`].
+pub mod trace {
+    pub use hypergrove_engine::trace::{Event, Observer, Step};
+}
+
 /// A backend of this build.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendEntry {

@@ -13,6 +13,7 @@ use crate::{check_length, random, random_by_threads};
 use hypergrove_engine::programs::{Group, GroupFacts};
 use hypergrove_engine::scheduler::{Job, Options, Outcomes, Run};
 use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::trace::{self, Step};
 use hypergrove_engine::{Batch, Digests, Error, Key, SlhDsaProgram, wiped};
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::plan::Op;
@@ -589,11 +590,12 @@ impl Digests for VerifyDigests<'_, '_> {
     /// FIPS 205, Algorithm 20: lines 4–11.
     fn positions(&mut self) -> Vec<Position> {
         let p = self.run.plan().params;
-        self.run.place.map(self.jobs, 1, &|i| {
+        let position = |i: usize| {
             let ToVerify { key, mode, message, signature } = (self.of)(i);
             let [pk_seed, pk_root] = key.parts();
             Position::of(p, &signature[p.r_range()], pk_seed, pk_root, &m_prime(mode, message))
-        })
+        };
+        trace::step(Step::HashMessages, self.jobs, || self.run.place.map(self.jobs, 1, &position))
     }
     fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
         Ok(self.positions())
@@ -629,13 +631,15 @@ fn randomize(
     r: Range<usize>,
 ) -> Vec<Position> {
     let none = Position { fors: ForsLeaves::from_iter([]), idx_tree: 0, idx_leaf: 0 };
-    run.place.each(out, (size, MESSAGES_OF_A_WIPE), none, &|first, out, positions| {
+    let hash = |first: usize, out: &mut [u8], positions: &mut [Position]| {
         wiped(|| {
             for (nth, (out, position)) in out.chunks_exact_mut(size).zip(positions).enumerate() {
                 *position = of(first + nth).randomized(first + nth, fresh, &mut out[r.clone()]);
             }
         });
-    })
+    };
+    let jobs = out.len() / size;
+    trace::step(Step::HashMessages, jobs, || run.place.each(out, (size, MESSAGES_OF_A_WIPE), none, &hash))
 }
 
 /// The parts of the keys that a batch needs.

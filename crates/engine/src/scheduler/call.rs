@@ -9,6 +9,7 @@ use crate::Error;
 use crate::planner::{SubBatch, SubBatches};
 use crate::programs::Group;
 use crate::scheme::FirstChunks;
+use crate::trace::{self, Step, TraceContext};
 use rayon::Scope;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -185,6 +186,8 @@ pub(super) struct Call<'a> {
     current: Option<(usize, WaitingResults)>,
     /// The next job whose result is handed out.
     next: usize,
+    /// Jobs whose results were handed out.
+    handed_out: usize,
     /// The first failure of a device.
     first: Option<Error>,
     /// The call ends with this error, or without one; the results from this job on are not handed out.
@@ -224,6 +227,7 @@ impl<'a> Call<'a> {
             ready: BTreeMap::new(),
             current: None,
             next: 0,
+            handed_out: 0,
             first: None,
             end: None,
         };
@@ -247,6 +251,16 @@ impl<'a> Call<'a> {
 
     /// Runs all jobs.
     pub(super) fn run(mut self, sink: &mut BlockSink<'_>) -> Result<(), Error> {
+        let trace = self.scheduler.trace_of_call();
+        trace
+            .counted(Step::Call, || {
+                let done = self.run_all(sink);
+                (self.handed_out, done)
+            })
+            .1
+    }
+
+    fn run_all(&mut self, sink: &mut BlockSink<'_>) -> Result<(), Error> {
         let mut has_scopes = false;
         loop {
             let workers: Vec<&'a Worker> = self.devices.iter().map(|device| device.worker).collect();
@@ -292,7 +306,13 @@ impl<'a> Call<'a> {
             } else if !is_due && self.is_idle() && later.is_none() {
                 return Pause::Done;
             } else if !is_due && lock(&self.completed).is_empty() {
-                self.signal.wait(seen, later.flatten());
+                let in_flight = self.devices.iter().map(|device| device.jobs).sum();
+                let reason = match (in_flight, &later) {
+                    (0, Some(_)) => Step::WaitForJobs,
+                    (0, None) => Step::WaitForPermit,
+                    _ => Step::WaitForChunks,
+                };
+                trace::step(reason, in_flight, || self.signal.wait(seen, later.flatten()));
             }
             let completed = std::mem::take(&mut *lock(&self.completed));
             completed.into_iter().for_each(|one| self.complete(one));
@@ -512,12 +532,14 @@ impl<'a> Call<'a> {
         (it.chunks, it.jobs, it.begun) = (it.chunks + 1, it.jobs + count, it.begun + 1);
         let mut spare = it.spare.pop().unwrap_or_default();
         let (client, completed, signal) = (self.client, self.completed.clone(), self.signal.clone());
+        let trace = scheduler.trace_of_chunk();
         let run = move || {
             let began = Instant::now();
             let done = catch_unwind(AssertUnwindSafe(|| {
                 let threads = scheduler.options.threads;
                 let mut work = |pool: Option<&rayon::ThreadPool>| {
-                    client.run(&Place { scheduler, worker, room, pool, threads, elsewhere: false }, &jobs, &mut spare)
+                    let place = Place { scheduler, worker, room, pool, threads, elsewhere: false };
+                    trace.step(Step::Chunk, count, || client.run(&place, &jobs, &mut spare))
                 };
                 match (is_here, count) {
                     // Waking the slot's threads takes longer than the work that they would share.
@@ -527,7 +549,7 @@ impl<'a> Call<'a> {
                     }
                     // The threads are woken once, not for each step that they share.
                     (true, _) => scheduler.with_pool(worker, slot, |pool| match pool {
-                        Some(pool) => pool.install(|| work(Some(pool))),
+                        Some(pool) => trace::step(Step::WaitForChunks, count, || pool.install(|| work(Some(pool)))),
                         None => work(None),
                     }),
                     (false, _) => scheduler.with_pool(worker, slot, work),
@@ -637,14 +659,18 @@ impl<'a> Call<'a> {
             self.current = self.ready.remove(&self.next).map(|ready| (self.next, ready));
         }
         let Some((first, ready)) = &mut self.current else { return };
-        let (mut goes_on, mut handed_out) = (true, 0);
-        while goes_on && handed_out < AT_A_TIME {
-            let Some((number, block)) = ready.blocks.get(ready.next) else { break };
-            goes_on = sink(*number, block.count, ready.refused.clone()).is_continue();
-            handed_out += block.count;
-            ready.next += 1;
-            self.next += 1;
-        }
+        let (handed_out, goes_on) = TraceContext::current().counted(Step::HandOut, || {
+            let (mut goes_on, mut handed_out) = (true, 0);
+            while goes_on && handed_out < AT_A_TIME {
+                let Some((number, block)) = ready.blocks.get(ready.next) else { break };
+                goes_on = sink(*number, block.count, ready.refused.clone()).is_continue();
+                handed_out += block.count;
+                ready.next += 1;
+                self.next += 1;
+            }
+            (handed_out, goes_on)
+        });
+        self.handed_out += handed_out;
         if ready.next == ready.blocks.len() || !goes_on {
             if self.held.remove(first).is_some() {
                 self.whole = false;
@@ -659,7 +685,7 @@ impl<'a> Call<'a> {
     }
 
     /// Ends the call when nothing is in flight any more. The client discards results that were not handed out.
-    fn finish(mut self) -> Result<(), Error> {
+    fn finish(&mut self) -> Result<(), Error> {
         let Some((_, how)) = self.end.take() else { return Ok(()) };
         for device in &mut self.devices {
             device.spare.iter_mut().for_each(|spare| spare.zeroize());

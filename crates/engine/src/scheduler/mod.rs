@@ -38,6 +38,7 @@ pub use worker::{Fault, Scale, Worker, is_fault};
 
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::Kind;
+use crate::trace::{Observer, Step};
 use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, Timing};
 use blocks::{Blocks, Client, Members};
 use call::{BlockSink, BlockSource, Call, Scopes};
@@ -50,7 +51,7 @@ use stats::Counters;
 use std::collections::VecDeque;
 use std::iter::Fuse;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -141,6 +142,9 @@ pub struct Scheduler {
     narrow: Mutex<Vec<Arc<ThreadPool>>>,
     /// The process that used the engine first.
     process: OnceLock<u32>,
+    /// Gets the events of all work, and the number of chunks that it was shown.
+    pub(crate) observer: Option<Observer>,
+    pub(crate) chunks_observed: AtomicU64,
 }
 
 /// Whether a device that answers with this error must not be used.
@@ -199,6 +203,8 @@ impl Scheduler {
             pool: OnceLock::new(),
             narrow: Mutex::default(),
             process: OnceLock::new(),
+            observer: None,
+            chunks_observed: AtomicU64::new(0),
         }
     }
 
@@ -314,7 +320,7 @@ impl Scheduler {
         self.same_process()?;
         let (kind, size) = (job.kind()?, (job.count(), job.owned()));
         let blocks = Blocks::one(Members::One(job));
-        self.one_block(rather, kind, size, &blocks)?;
+        self.trace_of_call().step(Step::Call, size.0, || self.one_block(rather, kind, size, &blocks))?;
         blocks.only()
     }
 
@@ -370,7 +376,7 @@ impl Scheduler {
         // With one thread each caller has the host to itself, on a thread of its own.
         let permit = (!self.works_on_calling_thread(worker)).then(|| {
             self.counters.single();
-            worker.permits.single()
+            self.trace_of_call().step(Step::WaitForPermit, count, || worker.permits.single())
         });
         // While others compute, one thread for each job is as fast, and fair.
         let is_crowded = worker.is_host() && permit.as_ref().is_some_and(|permit| permit.crowded);
@@ -393,9 +399,10 @@ impl Scheduler {
         }
         let room = (memory - held, memory - held);
         let blocks = [(0, QueuedBlock { group: Ok(group), held, count })];
+        let trace = self.trace_of_chunk();
         let run = |pool: Option<&ThreadPool>| {
             let place = Place { scheduler: self, worker, room, pool, threads: group.threads, elsewhere: false };
-            client.run(&place, &blocks, &mut Vec::new())
+            trace.step(Step::Chunk, count, || client.run(&place, &blocks, &mut Vec::new()))
         };
         let began = Instant::now();
         let done = match (group.threads, &permit) {

@@ -4,6 +4,7 @@ use super::permits::lock;
 use super::{Scheduler, Worker};
 use crate::programs::{Group, GroupFacts, typed};
 use crate::scheme::{Kind, Prepared};
+use crate::trace::{Step, TraceContext};
 use crate::{Error, THREADS, Timing, time_limit};
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -184,13 +185,14 @@ impl Place<'_> {
         (jobs, times): (usize, u32),
         work: RunProgram<'_>,
     ) -> Result<(), Error> {
+        let trace = TraceContext::current();
         let mut compute = |program: &mut dyn Prepared| {
             program.elsewhere(self.elsewhere);
             if !self.worker.is_host() {
                 let seconds = facts.measured(jobs).unwrap_or_else(|| facts.seconds());
                 program.time_limit(time_limit(seconds * jobs as f64, self.scheduler.options.device_timeout));
             }
-            let timing = work(program)?;
+            let timing = trace.step(Step::Program, jobs, || work(program))?;
             if let Some(timing) = &timing {
                 *lock(&self.scheduler.timing) += timing;
             }

@@ -6,6 +6,7 @@ use crate::{Error, ErrorKind, check_length};
 use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::{ChunkMemory, Job, Options, Outcomes, Place, Run, Scheduler, zeros};
 use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::trace::{self, Step};
 use std::mem::take;
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -113,7 +114,9 @@ impl<R: Rows> ColumnsOfCalls for Vec<R> {
             true => Vec::new(),
             false => {
                 let (first, last) = (&blocks[0], &blocks[blocks.len() - 1]);
-                read(&run.place, (&ranges, first.columns == last.columns), copied, bytes)
+                let is_one_call = first.columns == last.columns;
+                let rows = ranges.iter().map(|(_, rows)| rows.len()).sum();
+                trace::step(Step::ReadRows, rows, || read(&run.place, (&ranges, is_one_call), copied, bytes))
             }
         };
         let mut refused: Vec<Option<RowStatus>> = Vec::new();

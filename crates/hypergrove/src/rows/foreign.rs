@@ -3,6 +3,7 @@
 use super::Column;
 use crate::Error;
 use hypergrove_engine::scheduler::{ChunkMemory, Place};
+use hypergrove_engine::trace::{self, Step};
 use std::fmt;
 use std::ops::Range;
 
@@ -200,6 +201,7 @@ pub(crate) fn copy_columns<'s, 'c>(
     all: Vec<(ForeignColumns<'c>, Range<usize>)>,
     memory: &mut Option<ChunkMemory<'s>>,
 ) -> Result<Vec<[Option<Copied<'c>>; 3]>, Error> {
+    let count = all.iter().map(|(_, rows)| rows.len()).sum();
     let mut end = 0;
     let of = |(columns, rows): (ForeignColumns<'c>, Range<usize>)| {
         columns.map(|column| column.map(|column| Copied::new(column, rows.clone(), &mut end)))
@@ -223,9 +225,10 @@ pub(crate) fn copy_columns<'s, 'c>(
             at = end;
         }
     }
-    place.each_of(pieces, &|(copied, rows, to, past_caches): (&Copied<'_>, _, &mut [u8], _)| {
+    let copy = |(copied, rows, to, past_caches): (&Copied<'_>, _, &mut [u8], _)| {
         copied.copy(rows, to, past_caches);
         Ok(())
-    })?;
+    };
+    trace::step(Step::CopyRows, count, || place.each_of(pieces, &copy))?;
     Ok(all)
 }

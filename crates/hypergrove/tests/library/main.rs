@@ -22,5 +22,6 @@ mod self_test;
 mod sets;
 mod sharing;
 mod tickets;
+mod trace;
 mod zk_rows;
 mod zkdilithium;
