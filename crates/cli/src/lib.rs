@@ -44,7 +44,7 @@ use files::Sources;
 use hypergrove::backend::wiped;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{PathDisplay, Printer};
-use hypergrove_lab::{bench, tune};
+use hypergrove_lab::tune;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -122,7 +122,7 @@ fn run(cli: &Cli, read: Sources, printer: &Printer) -> Result<Exit, Failure> {
         Command::Inspect(args) => inspect::run(args, printer),
         Command::Devices(args) => devices::run(args, machine, printer),
         Command::Explain(args) => explain::run(args, machine, printer),
-        Command::Bench(args) => bench::run(args, machine, printer),
+        Command::Bench(args) => report::bench(args, machine, printer),
         Command::Hash(args) => hash::run(args, machine, printer),
         Command::Report(args) => report::run(args, read, printer),
         Command::Tune(args) => tune::run(args, machine, printer, &report::written),

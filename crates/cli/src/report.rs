@@ -1,7 +1,9 @@
-//! `hypergrove report`.
+//! `hypergrove report`, and the files that `bench` and `tune` write.
 
 use crate::args::Report;
 use crate::files::{Access, Batch, Replace, Source, Sources, Target};
+use hypergrove_lab::args::{Bench, MachineOptions};
+use hypergrove_lab::bench;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use hypergrove_lab::report::Report as Drawn;
@@ -48,4 +50,14 @@ pub(crate) fn run(args: &Report, mut read: Sources, printer: &Printer) -> Result
 /// Writes a table of the tuner, which has read what it replaces.
 pub(crate) fn written(path: &Path, text: &str, printer: &Printer) -> Result<(), Failure> {
     Target::File(path.into()).write(text.as_bytes(), Access::Public, Replace::ANYTHING, printer)
+}
+
+/// `hypergrove bench`, which writes a trace whole or not at all.
+pub(crate) fn bench(args: &Bench, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+    let target = Target::File(args.trace.clone().unwrap_or_default());
+    let replace = Replace { force: args.force, ..Replace::NOTHING };
+    bench::run(args, machine, printer, &|bytes| match bytes {
+        Some(bytes) => target.write(bytes, Access::Public, replace, printer),
+        None => target.check(Access::Public, false, replace),
+    })
 }

@@ -131,6 +131,13 @@ pub struct Bench {
     /// Print a line of JSON for each measurement
     #[arg(long)]
     pub json: bool,
+    /// Write a trace of the engine's threads to this file: the steps of each call, chunk and group of jobs, with their times. It is JSON in
+    /// Chrome's trace event format, which chrome://tracing and ui.perfetto.dev draw
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["study", "sha256"])]
+    pub trace: Option<PathBuf>,
+    /// With --trace: replace a file that exists; by default, it is an error
+    #[arg(long, requires = "trace")]
+    pub force: bool,
 }
 
 /// Find the fastest policies of a device, and keep them

@@ -6,9 +6,11 @@ use crate::printer::{Printer, grouped, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::callers::{self, CallerKind};
 use crate::stopwatch::{Measurement, Question, measure};
+use crate::trace::{Recorded, Recording, observed};
 use crate::version::{COMMIT, VERSION};
 use crate::{machine, sha256, study, zkdilithium};
 use hypergrove::{Op, Params, SlhDsa};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Seconds for each measurement by default.
@@ -16,8 +18,25 @@ pub(crate) const SECONDS: f64 = 1.0;
 /// Seconds for each measurement of `--quick`.
 const QUICK_SECONDS: f64 = 0.02;
 
-/// Measures what the arguments ask for.
-pub fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+/// Writes the file of a trace. Without bytes it only refuses a file that could not be written.
+pub type TraceFile<'w> = &'w dyn Fn(Option<&[u8]>) -> Result<(), Failure>;
+
+/// Measures what the arguments ask for. `write` writes the file of the trace that they name.
+pub fn run(args: &Bench, options: &MachineOptions, printer: &Printer, write: TraceFile<'_>) -> Result<Exit, Failure> {
+    if args.trace.is_none() {
+        return measured(args, options, printer, None);
+    }
+    write(None)?;
+    let recording = Arc::new(Recording::new());
+    let exit = measured(args, options, printer, Some(&recording))?;
+    let (file, events, left_out) = recording.file();
+    write(Some(file.as_bytes()))?;
+    let left_out = if left_out > 0 { format!("; {} later ones left out", grouped(left_out)) } else { String::new() };
+    printer.note(format_args!("{} events in the trace{left_out}", grouped(events as u64)));
+    Ok(exit)
+}
+
+fn measured(args: &Bench, options: &MachineOptions, printer: &Printer, into: Recorded<'_>) -> Result<Exit, Failure> {
     if let Some(name) = &args.study {
         return study::run(name, args, options, printer);
     }
@@ -28,9 +47,9 @@ pub fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
         None | Some(Scheme::SlhDsa) if !args.axes.is_empty() => {
             Err(Failure::new("--axes are choices for --sha256 and for --scheme zkdilithium").hint("leave --axes out"))
         }
-        None | Some(Scheme::SlhDsa) if !args.callers.is_empty() => many_callers(args, options, printer),
-        None | Some(Scheme::SlhDsa) => slh_dsa(args, options, printer),
-        Some(Scheme::ZkDilithium) => zkdilithium::bench(args, options, printer),
+        None | Some(Scheme::SlhDsa) if !args.callers.is_empty() => many_callers(args, options, printer, into),
+        None | Some(Scheme::SlhDsa) => slh_dsa(args, options, printer, into),
+        Some(Scheme::ZkDilithium) => zkdilithium::bench(args, options, printer, into),
     }
 }
 
@@ -61,13 +80,14 @@ fn thin<T: Clone>(list: &[T]) -> Vec<T> {
     }
 }
 
-fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer, into: Recorded<'_>) -> Result<Exit, Failure> {
     let sets = args.sets();
     if let Some(p) = sets.iter().find(|p| p.d < args.cache_layers) {
         return Err(Failure::new(format!("--cache-layers {}: {p} has {} layers", args.cache_layers, p.d)));
     }
     let redundant = args.redundancy.redundant;
-    let engine = machine::engine_with(options, printer, |builder| builder.redundant(redundant))?;
+    let build = |builder| observed(builder, into).redundant(redundant);
+    let engine = machine::engine_with(options, printer, build)?;
     head(args, printer, &machine::describe(&engine))?;
     for p in sets {
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
@@ -84,10 +104,16 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<
 }
 
 /// Callers that bring one job each.
-fn many_callers(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+fn many_callers(
+    args: &Bench,
+    options: &MachineOptions,
+    printer: &Printer,
+    into: Recorded<'_>,
+) -> Result<Exit, Failure> {
     let redundant = args.redundancy.redundant;
     let delay = Duration::from_micros(args.max_delay);
-    let engine = machine::engine_with(options, printer, |builder| builder.redundant(redundant).max_delay(delay))?;
+    let build = |builder| observed(builder, into).redundant(redundant).max_delay(delay);
+    let engine = machine::engine_with(options, printer, build)?;
     let delayed = if delay.is_zero() { String::new() } else { format!(", delayed by up to {} µs", args.max_delay) };
     let way = match (args.direct, args.held) {
         (true, _) => CallerKind::Direct,

@@ -23,6 +23,8 @@ pub mod stopwatch;
 #[cfg(feature = "measure")]
 mod study;
 #[cfg(feature = "measure")]
+mod trace;
+#[cfg(feature = "measure")]
 pub mod tune;
 #[cfg(feature = "measure")]
 pub mod version;

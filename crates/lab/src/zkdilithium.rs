@@ -8,6 +8,7 @@ use crate::printer::{Printer, significant};
 use crate::record::Record;
 use crate::sha256;
 use crate::stopwatch::{Question, Timed, measure};
+use crate::trace::{Recorded, observed};
 use hypergrove::backend::Policy;
 use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
 use hypergrove::zkdilithium::{self, KeyError, Message, SigningKey, VerifyingKey, ZkDilithium};
@@ -84,11 +85,17 @@ fn work(op: Op) -> ZkWork {
 }
 
 /// Measures what the arguments of `bench` ask for.
-pub(crate) fn bench(args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn bench(
+    args: &Bench,
+    options: &MachineOptions,
+    printer: &Printer,
+    into: Recorded<'_>,
+) -> Result<Exit, Failure> {
     refuse(&[(args.cache_layers > 0, "--cache-layers"), (args.redundancy.redundant, "--redundant")])?;
     let space = zkdilithium::space(&*machine::engine(options, printer)?)?;
     for policy in sha256::policies(&args.axes, &space)? {
-        let engine = machine::engine_with(options, printer, |builder| builder.policy(Policy(policy.clone())))?;
+        let build = |builder| observed(builder, into).policy(Policy(policy.clone()));
+        let engine = machine::engine_with(options, printer, build)?;
         let said: Vec<_> = policy.iter().map(|(name, value)| format!(", {name}={value}")).collect();
         head(args, printer, &format!("{}{}", machine::describe(&engine), said.concat()))?;
         for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {

@@ -51,6 +51,49 @@ fn benchmarks_are_records() {
     place.run(&["bench", "--set", "sha2-128s", "--cache-layers", "8"]).refuses(&["SLH-DSA-SHA2-128s has 7 layers"]);
 }
 
+/// A trace is a whole file or none, and a file that could not be written is refused before anything is measured.
+#[test]
+fn a_trace_shows_the_steps_of_threads() {
+    let place = Place::new();
+    let bench = ["bench", "--seconds", "0.01", "--threads", "2", "--device", "cpu", "--trace"];
+    let of_set = ["--set", "sha2-128f", "--op", "verify", "--batch", "64"];
+    let traced = |more: &[&str]| place.run(&[&bench[..], &["trace.json"], more].concat());
+    for (more, group) in [
+        (&of_set[..], 16),
+        (&["--set", "sha2-128f", "--op", "sign", "--callers", "2"], 1),
+        (&["--scheme", "zkdilithium", "--op", "verify", "--batch", "64"], 32),
+    ] {
+        let run = traced(&[more, &["--force"]].concat()).good();
+        assert!(run.stderr.contains("events in the trace"), "{}", run.stderr);
+        let trace: Value = serde_json::from_slice(&place.read("trace.json")).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let (names, steps): (Vec<&Value>, Vec<&Value>) = events.iter().partition(|event| event["ph"] == "M");
+        assert!(
+            names.iter().any(|name| name["args"]["name"].as_str().unwrap().starts_with("hypergrove-")),
+            "{names:?}"
+        );
+        for step in &steps {
+            let number = |field: &str| step[field].as_f64().unwrap();
+            assert!(step["ph"] == "X" && number("ts") >= 0.0 && number("dur") >= 0.0, "{step}");
+            assert!(names.iter().any(|name| name["tid"] == step["tid"]), "{step}");
+        }
+        let mut groups = steps.iter().filter(|step| step["name"] == "group" && step["args"]["jobs"] == group);
+        assert!(groups.any(|step| step["args"]["chunk"].is_u64()), "{more:?}: {steps:?}");
+    }
+    let before = place.read("trace.json");
+    traced(&of_set).refuses(&["trace.json exists", "--force"]);
+    assert_eq!(place.read("trace.json"), before);
+    place
+        .run(&[&bench[..], &["no/trace.json"], &of_set].concat())
+        .refuses(&["cannot write to no", "make the directory"]);
+    place.run(&[&bench[..], &["."], &of_set].concat()).refuses(&["is a directory", "name a file"]);
+    // The measurement fails: nothing is left behind.
+    place.run(&[&bench[..], &["other.json", "--cache-layers", "99"], &of_set].concat()).refuses(&["has 22 layers"]);
+    place.run(&["bench", "--force"]).refuses(&["--trace"]);
+    place.run(&["bench", "--study", "limits", "--trace", "x"]).refuses(&["--trace"]);
+    assert_eq!(place.names(), ["trace.json"]);
+}
+
 /// Alone, it needs no other option: one set, all operations, a few seconds.
 #[test]
 fn quick_benchmarks_measure_one_set() {
