@@ -117,8 +117,8 @@ pub struct Bench {
     /// Whether everything is computed twice.
     #[command(flatten)]
     pub redundancy: Redundancy,
-    /// Measure a study: throughput, ladder, functions, sha256, crossover, callers, cache-depth, multi-gpu, host or limits. A
-    /// measurement that has no device is named and left out. --set, --op and --batch narrow the study
+    /// Measure a study: throughput, ladder, functions, sha256, crossover, callers, cores, cache-depth, multi-gpu, host or
+    /// limits. A measurement that has no device is named and left out. --set, --op and --batch narrow the study
     #[arg(long, value_name = "NAME", value_parser = Listed::new(study_name, study::names), hide_possible_values = true, conflicts_with_all = ["cache_layers", "redundant"])]
     pub study: Option<String>,
     /// Measure only one set, the first, and of each list of a study, of --sha256 and of --callers only the first, the middle and the last
@@ -138,6 +138,9 @@ pub struct Bench {
     /// With --trace: replace a file that exists; by default, it is an error
     #[arg(long, requires = "trace")]
     pub force: bool,
+    /// Measure in turns, as a process of the study `cores`
+    #[arg(long, requires = "json", conflicts_with_all = ["study", "sha256", "callers", "scheme", "trace"], hide = true)]
+    pub turns: bool,
 }
 
 /// Find the fastest policies of a device, and keep them

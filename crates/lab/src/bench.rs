@@ -5,7 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::printer::{Printer, grouped, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::callers::{self, CallerKind};
-use crate::stopwatch::{Measurement, Question, measure};
+use crate::stopwatch::{Measurement, Question, measure, measure_at};
 use crate::trace::{Recorded, Recording, observed};
 use crate::version::{COMMIT, VERSION};
 use crate::{machine, sha256, study, zkdilithium};
@@ -94,8 +94,11 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer, into: Reco
             let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
             let (batch, budget, rows) = (args.batch, args.budget(SECONDS), args.rows);
             let question = Question { params: SlhDsa::from(p), op, batch, cached_layers, budget, rows };
-            let measured = measure(&engine, question, options)
-                .map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
+            let measured = match args.turns {
+                true => measure_at(&engine, question, options, &|run| study::in_turns(budget, printer, run)),
+                false => measure(&engine, question, options),
+            };
+            let measured = measured.map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
             let record = Record { redundant, ..measured.record(&engine, question) };
             tell(args, printer, &record, &measured)?;
         }

@@ -93,6 +93,12 @@ pub struct Record {
     /// Seconds that 99.9 % wait at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p999_s: Option<f64>,
+    /// Processes with one thread each that ran together, if it was processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<usize>,
+    /// The rate over that of as many processes as there are threads, by the median of the turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process_fraction: Option<f64>,
     /// Each stage alone, in runs of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageRecord>,

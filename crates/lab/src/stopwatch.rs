@@ -272,6 +272,16 @@ pub fn measure<S: Timed>(
     question: Question<S>,
     options: &MachineOptions,
 ) -> Result<Measurement, Failure> {
+    measure_at(engine, question, options, &|run| until_used_up(question.budget, run))
+}
+
+/// Measures as [`measure`] does. `pace` decides how often the jobs run.
+pub(crate) fn measure_at<S: Timed>(
+    engine: &Engine,
+    question: Question<S>,
+    options: &MachineOptions,
+    pace: Pace<'_>,
+) -> Result<Measurement, Failure> {
     let Question { params, op, .. } = question;
     let before = Limits::measure(engine, options);
     let batch = question.batch.map_or_else(|| S::filling(&question, engine, &before), Ok)?;
@@ -280,7 +290,7 @@ pub fn measure<S: Timed>(
     let apart = have_memory(&engine.devices()) && engine.devices().len() == 1;
     let most = || engine.jobs_per_program(params, op, question.cached_layers_of_keys());
     let program = if apart { Some(most()?.min(batch)) } else { None };
-    let (trial, in_rows) = (Trial { engine, question, batch, program }, question.rows.is_some());
+    let (trial, in_rows) = (Trial { engine, question, batch, program, pace }, question.rows.is_some());
     let Answer { times, kernels, build } = match op {
         Op::Keygen if in_rows || S::AT_ONCE => trial.keygen_in_rows()?,
         Op::Sign if in_rows => trial.sign_in_rows()?,
@@ -308,6 +318,9 @@ pub(crate) fn until_used_up(
     }
     Ok(Times::new(times))
 }
+
+/// Has a run time itself several times.
+pub(crate) type Pace<'p> = &'p dyn Fn(&mut dyn FnMut() -> Result<Duration, Failure>) -> Result<Times, Failure>;
 
 pub(crate) fn wrong(what: &str) -> Failure {
     Failure::new(format!("a wrong answer: {what}")).hint("distrust this machine, and report the fault")
@@ -345,6 +358,7 @@ struct Trial<'e, S: Timed> {
     batch: usize,
     /// Jobs of a run by which kernels alone are timed.
     program: Option<usize>,
+    pace: Pace<'e>,
 }
 
 /// Checks that this is the answer of the first run, or a beginning of it.
@@ -356,7 +370,7 @@ fn same<T: Clone + PartialEq>(answer: &mut Vec<T>, got: &[T]) -> Result<(), Fail
 }
 
 impl<S: Timed> Trial<'_, S> {
-    /// Has `run` time itself: until the budget is used up, and then for the kernels alone.
+    /// Has `run` time itself at the trial's pace, and then for the kernels alone.
     fn timed(
         &self,
         build: Option<f64>,
@@ -364,7 +378,7 @@ impl<S: Timed> Trial<'_, S> {
     ) -> Result<Answer, Failure> {
         // The first time prepares programs, and takes the memory that all others use again.
         run(self.batch)?;
-        let times = until_used_up(self.question.budget, || run(self.batch))?;
+        let times = (self.pace)(&mut || run(self.batch))?;
         Ok(Answer { times, kernels: self.kernels(run)?, build })
     }
 

@@ -1,7 +1,9 @@
 //! `hypergrove bench --study`: what is measured is data, `bench/definitions/*.toml`.
 
+mod cores;
 mod definition;
 
+pub(crate) use cores::in_turns;
 pub(crate) use definition::{definition, names};
 
 use self::definition::{
@@ -99,6 +101,7 @@ pub(crate) fn run(name: &str, args: &Bench, options: &MachineOptions, printer: &
             Row::Program(row) => study.programs(row)?,
             Row::Engine(row) => study.engines(row)?,
             Row::Callers(row) => study.callers(row)?,
+            Row::Cores(row) => study.cores(row)?,
             Row::Rates(row) => study.rates(row)?,
             Row::Hash(row) => study.hashes(row)?,
         }
@@ -187,7 +190,8 @@ impl Study<'_> {
                 let there = kinds(row.on).into_iter().filter(|kind| places(*kind) > 0).count();
                 self.subjects(&row.sets, &row.ops, &[0])?.len() * self.ways(row).len() * there
             }
-            Row::Hash(_) | Row::Rates(_) => 0,
+            Row::Cores(row) if places(Kind::Cpu) > 0 => self.subjects(&row.sets, &row.ops, &[0])?.len(),
+            Row::Hash(_) | Row::Rates(_) | Row::Cores(_) => 0,
         })
     }
 
@@ -740,6 +744,9 @@ fn table_row(record: &Record) -> String {
     let mut shape = record.shape.clone().unwrap_or_else(|| record.devices.join(","));
     if record.cached_layers > 0 {
         shape = format!("{shape}, {} cached", record.cached_layers);
+    }
+    if let Some(fraction) = record.process_fraction {
+        shape = format!("{shape}, {} of processes", percent(fraction));
     }
     if record.op == "hash" {
         shape = format!("{shape}, {} B", record.message_bytes);

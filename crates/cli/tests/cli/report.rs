@@ -83,6 +83,17 @@ fn run(slower: f64) -> String {
             }));
         }
     }
+    for threads in [1, 2, 4] {
+        let of = |shape: &str, more: Value| {
+            let shape = format!("{threads} {shape}");
+            let mut record = json!({ "study": "cores", "op": "verify", "batch": 100 * threads, "threads": threads });
+            record.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            (record["shape"], record["median_s"]) = (shape.into(), (slower * 0.01).into());
+            record
+        };
+        records.push(of("threads", json!({ "process_fraction": (threads > 1).then_some(0.875) })));
+        records.extend((threads > 1).then(|| of("processes", json!({ "processes": threads }))));
+    }
     for layers in 0..4 {
         let more = json!({ "study": "cache-depth", "cached_layers": layers, "cache_bytes": 240 << (3 * layers), "build_s": 0.1 });
         records.push(more);
@@ -166,9 +177,18 @@ fn the_page_is_whole_and_needs_nothing_else() {
         let anchor = attributes.split("href=\"#").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!(page.matches(&format!("id=\"{anchor}\"")).count(), 1, "{anchor}");
     }
-    for id in
-        ["throughput", "crossover", "ladder", "functions", "roofline", "cache-depth", "multi-gpu", "host", "callers"]
-    {
+    for id in [
+        "throughput",
+        "crossover",
+        "ladder",
+        "functions",
+        "roofline",
+        "cache-depth",
+        "multi-gpu",
+        "host",
+        "callers",
+        "cores",
+    ] {
         assert!(page.contains(&format!("id=\"r1-{id}\"")) && page.contains(&format!("id=\"r2-{id}\"")), "{id}");
     }
     for words in [
@@ -180,6 +200,8 @@ fn the_page_is_whole_and_needs_nothing_else() {
         "100 %",
         "device-reachable",
         "99 % wait",
+        "engine / processes",
+        "87.5 %",
     ] {
         assert!(page.contains(words), "{words}");
     }

@@ -63,6 +63,24 @@ fn studies_measure_and_name_what_they_leave_out() {
     assert_eq!(shapes, all);
     assert!(measured.iter().all(|record| record["p99_s"].as_f64() >= record["median_s"].as_f64()));
     assert_eq!(skipped[0]["skipped"], "there is no GPU (none was named)");
+    let (measured, skipped) = study("cores", &["--op", "verify", "--batch", "16"]);
+    let shapes: Vec<&str> = measured.iter().map(|record| record["shape"].as_str().unwrap()).collect();
+    assert_eq!((shapes, skipped.len()), (vec!["1 thread", "2 threads", "2 processes"], 0));
+    let batches: Vec<u64> = measured.iter().map(|record| record["batch"].as_u64().unwrap()).collect();
+    let number = |record: usize, field: &str| measured[record][field].as_f64().unwrap_or(f64::NAN);
+    assert_eq!(
+        (batches, &measured[2]["processes"], &measured[1]["rows"]),
+        (vec![16, 32, 32], &2.into(), &"host".into())
+    );
+    for record in 0..3 {
+        let rate = number(record, "batch") / number(record, "median_s");
+        assert!((number(record, "ops_per_s") / rate - 1.0).abs() < 1e-6, "{measured:?}");
+        assert!(
+            (number(record, "limit_fraction") - number(record, "ideal_s") / number(record, "median_s")).abs() < 1e-9
+        );
+        assert_eq!((number(record, "threads"), number(record, "runs")), (f64::from(1 + (record > 0) as u8), 5.0));
+    }
+    assert!(number(0, "process_fraction").is_nan() && number(1, "process_fraction") > 0.0);
     let (measured, skipped) = study("crossover", &["--op", "verify", "--within", "0.000001"]);
     assert!(
         measured.is_empty() && skipped.iter().any(|record| record["skipped"].as_str().unwrap().contains("time is up"))

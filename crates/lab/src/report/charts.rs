@@ -3,6 +3,7 @@
 mod cache_depth;
 mod callers;
 mod compared;
+mod cores;
 mod crossover;
 mod functions;
 mod hashing;
@@ -70,6 +71,7 @@ pub(crate) fn sections(run: &Run) -> Vec<Section> {
         throughput::throughput(run),
         crossover::crossover(run),
         callers::callers(run),
+        cores::cores(run),
         ladder::ladder(run),
         functions::functions(run),
         roofline::roofline(run),

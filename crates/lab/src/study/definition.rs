@@ -14,7 +14,7 @@ macro_rules! definitions {
 
 /// All studies. The one place where they are listed.
 static DEFINITIONS: &[(&str, &str)] = definitions! {
-    "throughput" "ladder" "functions" "sha256" "crossover" "callers" "cache-depth" "multi-gpu" "host" "limits"
+    "throughput" "ladder" "functions" "sha256" "crossover" "callers" "cores" "cache-depth" "multi-gpu" "host" "limits"
 };
 
 /// A study.
@@ -38,6 +38,8 @@ pub(super) enum Row {
     Engine(EngineRow),
     /// Callers that bring one job each.
     Callers(CallersRow),
+    /// Threads of one engine, and as many processes.
+    Cores(CoresRow),
     /// How fast devices hash at all.
     Rates(RatesRow),
     /// SHA-256 of many messages of equal length.
@@ -130,6 +132,16 @@ pub(super) struct CallersRow {
     pub(super) callers: Vec<usize>,
     /// Numbers of threads that hold all tickets, in addition to a thread for each caller.
     pub(super) held: Vec<usize>,
+    pub(super) seconds: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CoresRow {
+    pub(super) sets: Vec<String>,
+    pub(super) ops: Vec<Ops>,
+    /// Turns in which every number of threads and of processes is measured.
+    pub(super) turns: usize,
     pub(super) seconds: f64,
 }
 
@@ -326,6 +338,7 @@ mod tests {
                     }
                     Row::Engine(row) => &row.sets,
                     Row::Callers(row) => &row.sets,
+                    Row::Cores(row) => &row.sets,
                     Row::Rates(_) | Row::Hash(_) => continue,
                 };
                 assert!(sets.iter().all(|name| name == "all" || name.parse::<&Params>().is_ok()), "{name}");

@@ -1,0 +1,60 @@
+//! One engine with several threads next to as many processes.
+
+use super::*;
+
+pub(super) fn cores(run: &Run) -> Section {
+    let groups = by(of_study(run, "cores"), |record| record.device.clone());
+    Section {
+        id: "cores",
+        title: "Every core",
+        reading: "One engine with several threads, and as many processes with one thread each, which wait for nothing. The last column is the \
+            rate of the engine over that of the processes, by the median of the turns.",
+        groups: groups.into_iter().map(|(device, records)| of_device(device, records)).collect(),
+    }
+}
+
+fn of_device(device: String, records: Vec<&Record>) -> Group {
+    let (mut group, mut rows) = (Group::default(), Vec::new());
+    for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
+        for (threads, pair) in by(&records, |record| record.threads) {
+            let of = |is_processes: bool| pair.iter().find(|record| record.processes.is_some() == is_processes);
+            let cells = |record: Option<&&&Record>| match record {
+                Some(record) => {
+                    [significant(record.ops_per_s), percent(record.spread), of_limit(record.limit_fraction)]
+                }
+                None => [UNKNOWN; 3].map(String::from),
+            };
+            let fraction = of(false).and_then(|record| record.process_fraction);
+            let mut row = vec![short(&set).into(), op.clone(), grouped(threads as u64)];
+            row.extend(cells(of(false)).into_iter().chain(cells(of(true))));
+            row.push(of_limit(fraction));
+            rows.push(row);
+        }
+        let series = |name: &str, is_processes: bool| {
+            let these = records.iter().filter(|record| record.processes.is_some() == is_processes);
+            let points = these.map(|record| rate(record, record.threads as f64)).collect();
+            Series { name: name.into(), look: Look::Joined, points }
+        };
+        let plot = Plot {
+            title: format!("{} {op}", short(&set)),
+            x: counts("threads or processes", Scale::Linear),
+            y: axis("per second", Scale::Linear, counted),
+            series: vec![series("one engine", false), series("processes", true)],
+            rules: Vec::new(),
+        };
+        group.figures.push(Figure { name: slug(&["cores", &device, &set, &op]), drawing: plot.into() });
+    }
+    let heads = vec![
+        "set",
+        "op",
+        "threads",
+        "one engine, per second",
+        "spread",
+        "% of peak",
+        "processes, per second",
+        "spread",
+        "% of peak",
+        "engine / processes",
+    ];
+    Group { title: device, table: Some(Table { heads, words: 2, rows }), ..group }
+}
