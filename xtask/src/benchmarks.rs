@@ -288,15 +288,17 @@ pub(crate) struct RunRecord<'a> {
 }
 
 /// The record of each key that counts: from the newest day that has the key, the fastest. Of several records in one run with one key and
-/// one size of call the last one counts, since runs in turns begin with the older tool. Records of many callers are of studies.
+/// one size of call the last one counts, since runs in turns begin with the older tool. Records of many callers, or of several
+/// processes, are of studies.
 pub(crate) fn newest<K: Ord + Clone>(
     runs: &[Run],
     key: impl Fn(&Run, &Record) -> Option<K>,
 ) -> BTreeMap<K, RunRecord<'_>> {
     let mut best = BTreeMap::<K, RunRecord<'_>>::new();
+    let is_call = |record: &&Record| record.callers.is_none() && record.processes.is_none();
     for run in runs {
         let mut last = BTreeMap::new();
-        for record in run.records.iter().filter(|record| record.callers.is_none()) {
+        for record in run.records.iter().filter(is_call) {
             if let Some(key) = key(run, record) {
                 last.insert((key, record.batch), record);
             }

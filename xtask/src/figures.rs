@@ -54,6 +54,8 @@ struct Column {
 enum Measure {
     /// Jobs a second, with the share of the peak.
     Rate,
+    /// Jobs a second of one engine on several cores, with the share of as many processes with one thread each: the study `cores` measures both.
+    Cores,
     /// Jobs a second of the kernels alone, with the share of the peak.
     Kernels,
     /// The time of one job.
@@ -72,7 +74,8 @@ impl Column {
         let host = benchmarks::uses_gpu(record) || run.has_gpu() == self.host_of_gpus;
         let machine = record.device.starts_with(&self.device) && record.backend == self.backend && host;
         let rows = matches!(self.measure, Measure::Kernels | Measure::KernelBytes) || self.rows == record.rows;
-        plain && machine && isa && threads && size && rows
+        let cores = self.measure != Measure::Cores || record.process_fraction.is_some();
+        plain && machine && isa && threads && size && rows && cores
     }
 
     fn cell(&self, record: &Record) -> String {
@@ -85,6 +88,7 @@ impl Column {
         };
         match self.measure {
             Measure::Rate => with_share(record.ops_per_s, record.limit_fraction),
+            Measure::Cores => with_share(record.ops_per_s, record.process_fraction),
             Measure::Kernels => known(record.kernels_per_s, &|rate| with_share(rate, record.kernels_limit_fraction)),
             Measure::OneJob => time(record.median_s),
             Measure::Bytes => bytes(record.ops_per_s),
@@ -182,6 +186,22 @@ mod test {
         let filled = |text: &str, rows: &str| filled(text, &tables(rows), &runs, "../");
         assert_eq!(filled(text, "\"SLH-DSA-A sign\"").as_deref(), Ok(expected));
         assert_eq!(filled(expected, "\"SLH-DSA-A sign\"").as_deref(), Ok(expected));
+        // Of the study of cores the engine's record counts, not that of the processes.
+        let of_cores = |field: &str, value: f64, rate: f64| {
+            let mut record =
+                serde_json::to_value(self::record("SLH-DSA-A", 8, rate)).expect("a record has a form in JSON");
+            record[field] = json!(value);
+            serde_json::from_value::<Record>(record).expect("a record")
+        };
+        let mut processes = of_cores("process_fraction", 1.0, 4096.0);
+        processes.processes = Some(16);
+        let records = vec![record("SLH-DSA-A", 16, 8192.0), of_cores("process_fraction", 0.875, 2048.0), processes];
+        let runs = [Run { name: "2026-01-02-machine".into(), records }];
+        let mut tables = tables("\"SLH-DSA-A sign\"");
+        tables[0].columns.truncate(1);
+        tables[0].columns[0].measure = Measure::Cores;
+        let rendered = tables[0].render(&runs, "").expect("a table");
+        assert!(rendered.contains("| A sign | 2,050 (88 %) |"), "{rendered}");
         for (text, rows, why) in [
             (text, "\"SLH-DSA-B sign\"", "no record of 'SLH-DSA-B sign'"),
             ("\n<!-- table: slow -->\n<!-- end of table -->", "", "has no table 'slow'"),
