@@ -134,7 +134,7 @@ impl Source {
 
 impl Source {
     /// To be read piece by piece.
-    pub(crate) fn open(&self) -> io::Result<Box<dyn Read>> {
+    pub(crate) fn open(&self) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Source::Stdin => Box::new(io::stdin()),
             Source::File(path) => Box::new(File::open(path)?),

@@ -3,14 +3,17 @@
 use crate::args::{self, Hash, MachineOptions};
 use crate::files::{Source, listed_path};
 use crate::json::{self, FileLine, Line, Word};
+use crate::merkle::{self, MerkleTree};
 use hypergrove::manifest::{escape, unescape};
+use hypergrove::rows::{Column, Offsets};
 use hypergrove::text::{Position, without_mark};
-use hypergrove::{Engine, MerkleTree};
+use hypergrove::{Engine, Error, MEMORY_BUDGET};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{Printer, Visible};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 pub(crate) fn run(args: &Hash, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     args::one_stdin(args.inputs.files.iter().chain(&args.inputs.list).map(PathBuf::as_path))?;
@@ -21,7 +24,10 @@ pub(crate) fn run(args: &Hash, machine: &MachineOptions, printer: &Printer) -> R
     let engine = machine::engine(machine, printer)?;
     match (args.check, args.records) {
         (true, _) => check(args, &engine, &paths, printer),
-        (_, true) => records(args, &engine, &paths, printer),
+        (_, true) => {
+            let room = (machine.memory.unwrap_or(MEMORY_BUDGET) / 4).clamp(128 << 10, 256 << 20);
+            records(args, room, &engine, &paths, printer)
+        }
         _ => sums(args, &engine, &paths, printer),
     }
 }
@@ -331,15 +337,63 @@ impl<R: Read> Read for Record<R> {
     }
 }
 
-/// A sum for each record, or the root of the tree over them.
-fn records(args: &Hash, engine: &Engine, paths: &[PathBuf], printer: &Printer) -> Result<Exit, Failure> {
-    let (mut lines, mut failed) = (Lines::new(printer), None);
+/// Records that are hashed together. `sink` gets the sums of each batch.
+struct Records<'e, F> {
+    engine: &'e Engine,
+    sink: F,
+    /// The most bytes of a batch.
+    room: u64,
+    bytes: Vec<u8>,
+    /// Where the records lie in the bytes.
+    offsets: Vec<i64>,
+}
+
+impl<F: FnMut(Vec<[u8; 32]>) -> Result<(), Error>> Records<'_, F> {
+    /// Adds a record, which is `prefix` and the bytes of the reader. A record whose reader fails is left out.
+    fn add(&mut self, prefix: &[u8], mut record: Record<impl Read + Send>) -> Result<io::Result<()>, Error> {
+        if record.left > self.room {
+            // It is hashed while it is read.
+            self.flush()?;
+            let (record, mut sum) = (Mutex::new(Some(prefix.chain(record))), None);
+            let open = |_| Ok(record.lock().ok().and_then(|mut record| record.take()).expect("it is opened once"));
+            self.engine.sha256_each(1, open, |_, read| sum = Some(read))?;
+            return sum.expect("one sum").map_or_else(|error| Ok(Err(error)), |sum| (self.sink)(vec![sum]).map(Ok));
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(prefix);
+        if let Err(error) = record.read_to_end(&mut self.bytes) {
+            self.bytes.truncate(start);
+            return Ok(Err(error));
+        }
+        self.offsets.push(self.bytes.len() as i64);
+        // An offset and a sum count as bytes too, because records may be empty.
+        if (self.bytes.len() + 40 * self.offsets.len()) as u64 >= self.room { self.flush().map(Ok) } else { Ok(Ok(())) }
+    }
+
+    /// Hashes the records that were added since the last batch.
+    fn flush(&mut self) -> Result<(), Error> {
+        let records = Column::Variable { bytes: &self.bytes, offsets: Offsets::I64(&self.offsets) };
+        (self.sink)(merkle::sums(self.engine, records)?)?;
+        self.bytes.clear();
+        self.offsets.truncate(1);
+        Ok(())
+    }
+}
+
+/// A sum for each record, or the root of the tree over them. A batch of records has up to `room` bytes.
+fn records(args: &Hash, room: u64, engine: &Engine, paths: &[PathBuf], printer: &Printer) -> Result<Exit, Failure> {
+    let mut lines = Lines::new(printer);
     let mut tree = args.merkle_root.then(|| MerkleTree::new(engine));
     let prefix: &[u8] = if args.merkle_root { &[MerkleTree::LEAF] } else { &[] };
-    let mut stream = engine.sha256_stream(|_, digest| match &mut tree {
-        Some(tree) => failed = failed.take().or(tree.push(digest).err()),
-        None => lines.add(&[hex::encode(digest).as_bytes(), if args.zero { b"\0" } else { b"\n" }]),
-    });
+    let sink = |sums: Vec<[u8; 32]>| match &mut tree {
+        Some(tree) => tree.extend(sums),
+        None => {
+            let end = if args.zero { b"\0" } else { b"\n" };
+            sums.iter().for_each(|sum| lines.add(&[hex::encode(sum).as_bytes(), end]));
+            Ok(())
+        }
+    };
+    let mut batch = Records { engine, sink, room, bytes: Vec::new(), offsets: vec![0] };
     let mut wrong = Ok(());
     for path in paths {
         let source = Source::from(path.as_path());
@@ -358,11 +412,9 @@ fn records(args: &Hash, engine: &Engine, paths: &[PathBuf], printer: &Printer) -
                     return if length.is_empty() { Ok(()) } else { Err(cut("length")) };
                 };
                 let left = u64::from(u32::from_be_bytes(bytes));
-                stream.read(prefix, &mut Record { reader: &mut reader, left })?.map_err(|error| {
-                    match error.kind() {
-                        io::ErrorKind::UnexpectedEof => cut("bytes"),
-                        _ => failed(error),
-                    }
+                batch.add(prefix, Record { reader: &mut reader, left })?.map_err(|error| match error.kind() {
+                    io::ErrorKind::UnexpectedEof => cut("bytes"),
+                    _ => failed(error),
                 })?;
             }
             Ok(())
@@ -374,13 +426,45 @@ fn records(args: &Hash, engine: &Engine, paths: &[PathBuf], printer: &Printer) -
     if wrong.is_err() && args.merkle_root {
         return wrong.map(|()| Exit::Good);
     }
-    stream.finish()?;
-    if let Some(error) = failed {
-        return Err(error.into());
-    }
+    batch.flush()?;
     if let Some(tree) = tree {
         lines.add(&[hex::encode(tree.root()?).as_bytes(), b"\n"]);
     }
     lines.finish()?;
     wrong.map(|()| Exit::Good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sha2::{Digest, Sha256};
+
+    #[test]
+    fn records_stay_in_order_and_within_memory() {
+        let data: Vec<u8> = (0..1usize << 20).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 11) as u8).collect();
+        let engine = Engine::builder().memory_budget(1 << 20).build().unwrap();
+        // Batches, and records that are longer than any.
+        let lengths: Vec<usize> = (0..600).map(|i| if i % 97 == 5 { 300_000 + i } else { i * i % 3000 }).collect();
+        let prefix = |i: usize| if i.is_multiple_of(2) { &b""[..] } else { b"prefix" };
+        let mut sums = Vec::new();
+        let sink = |batch: Vec<[u8; 32]>| {
+            sums.extend(batch);
+            Ok(())
+        };
+        let mut records = Records { engine: &engine, sink, room: 256 << 10, bytes: Vec::new(), offsets: vec![0] };
+        for (i, &length) in lengths.iter().enumerate() {
+            let record = Record { reader: &data[i..], left: length as u64 };
+            records.add(prefix(i), record).unwrap().unwrap();
+            assert!(records.bytes.len() <= 256 << 10);
+            let short = Record { reader: &data[..i * 1000], left: i as u64 * 1000 + 1 };
+            let lost = records.add(b"lost", short).unwrap().unwrap_err();
+            assert_eq!(lost.kind(), io::ErrorKind::UnexpectedEof, "and left out");
+        }
+        records.flush().unwrap();
+        assert_eq!(sums.len(), lengths.len());
+        for (i, &length) in lengths.iter().enumerate() {
+            let sum: [u8; 32] = Sha256::digest([prefix(i), &data[i..i + length]].concat()).into();
+            assert_eq!(sums[i], sum, "{i}");
+        }
+    }
 }

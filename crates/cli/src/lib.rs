@@ -19,6 +19,7 @@ mod kat;
 mod keygen;
 mod keys;
 mod ledger;
+mod merkle;
 mod message;
 mod outputs;
 mod passphrase;
