@@ -5,8 +5,9 @@ use crate::failure::{Failure, Status, call, verdict};
 use crate::pointers::{In, Out, Span, c_structs};
 use crate::schemes::{InC, Key, PrivateKey, PublicKey, Set, of_scheme};
 use crate::sets::prehash;
+use hypergrove::rows::{Column, RowStatus};
 use hypergrove::scheme::{SignJob, VerifyJob};
-use hypergrove::{Engine, Messages, Mode, Randomizer};
+use hypergrove::{Engine, Mode, Randomizer};
 
 c_structs! {
     /// `hg_message_options`.
@@ -164,9 +165,6 @@ extern "C" fn hg_sha256(engine: In<Engine>, message: In<u8>, message_length: usi
         let engine = engine.get("engine")?;
         let out = sum.slice(32, "sum", &[message.span(message_length, "message")])?;
         let message = message.slice(message_length, "message")?;
-        let mut digest = [[0; 32]];
-        engine.sha256_batch(Messages::new(message, &[message_length])?, &mut digest)?;
-        out.copy_from_slice(&digest[0]);
-        Ok(())
+        Ok(engine.sha256_rows(Column::Slices(&[message]), out, &mut [RowStatus::default()])?)
     })
 }

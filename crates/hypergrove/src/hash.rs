@@ -1,4 +1,4 @@
-//! SHA-256 of many messages (FIPS 180-4), and Merkle trees over them (RFC 9162).
+//! SHA-256 of many messages (FIPS 180-4).
 
 use crate::check_length;
 use crate::engine::{Engine, Inner};
@@ -149,7 +149,6 @@ impl Inner {
     }
 
     fn hash(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
-        messages.check(digests)?;
         let (mut from, mut digests) = (0, digests);
         while from < messages.len() {
             // The device is chosen again for each part of at most `CHOICE` bytes, or of one longer message.
@@ -253,17 +252,12 @@ impl Inner {
 }
 
 impl Engine {
-    /// Computes SHA-256 of each message. Of several devices, the engine uses the one that it expects to finish first, by what it has measured.
-    /// The CPU hashes few bytes.
-    pub fn sha256_batch(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
-        self.0.hash(messages, digests)
-    }
-
     /// Computes SHA-256 of one message for each row. The sum of row i goes to `sums[32 * i..]`, its status to `statuses[i]`:
     /// [`RowStatus::Hashed`], or why there is no sum. A row without a sum has zeros in its place. An error concerns the whole call. Rows that
     /// were hashed before the error keep their sums.
     ///
-    /// Messages that lie one after the other are hashed where they are. Other messages are copied together first, in bounded memory.
+    /// Messages that lie one after the other are hashed where they are. Other messages are copied together first, in bounded memory. Of several
+    /// devices, the engine uses the one that it expects to finish first, by what it has measured. The CPU hashes few bytes.
     ///
     /// ```
     /// use hypergrove::Engine;
@@ -296,11 +290,6 @@ impl Engine {
         self.0.hash_rows(messages, Results::new(sums, SUM, statuses), &mut |done| progress(done).flow())
     }
 
-    /// Computes SHA-256 of messages that come one after the other, in bounded memory. `sink` gets the number and the sum of each message, in order.
-    pub fn sha256_stream<F: FnMut(usize, [u8; 32])>(&self, sink: F) -> Sha256Stream<'_, F> {
-        Sha256Stream { engine: &self.0, sink, room: self.0.room(), bytes: Vec::new(), ends: Vec::new(), next: 0 }
-    }
-
     /// Computes SHA-256 of `count` files or other readers, of any lengths. `open` opens number i, on any of the engine's threads. `sink` gets
     /// the sums in order, on this thread. If a reader cannot be opened or read, `sink` gets the error, and the others go on.
     ///
@@ -314,7 +303,7 @@ impl Engine {
         mut sink: impl FnMut(usize, io::Result<[u8; 32]>),
     ) -> Result<(), Error> {
         if self.0.host().is_none() {
-            return self.0.gather(count, open, sink);
+            return self.0.gather(count, open, &mut sink);
         }
         self.0.test_host()?;
         let most = most_files();
@@ -544,215 +533,59 @@ impl Inner {
             }
         }
     }
+}
 
+impl Inner {
     /// Hashes everything on the devices, in batches, for an engine without the host.
     fn gather<R: Read>(
         &self,
         count: usize,
         open: impl Fn(usize) -> io::Result<R>,
-        sink: impl FnMut(usize, io::Result<[u8; 32]>),
+        sink: &mut impl FnMut(usize, io::Result<[u8; 32]>),
     ) -> Result<(), Error> {
-        let engine = self;
-        let (numbers, sink) = (RefCell::new(Vec::new()), RefCell::new(sink));
-        let tell = |number: usize, digest| {
-            let index: usize = numbers.borrow()[number];
-            sink.borrow_mut()(index, Ok(digest));
-        };
-        let mut stream =
-            Sha256Stream { engine, sink: tell, room: self.room(), bytes: Vec::new(), ends: Vec::new(), next: 0 };
+        let (room, mut order) = (self.room(), Order { next: 0, waiting: BTreeMap::new() });
+        let (mut bytes, mut ends, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..count {
-            numbers.borrow_mut().push(index);
-            let read = match open(index) {
-                Ok(mut reader) => stream.read(&[], &mut reader)?,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = read {
-                numbers.borrow_mut().pop();
-                stream.flush()?;
-                sink.borrow_mut()(index, Err(error));
-            }
-        }
-        stream.finish().map(drop)
-    }
-}
-
-/// Collects messages into batches; see [`Engine::sha256_stream`].
-pub struct Sha256Stream<'e, F: FnMut(usize, [u8; 32])> {
-    engine: &'e Inner,
-    sink: F,
-    /// The most bytes of a batch.
-    room: usize,
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-    /// The number of the batch's first message.
-    next: usize,
-}
-
-impl<F: FnMut(usize, [u8; 32])> Sha256Stream<'_, F> {
-    /// Adds a message.
-    pub fn push(&mut self, message: &[u8]) -> Result<(), Error> {
-        // The reader is empty, so reading cannot fail.
-        self.read(message, &mut io::empty()).map(drop)
-    }
-
-    /// Adds the message that is `prefix` and all bytes of the reader, and returns the number of these bytes. If the reader fails, the
-    /// message is left out.
-    pub fn read(&mut self, prefix: &[u8], reader: &mut impl Read) -> Result<io::Result<u64>, Error> {
-        // An end and a digest count as bytes too, because messages may be empty.
-        if self.bytes.len() + PADDING * self.ends.len() + prefix.len() >= self.room {
-            self.flush()?;
-        }
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(prefix);
-        // A message is too long if it has one byte more than a batch has room for.
-        let most = self.room.max(PIECE) + 1;
-        match reader.by_ref().take(most as u64).read_to_end(&mut self.bytes) {
-            Err(error) => {
-                self.bytes.truncate(start);
-                return Ok(Err(error));
-            }
-            Ok(read) if read == most => {
-                let length = self.read_long(start, reader)?;
-                return Ok(length.map(|length| length - prefix.len() as u64));
-            }
-            Ok(_) => {}
-        }
-        self.ends.push(self.bytes.len());
-        let length = (self.bytes.len() - start - prefix.len()) as u64;
-        if self.bytes.len() > self.room {
-            self.flush()?;
-        }
-        Ok(Ok(length))
-    }
-
-    /// Hashes a message that no batch has room for: alone, in parts, on the host. Returns the number of all its bytes.
-    fn read_long(&mut self, start: usize, reader: &mut impl Read) -> Result<io::Result<u64>, Error> {
-        let begun = self.bytes.split_off(start);
-        self.flush()?;
-        self.engine.test_host()?;
-        let (hash, mut state, mut length) = (self.engine.lanes(), SHA256_START, 0);
-        let mut reader = begun.as_slice().chain(reader);
-        let mut buffer = vec![0; PIECE];
-        loop {
-            let filled = match fill(&mut reader, &mut buffer) {
-                Ok(filled) => filled,
-                Err(error) => return Ok(Err(error)),
-            };
-            length += filled as u64;
-            let end = (filled < PIECE).then_some(length);
-            let mut part = [MessagePart { state, bytes: &buffer[..filled], end }];
-            hash.absorb(&mut part);
-            state = part[0].state;
-            if end.is_some() {
-                break;
-            }
-        }
-        (self.sink)(self.next, state);
-        self.next += 1;
-        Ok(Ok(length))
-    }
-
-    /// Hashes the messages that were added since the last batch. `sink` gets their sums.
-    pub fn flush(&mut self) -> Result<(), Error> {
-        let mut digests = vec![[0; 32]; self.ends.len()];
-        self.engine.hash(Messages::new(&self.bytes, &self.ends)?, &mut digests)?;
-        for digest in digests {
-            (self.sink)(self.next, digest);
-            self.next += 1;
-        }
-        self.bytes.clear();
-        self.ends.clear();
-        Ok(())
-    }
-
-    /// Hashes the rest, and returns the number of messages.
-    pub fn finish(mut self) -> Result<usize, Error> {
-        self.flush()?;
-        Ok(self.next)
-    }
-}
-
-/// The Merkle tree of RFC 9162, section 2.1.1, over any number of entries. It computes the root in memory that grows only with the
-/// tree's height. The hash of a leaf is SHA-256(0x00 ‖ entry), that of a node SHA-256(0x01 ‖ left ‖ right). For n > 1 entries, the left
-/// subtree has the largest power of two below n. Without entries, the root is SHA-256 of the empty string.
-pub struct MerkleTree<'e> {
-    engine: &'e Engine,
-    /// The nodes of each level whose parents are not computed yet. On low levels, pairs wait to be hashed together.
-    levels: Vec<Vec<[u8; 32]>>,
-}
-
-impl<'e> MerkleTree<'e> {
-    /// The byte before an entry when its leaf is hashed.
-    pub const LEAF: u8 = 0;
-    /// The byte before two nodes when their parent is hashed.
-    const NODE: u8 = 1;
-    /// The nodes of a level that are hashed together.
-    const TOGETHER: usize = 1 << 16;
-
-    /// The tree of no entries.
-    pub fn new(engine: &'e Engine) -> MerkleTree<'e> {
-        MerkleTree { engine, levels: vec![Vec::new()] }
-    }
-
-    /// Appends the entry whose leaf has this hash.
-    pub fn push(&mut self, leaf: [u8; 32]) -> Result<(), Error> {
-        self.levels[0].push(leaf);
-        let mut level = 0;
-        while self.levels[level].len() >= Self::TOGETHER {
-            self.pair(level)?;
-            level += 1;
-        }
-        Ok(())
-    }
-
-    /// Puts the parents of a level's pairs into the next level. A node without a sibling stays.
-    fn pair(&mut self, level: usize) -> Result<(), Error> {
-        if self.levels.len() == level + 1 {
-            self.levels.push(Vec::new());
-        }
-        let nodes = &mut self.levels[level];
-        let alone = (nodes.len() % 2 == 1).then(|| nodes.pop().expect("odd"));
-        let parents = parents(self.engine, nodes)?;
-        nodes.clear();
-        nodes.extend(alone);
-        self.levels[level + 1].extend(parents);
-        Ok(())
-    }
-
-    /// The root.
-    pub fn root(mut self) -> Result<[u8; 32], Error> {
-        let mut level = 0;
-        while level < self.levels.len() {
-            if self.levels[level].len() > 1 {
-                self.pair(level)?;
-            }
-            level += 1;
-        }
-        // A node that remains on a lower level lies to the right of the nodes above.
-        let mut root = None;
-        for left in self.levels.into_iter().flatten() {
-            root = Some(match root {
-                None => left,
-                Some(right) => parents(self.engine, &[left, right])?[0],
+            let start = bytes.len();
+            // A message is too long if it has one byte more than a batch has room for.
+            let most = room + 1;
+            let read = open(index).and_then(|mut reader| {
+                let read = reader.by_ref().take(most as u64).read_to_end(&mut bytes)?;
+                Ok((read, reader))
             });
+            match read {
+                Ok((read, _)) if read < most => {
+                    ends.push(bytes.len());
+                    numbers.push(index);
+                }
+                long_or_failed => {
+                    let digest = match long_or_failed {
+                        Ok((_, rest)) => self.hash_long(bytes[start..].chain(rest))?,
+                        Err(error) => Err(error),
+                    };
+                    bytes.truncate(start);
+                    order.add(index, digest, sink);
+                }
+            }
+            // An end and a digest count as bytes too, because messages may be empty.
+            if index + 1 == count || bytes.len() + PADDING * ends.len() >= room {
+                let mut digests = vec![[0; 32]; ends.len()];
+                self.hash(Messages::new(&bytes, &ends)?, &mut digests)?;
+                numbers.drain(..).zip(digests).for_each(|(index, digest)| order.add(index, Ok(digest), sink));
+                bytes.clear();
+                ends.clear();
+            }
         }
-        let mut empty = [[0; 32]];
-        match root {
-            Some(root) => Ok(root),
-            None => self.engine.sha256_batch(Messages::new(&[], &[0])?, &mut empty).map(|()| empty[0]),
-        }
+        Ok(())
     }
-}
 
-/// The parents of pairs of nodes.
-fn parents(engine: &Engine, nodes: &[[u8; 32]]) -> Result<Vec<[u8; 32]>, Error> {
-    const EACH: usize = 65;
-    let mut bytes = Vec::with_capacity(nodes.len() / 2 * EACH);
-    for pair in nodes.as_chunks::<2>().0 {
-        bytes.push(MerkleTree::NODE);
-        bytes.extend_from_slice(pair.as_flattened());
+    /// Hashes a message that no batch has room for, in pieces, on the host.
+    fn hash_long(&self, reader: impl Read) -> Result<io::Result<[u8; 32]>, Error> {
+        self.test_host()?;
+        let (reader, mut sum) = (RefCell::new(Some(reader)), None);
+        let open = |_| Ok(reader.take().expect("it is opened once"));
+        let (next, opened, opening) = (AtomicUsize::new(0), AtomicUsize::new(0), RwLock::default());
+        self.drain(&Source { open, count: 1, next, opened, opening }, 1, |_, digest| sum = Some(digest));
+        Ok(sum.expect("one message has one sum"))
     }
-    let mut parents = vec![[0; 32]; nodes.len() / 2];
-    engine.sha256_batch(Messages::equal(&bytes, EACH)?, &mut parents)?;
-    Ok(parents)
 }

@@ -122,10 +122,9 @@ pub use calls::Job;
 pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET, QUEUED_JOBS};
 pub use explain::{Explanation, MemoryUse};
 pub use flow::Flow;
-pub use hash::{MerkleTree, Sha256Stream};
 pub use hypergrove_cpu::{Cpu, Isa};
 pub use hypergrove_engine::scheduler::{Canceller, DeviceStats, Fault, Room, Stats, Ticket, TicketStats, Waits, Wake};
-pub use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, ErrorKind, Messages, PolicySource, Timing};
+pub use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, ErrorKind, PolicySource, Timing};
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Rates, Work, cache_bytes};
 #[cfg(feature = "encryption")]
@@ -151,9 +150,9 @@ use std::sync::Arc;
 pub mod backend {
     pub use hypergrove_cpu::rates;
     pub use hypergrove_engine::{
-        Accept, Axis, Batch, Checked, Digests, Hasher, HostMemory, Key, Policy, Program, ReachableMemory, Reference,
-        SelfTest, Sha256Programs, Size, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
-        capabilities, forward, wiped,
+        Accept, Axis, Batch, Checked, Digests, Hasher, HostMemory, Key, Messages, Policy, Program, ReachableMemory,
+        Reference, SelfTest, Sha256Programs, Size, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign,
+        ZkVerify, capabilities, forward, wiped,
     };
     pub use hypergrove_fips205::plan::{Forest, Plan, Slot, Stage};
 }
@@ -222,9 +221,9 @@ fn random_by_threads(place: &Place<'_>, bytes: &mut [u8]) -> Result<(), Error> {
 /// Threads may share every type of the library: otherwise this does not compile.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
-    is_shared::<(Engine, EngineBuilder, MerkleTree<'_>, Sha256Stream<'_, fn(usize, [u8; 32])>)>();
+    is_shared::<(Engine, EngineBuilder)>();
     is_shared::<(Fingerprint, SigningKey, VerifyingKey, Signature, Seeds, PreHasher)>();
-    is_shared::<(JobKey<'_, SigningKey>, SignJob<'_>, VerifyJob<'_>, Messages<'_>, Mode<'_>, Randomizer<'_>)>();
+    is_shared::<(JobKey<'_, SigningKey>, SignJob<'_>, VerifyJob<'_>, Mode<'_>, Randomizer<'_>)>();
     is_shared::<(Error, ErrorKind, KeyError, UnknownSet, UnknownHash, Fault, Explanation, Timing)>();
     is_shared::<(diagnosis::Diagnosis, envelope::Envelope, envelope::EnvelopeError, envelope::Mismatch)>();
     is_shared::<(Ticket<Signature>, Canceller, Room, Refused<SignJob<'_>>, GenerateJob<'_, SlhDsa>)>();

@@ -7,8 +7,8 @@ use crate::machine::{self, Limits, rates_json};
 use crate::printer::{Printer, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::Times;
-use hypergrove::backend::{Axis, Hasher, Policy, Sha256Programs, THREADS};
-use hypergrove::{Backend, Cpu, Device, Messages, Work};
+use hypergrove::backend::{Axis, Hasher, Messages, Policy, Sha256Programs, THREADS};
+use hypergrove::{Backend, Cpu, Device, Work};
 use hypergrove_engine::time_limit;
 use std::time::{Duration, Instant};
 

@@ -2,11 +2,12 @@
 //! of 2 MiB. Whatever the library needs beyond that, it must find itself.
 #![forbid(unsafe_code)]
 
+use hypergrove::rows::{Column, RowStatus};
 use hypergrove::signature::{Signer, Verifier};
 use hypergrove::zkdilithium::ZkDilithium;
 use hypergrove::{
-    Cpu, Engine, Isa, Messages, Mode, Params, Randomizer, SLH_DSA_SHA2_128F, SLH_DSA_SHA2_192F, SLH_DSA_SHAKE_128F,
-    SignJob, SigningKey, VerifyJob, VerifyingKey, zkdilithium,
+    Cpu, Engine, Isa, Mode, Params, Randomizer, SLH_DSA_SHA2_128F, SLH_DSA_SHA2_192F, SLH_DSA_SHAKE_128F, SignJob,
+    SigningKey, VerifyJob, VerifyingKey, zkdilithium,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -87,8 +88,8 @@ fn makes_keys_and_refuses(engine: &Engine, p: &'static Params) {
 
 fn hashes(engine: &Engine) {
     let messages = vec![7; 64 * 40];
-    let mut digests = [[0; 32]; 40];
-    engine.sha256_batch(Messages::equal(&messages, 64).expect("whole messages"), &mut digests).expect("digests");
+    let (mut digests, mut statuses) = ([[0; 32]; 40], [RowStatus::default(); 40]);
+    engine.sha256_rows(Column::packed(&messages, 64), digests.as_flattened_mut(), &mut statuses).expect("digests");
     assert!(digests.iter().all(|digest| *digest == digests[0] && *digest != [0; 32]));
 }
 

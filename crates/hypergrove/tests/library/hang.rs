@@ -67,8 +67,8 @@ impl Client {
             }
             Client::Sha256 => {
                 let bytes: Vec<u8> = (0..5000u32).map(|i| i as u8).collect();
-                let mut digests = vec![[0; 32]; 50];
-                engine.sha256_batch(Messages::equal(&bytes, 100).unwrap(), &mut digests)?;
+                let (mut digests, mut statuses) = (vec![[0; 32]; 50], [RowStatus::default(); 50]);
+                engine.sha256_rows(Column::packed(&bytes, 100), digests.as_flattened_mut(), &mut statuses)?;
                 for (message, digest) in bytes.chunks(100).zip(digests) {
                     assert!(digest == *Sha256::digest(message));
                 }

@@ -1,9 +1,9 @@
-//! SHA-256 of messages through the engine, Merkle trees, and which device takes what.
+//! SHA-256 of messages through the engine, and which device takes what.
 
 use crate::common::columns;
-use hypergrove::backend::{Axis, Hasher, Policy, Reference, Sha256Programs, THREADS};
+use hypergrove::backend::{Axis, Hasher, Messages, Policy, Reference, Sha256Programs, THREADS};
 use hypergrove::rows::{Column, Offsets, RowStatus};
-use hypergrove::{Backend, Device, Engine, Error, MerkleTree, Messages, Timing};
+use hypergrove::{Backend, Device, Engine, Error, Timing};
 use hypergrove_engine::{capabilities, forward};
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};
@@ -23,17 +23,25 @@ fn engine(threads: usize) -> Engine {
     Engine::builder().threads(threads).build().unwrap()
 }
 
+/// Hashes messages of `each` bytes, and compares the sums.
+fn hash(engine: &Engine, bytes: &[u8], each: usize) {
+    let messages = Column::packed(bytes, each);
+    let (mut sums, mut statuses) = (vec![[0; 32]; messages.rows()], vec![RowStatus::default(); messages.rows()]);
+    engine.sha256_rows(messages, sums.as_flattened_mut(), &mut statuses).unwrap();
+    assert!(statuses.iter().all(|status| *status == RowStatus::Hashed), "{each} bytes");
+    assert!(bytes.chunks_exact(each).zip(sums).all(|(message, digest)| digest == sum(message)), "{each} bytes");
+}
+
 #[test]
-fn batches() {
+fn packed_rows_are_hashed_where_they_are() {
     let data = bytes(2 << 20);
     for threads in [1, 3] {
-        let engine = engine(threads);
         for each in [1, 64, 1000, 1 << 19] {
-            let messages = Messages::equal(&data[..data.len() / each * each], each).unwrap();
-            let mut digests = vec![[0; 32]; messages.len()];
-            engine.sha256_batch(messages, &mut digests).unwrap();
-            assert!((0..messages.len()).all(|i| digests[i] == sum(messages.get(i))), "{each} bytes, {threads} threads");
-            assert!(matches!(engine.sha256_batch(messages, &mut digests[1..]), Err(Error::Length { .. })));
+            hash(&engine(threads), &data, each);
+            let (messages, mut sums) = (Column::packed(&data, each), vec![0; 32 * (data.len() / each - 1)]);
+            let mut statuses = vec![RowStatus::default(); data.len() / each];
+            let short = engine(threads).sha256_rows(messages, &mut sums, &mut statuses);
+            assert!(matches!(short, Err(Error::Length { .. })));
         }
     }
 }
@@ -96,34 +104,6 @@ fn rows_that_do_not_fit_have_no_sum() {
     assert!(sums == [0; 64] && statuses == [RowStatus::NotComputed; 2]);
 }
 
-#[test]
-fn streams_stay_in_order_and_within_memory() {
-    let data = bytes(1 << 20);
-    let engine = Engine::builder().memory_budget(1 << 20).build().unwrap();
-    // Room is a quarter of the budget: batches, and messages that are longer than any.
-    let lengths: Vec<usize> = (0..600).map(|i| if i % 97 == 5 { 300_000 + i } else { i * i % 3000 }).collect();
-    let mut digests = Vec::new();
-    let mut stream = engine.sha256_stream(|number, digest| {
-        assert_eq!(number, digests.len());
-        digests.push(digest);
-    });
-    for (i, &length) in lengths.iter().enumerate() {
-        if i % 2 == 0 {
-            stream.push(&data[i..i + length]).unwrap();
-        } else {
-            let read = stream.read(b"prefix", &mut &data[i..i + length]).unwrap().unwrap();
-            assert_eq!(read, length as u64);
-        }
-        let failed = stream.read(b"lost", &mut Broken(i * 1000)).unwrap();
-        assert!(failed.is_err(), "and left out");
-    }
-    assert_eq!(stream.finish().unwrap(), lengths.len());
-    for (i, &length) in lengths.iter().enumerate() {
-        let prefix: &[u8] = if i % 2 == 0 { b"" } else { b"prefix" };
-        assert_eq!(digests[i], sum(&[prefix, &data[i..i + length]].concat()), "{i}");
-    }
-}
-
 /// Gives so many bytes, and fails.
 struct Broken(usize);
 
@@ -146,8 +126,10 @@ fn what_is_read_is_hashed_where_it_was_read() {
             _ => Ok(Box::new(&data[..lengths[i % lengths.len()]])),
         }
     };
-    let reference = Engine::builder().backend(Arc::new(Gpu::new(Duration::ZERO))).build().unwrap();
-    for engine in [engine(1), engine(3), reference] {
+    // With little memory, some messages are longer than any batch of a device.
+    let gpu = || Engine::builder().backend(Arc::new(Gpu::new(Duration::ZERO)));
+    let [gpu, small] = [gpu(), gpu().memory_budget(1 << 20)].map(|builder| builder.build().unwrap());
+    for engine in [engine(1), engine(3), gpu, small] {
         let mut next = 0;
         engine
             .sha256_each(60, open, |i, digest| {
@@ -206,53 +188,6 @@ fn files_that_there_is_no_room_for_are_opened_later() {
         .sha256_each(9, |_| Door::open(&none, 0, &data), |_, digest| refused += usize::from(digest.is_err()))
         .unwrap();
     assert_eq!(refused, 9);
-}
-
-/// Entries and roots that implementations of Certificate Transparency test with.
-#[test]
-fn the_tree_of_rfc_9162() {
-    let entries = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"];
-    let roots = [
-        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-        "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
-        "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",
-        "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77",
-        "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
-        "4e3bbb1f7b478dcfe71fb631631519a3bca12c9aefca1612bfce4c13a86264d4",
-        "76e67dadbcdf1e10e1b74ddc608abd2f98dfb16fbce75277b5232a127f2087ef",
-        "ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c",
-        "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
-    ];
-    let from_hex = |text: &str| -> Vec<u8> {
-        (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..][..2], 16).unwrap()).collect()
-    };
-    let engine = engine(1);
-    for (count, root) in roots.iter().enumerate() {
-        let mut tree = MerkleTree::new(&engine);
-        for entry in &entries[..count] {
-            tree.push(sum(&[&[MerkleTree::LEAF][..], &from_hex(entry)].concat())).unwrap();
-        }
-        assert_eq!(tree.root().unwrap().to_vec(), from_hex(root), "{count} entries");
-    }
-}
-
-/// Many more leaves than are paired at a time.
-#[test]
-fn large_trees() {
-    let engine = engine(1);
-    let leaves: Vec<[u8; 32]> = (0..150_001u32).map(|i| sum(&i.to_le_bytes())).collect();
-    let mut level = leaves.clone();
-    while level.len() > 1 {
-        // A node without a sibling goes up as it is: the same tree, told from below.
-        let pair = |pair: &[[u8; 32]]| match pair {
-            [left, right] => sum(&[&[1], &left[..], right].concat()),
-            alone => alone[0],
-        };
-        level = level.chunks(2).map(pair).collect();
-    }
-    let mut tree = MerkleTree::new(&engine);
-    leaves.into_iter().for_each(|leaf| tree.push(leaf).unwrap());
-    assert_eq!(tree.root().unwrap(), level[0]);
 }
 
 /// A device with memory of its own that takes so long, and no messages above 100,000 bytes.
@@ -318,51 +253,38 @@ fn few_bytes_are_hashed_by_the_host_wherever_it_stands() {
     let (data, gpu) = (bytes(8 << 20), Gpu::new(Duration::ZERO));
     let cpu = Arc::new(hypergrove::Cpu::new());
     let engine = Engine::builder().devices(vec![(Arc::new(gpu.clone()), 0), (cpu, 0)]).build().unwrap();
-    let messages = Messages::equal(&data, 1024).unwrap();
-    let mut digests = vec![[0; 32]; messages.len()];
-    engine.sha256_batch(messages.range(0..10), &mut digests[..10]).unwrap();
+    hash(&engine, &data[..10 << 10], 1024);
     assert_eq!(gpu.runs.load(Relaxed), 0, "it takes longer to ask it");
-    engine.sha256_batch(messages, &mut digests).unwrap();
+    hash(&engine, &data, 1024);
     assert!(gpu.runs.load(Relaxed) > 0, "more bytes are tried there");
-    assert!((0..messages.len()).all(|i| digests[i] == sum(messages.get(i))));
 }
 
 #[test]
 fn a_device_is_tried_once_and_kept_if_it_is_fast() {
     let data = bytes(8 << 20);
-    let mut digests = vec![[0; 32]; data.len() / 1024];
-    let messages = Messages::equal(&data, 1024).unwrap();
     let slow = Gpu::new(Duration::from_secs(1));
     let engine = both(&slow);
     for _ in 0..6 {
-        engine.sha256_batch(messages, &mut digests).unwrap();
-        engine.sha256_batch(messages.range(0..10), &mut digests[..10]).unwrap();
+        hash(&engine, &data, 1024);
+        hash(&engine, &data[..10 << 10], 1024);
     }
     assert_eq!(slow.runs.load(Relaxed), 2, "warmed up and timed once: the CPU is faster");
-    assert!((0..messages.len()).all(|i| digests[i] == sum(messages.get(i))));
 }
 
 #[test]
 fn the_host_does_what_no_device_takes() {
     let data = bytes(2 << 20);
-    let mut digests = [[0; 32]; 4];
     let gpu = Gpu::new(Duration::ZERO);
     let alone = Engine::builder().backend(Arc::new(gpu.clone())).build().unwrap();
-    for messages in [Messages::equal(&data, 1 << 19).unwrap(), Messages::equal(&data[..4000], 1000).unwrap()] {
-        alone.sha256_batch(messages, &mut digests).unwrap();
-        assert!((0..4).all(|i| digests[i] == sum(messages.get(i))));
-    }
+    hash(&alone, &data, 1 << 19);
+    hash(&alone, &data[..4000], 1000);
     assert_eq!(gpu.runs.load(Relaxed), 2, "the short ones, after warming up");
 
     let broken = Gpu { fails: true, ..gpu };
     let engine = both(&broken);
-    let messages = Messages::equal(&data, 1 << 19).unwrap().range(0..4);
-    let short = Messages::equal(&data, 1 << 10).unwrap();
-    let mut digests = vec![[0; 32]; short.len()];
     for _ in 0..3 {
-        engine.sha256_batch(short, &mut digests).unwrap();
-        engine.sha256_batch(messages, &mut digests[..4]).unwrap();
+        hash(&engine, &data, 1 << 10);
+        hash(&engine, &data, 1 << 19);
     }
     assert_eq!(engine.faults().len(), 1, "and was disabled");
-    assert!((0..4).all(|i| digests[i] == sum(messages.get(i))));
 }

@@ -1,6 +1,7 @@
 //! Devices that compute wrongly, found by their first known answer: nothing of theirs is handed out.
 
 use hypergrove::backend::*;
+use hypergrove::rows::{Column, RowStatus};
 use hypergrove::zkdilithium;
 use hypergrove::*;
 use hypergrove_engine::{Batch, Program, ZkDilithium, ZkSign, ZkVerify, capabilities, forward};
@@ -205,12 +206,14 @@ fn others_go_on() {
 #[test]
 fn wrong_digests_are_withheld() {
     let engine = Engine::builder().backend(Arc::new(wrong(Op::Sign))).build().unwrap();
-    let mut digests = [[0; 32]; 3];
+    let mut digests = [0; 96];
     for _ in 0..2 {
-        let why = engine.sha256_batch(Messages::equal(&[7; 30], 10).unwrap(), &mut digests).unwrap_err();
+        let (messages, mut statuses) = (Column::packed(&[7; 30], 10), [RowStatus::Hashed; 3]);
+        let why = engine.sha256_rows(messages, &mut digests, &mut statuses).unwrap_err();
+        assert_eq!(statuses, [RowStatus::NotComputed; 3]);
         is_told(&why, "SHA-256 of messages");
     }
-    assert_eq!(digests, [[0; 32]; 3]);
+    assert_eq!(digests, [0; 96]);
 }
 
 #[test]
