@@ -124,7 +124,7 @@ const LEFT: &[(&str, [usize; 3])] = &[
     ("crates/engine", [25, 0, 0]),
     ("crates/fips205", [3, 6, 18]),
     ("crates/gpu", [28, 0, 0]),
-    ("crates/hypergrove", [14, 0, 0]),
+    ("crates/hypergrove", [13, 0, 0]),
     ("crates/kernels", [18, 5, 38]),
     ("crates/lab", [7, 2, 58]),
     ("crates/lanes", [5, 0, 0]),

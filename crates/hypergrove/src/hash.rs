@@ -16,10 +16,9 @@ use std::io::{self, Read};
 use std::iter::once;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, TryLockError};
-use std::thread::{Builder, scope, sleep};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Up to this number of bytes, only the host is tried: hashing them takes less time than asking a driver.
 const SMALL: usize = 1 << 20;
@@ -31,6 +30,8 @@ const CHOICE: usize = 256 << 20;
 const PIECE: usize = 128 << 10;
 /// The pause before a thread tries again to open a file that there was no room for.
 const PAUSE: Duration = Duration::from_millis(1);
+/// About how long a thread of the engine reads and hashes before other calls may have it.
+const SLICE: Duration = Duration::from_millis(2);
 /// The bytes that the padding adds to a message on average: end mark, length, and half a block.
 const PADDING: usize = 40;
 
@@ -179,7 +180,7 @@ impl Inner {
             return Ok(());
         }
         let foreign = ForeignColumn::of(&column, None);
-        let place = foreign.map(|_| self.scheduler.copying_place()).transpose()?;
+        let place = foreign.map(|_| self.scheduler.host_place(usize::MAX)).transpose()?;
         let most = place.map_or(usize::MAX, |place| copies_at_a_time(place.worker.has_memory(), place.threads));
         let length = |row| match &foreign {
             Some(foreign) => Some(foreign.length(row)),
@@ -293,10 +294,10 @@ impl Engine {
     /// Computes SHA-256 of `count` files or other readers, of any lengths. `open` opens number i, on any of the engine's threads. `sink` gets
     /// the sums in order, on this thread. If a reader cannot be opened or read, `sink` gets the error, and the others go on.
     ///
-    /// The CPU hashes many files concurrently, each where it was read. Other devices do so only if the engine has no CPU. The engine
+    /// The engine's threads hash many files concurrently, each where it was read. Devices do so only if the engine has no CPU. The engine
     /// opens no more files than the process may open. If the rest of the program leaves too few, the call waits until it can close
-    /// files of its own.
-    pub fn sha256_each<R: Read>(
+    /// files of its own. While a reader blocks, it keeps a thread of the engine. So no reader may wait for another call of this engine.
+    pub fn sha256_each<R: Read + Send>(
         &self,
         count: usize,
         open: impl Fn(usize) -> io::Result<R> + Sync,
@@ -306,47 +307,33 @@ impl Engine {
             return self.0.gather(count, open, &mut sink);
         }
         self.0.test_host()?;
-        let most = most_files();
-        let threads = self.0.scheduler.options.threads.min(count).min(most);
-        let source =
-            Source { open, count, next: AtomicUsize::new(0), opened: AtomicUsize::new(0), opening: RwLock::default() };
-        let mut order = Order { next: 0, waiting: BTreeMap::new() };
-        if threads <= 1 {
-            self.0.drain(&source, most, |index, digest| order.add(index, digest, &mut sink));
-            return Ok(());
-        }
-        let (sender, digests) = channel();
-        let share = count.div_ceil(threads).min(most / threads);
-        let work = |sender: Sender<_>| {
-            self.0.drain(&source, share, |index, digest| {
-                // Sending fails only if the calling thread panicked and no longer receives.
-                let _ = sender.send((index, digest));
-            });
+        let (source, most) = (Source::new(count, open), most_files());
+        let tasks = self.0.scheduler.options.threads.min(count).min(most);
+        let share = count.div_ceil(tasks.max(1)).min(most / tasks.max(1));
+        let lanes: Vec<_> = (0..tasks).map(|_| Mutex::new(FileLanes::new(self.0.lanes()))).collect();
+        let slice = |task: usize, done: &mut dyn FnMut(Done)| {
+            // Each task runs one slice at a time. After a panic there is no further slice.
+            let mut lanes = lanes[task].lock().unwrap_or_else(PoisonError::into_inner);
+            lanes.slice(&source, share, done)
         };
-        scope(|scope| {
-            let start = |i| {
-                let (sender, name, work) = (sender.clone(), format!("hypergrove-hash-{i}"), &work);
-                Builder::new().name(name).spawn_scoped(scope, move || work(sender)).ok()
-            };
-            // If a thread cannot be started, the other threads do its work.
-            if (0..threads).filter_map(start).count() == 0 {
-                work(sender.clone());
-            }
-            drop(sender);
-            digests.into_iter().for_each(|(index, digest)| order.add(index, digest, &mut sink));
-        });
+        let mut order = Order::default();
+        self.0.scheduler.host_place(tasks)?.in_slices(tasks, &slice, &mut |done| order.add(done, &mut sink));
         Ok(())
     }
 }
 
+/// The number of a message, and its sum or why it could not be read.
+type Done = (usize, io::Result<[u8; 32]>);
+
 /// Results that wait for the results of earlier numbers.
+#[derive(Default)]
 struct Order {
     next: usize,
     waiting: BTreeMap<usize, io::Result<[u8; 32]>>,
 }
 
 impl Order {
-    fn add(&mut self, index: usize, digest: io::Result<[u8; 32]>, sink: &mut impl FnMut(usize, io::Result<[u8; 32]>)) {
+    fn add(&mut self, (index, digest): Done, sink: &mut impl FnMut(usize, io::Result<[u8; 32]>)) {
         self.waiting.insert(index, digest);
         while let Some(digest) = self.waiting.remove(&self.next) {
             sink(self.next, digest);
@@ -378,11 +365,11 @@ fn is_full(error: &io::Error) -> bool {
     }
 }
 
-/// The readers of a call, which threads take by number and open.
+/// The readers of a call, which tasks take by number and open.
 struct Source<O> {
     open: O,
     count: usize,
-    /// The first number that no thread has taken yet.
+    /// The first number that no task has taken yet.
     next: AtomicUsize,
     /// How many readers are open.
     opened: AtomicUsize,
@@ -400,9 +387,13 @@ impl Drop for OpenCount<'_> {
 }
 
 impl<O> Source<O> {
-    /// Opens number `index`. `None` if there is no room, and there will be once the caller has closed a reader. With `waits`, for a caller that
-    /// has no reader open, this waits for the others instead.
-    fn open<R>(&self, index: usize, waits: bool) -> Option<io::Result<(R, OpenCount<'_>)>>
+    fn new(count: usize, open: O) -> Source<O> {
+        Source { open, count, next: AtomicUsize::new(0), opened: AtomicUsize::new(0), opening: RwLock::default() }
+    }
+
+    /// Opens number `index`. `None` if there is no room, and there will be once a reader of this call is closed. `is_idle` says that the caller has
+    /// no reader open.
+    fn open<R>(&self, index: usize, is_idle: bool) -> Option<io::Result<(R, OpenCount<'_>)>>
     where
         O: Fn(usize) -> io::Result<R>,
     {
@@ -412,32 +403,24 @@ impl<O> Source<O> {
             Ok((reader, OpenCount(&self.opened)))
         };
         let first = {
-            let _beside = self.opening.read().unwrap_or_else(PoisonError::into_inner);
+            let _shared = self.opening.read().unwrap_or_else(PoisonError::into_inner);
             open()
         };
         match first {
-            Err(error) if is_full(&error) && !waits => return None,
+            // A task with open readers closes them before it tries again.
+            Err(error) if is_full(&error) && !is_idle => return None,
             Err(error) if is_full(&error) => {}
             opened => return Some(opened),
         }
-        loop {
-            // This waits for no lock: a thread may take long to open its reader, and the others read on.
-            let alone = match self.opening.try_write() {
-                Err(TryLockError::WouldBlock) => None,
-                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-                Ok(alone) => Some(alone),
-            };
-            if alone.is_some() {
-                // No other thread opens a reader now. If none was open before, none is open now, and the failure is final.
-                let others = self.opened.load(Relaxed) > 0;
-                match open() {
-                    Err(error) if is_full(&error) && others => {}
-                    opened => return Some(opened),
-                }
-            }
-            drop(alone);
-            sleep(PAUSE);
-        }
+        // Nobody waits for a lock: a thread may take long to open its reader, and the others read on.
+        let _exclusive = match self.opening.try_write() {
+            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Ok(exclusive) => exclusive,
+        };
+        // No other thread opens a reader now. If none was open before, none is open now, and the failure is final.
+        let others = self.opened.load(Relaxed) > 0;
+        Some(open()).filter(|opened| !others || opened.as_ref().err().is_none_or(|error| !is_full(error)))
     }
 }
 
@@ -467,19 +450,31 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-impl Inner {
-    /// Takes numbers from the source until there are no more, at most `share` at a time, and hashes [`PIECE`] bytes of each in turn.
-    fn drain<R: Read, O: Fn(usize) -> io::Result<R>>(
-        &self,
-        source: &Source<O>,
+/// One task of a call: readers whose messages are hashed together.
+struct FileLanes<'s, R> {
+    hash: Box<dyn Sha256>,
+    reading: Vec<Reading<'s, R>>,
+    spare: Vec<Vec<u8>>,
+    /// A number that was taken, but not opened for want of room.
+    kept: Option<usize>,
+}
+
+impl<'s, R: Read> FileLanes<'s, R> {
+    fn new(hash: Box<dyn Sha256>) -> FileLanes<'s, R> {
+        FileLanes { hash, reading: Vec::new(), spare: Vec::new(), kept: None }
+    }
+
+    /// Takes numbers from the source, at most `share` at a time, and hashes [`PIECE`] bytes of each in turn. Continues until a [`SLICE`] of time is
+    /// over, and breaks when there are no more numbers.
+    fn slice<O: Fn(usize) -> io::Result<R>>(
+        &mut self,
+        source: &'s Source<O>,
         share: usize,
-        mut done: impl FnMut(usize, io::Result<[u8; 32]>),
-    ) {
-        let hash = self.lanes();
-        let (mut reading, mut spare) = (Vec::<Reading<'_, R>>::new(), Vec::new());
-        // A number that was taken, but not opened for want of room.
-        let mut kept = None;
-        loop {
+        done: &mut dyn FnMut(Done),
+    ) -> ControlFlow<()> {
+        let FileLanes { hash, reading, spare, kept } = self;
+        let begun = Instant::now();
+        while begun.elapsed() < SLICE {
             while reading.len() < hash.lanes().min(share) {
                 let index = kept.take().unwrap_or_else(|| source.next.fetch_add(1, Relaxed));
                 if index >= source.count {
@@ -491,15 +486,20 @@ impl Inner {
                         let (state, length, filled) = (SHA256_START, 0, 0);
                         reading.push(Reading { index, reader, _opened, state, length, buffer, filled });
                     }
-                    Some(Err(error)) => done(index, Err(error)),
+                    Some(Err(error)) => done((index, Err(error))),
                     None => {
-                        kept = Some(index);
+                        *kept = Some(index);
                         break;
                     }
                 }
             }
             if reading.is_empty() {
-                return;
+                if kept.is_none() {
+                    return ControlFlow::Break(());
+                }
+                // Other tasks close their readers. They may need this thread for that.
+                sleep(PAUSE);
+                break;
             }
             for i in (0..reading.len()).rev() {
                 let it = &mut reading[i];
@@ -508,7 +508,7 @@ impl Inner {
                     Err(error) => {
                         let it = reading.swap_remove(i);
                         spare.push(it.buffer);
-                        done(it.index, Err(error));
+                        done((it.index, Err(error)));
                     }
                 }
             }
@@ -528,10 +528,11 @@ impl Inner {
                 if ends(&reading[i]) {
                     let it = reading.swap_remove(i);
                     spare.push(it.buffer);
-                    done(it.index, Ok(state));
+                    done((it.index, Ok(state)));
                 }
             }
         }
+        ControlFlow::Continue(())
     }
 }
 
@@ -543,7 +544,7 @@ impl Inner {
         open: impl Fn(usize) -> io::Result<R>,
         sink: &mut impl FnMut(usize, io::Result<[u8; 32]>),
     ) -> Result<(), Error> {
-        let (room, mut order) = (self.room(), Order { next: 0, waiting: BTreeMap::new() });
+        let (room, mut order) = (self.room(), Order::default());
         let (mut bytes, mut ends, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..count {
             let start = bytes.len();
@@ -564,14 +565,14 @@ impl Inner {
                         Err(error) => Err(error),
                     };
                     bytes.truncate(start);
-                    order.add(index, digest, sink);
+                    order.add((index, digest), sink);
                 }
             }
             // An end and a digest count as bytes too, because messages may be empty.
             if index + 1 == count || bytes.len() + PADDING * ends.len() >= room {
                 let mut digests = vec![[0; 32]; ends.len()];
                 self.hash(Messages::new(&bytes, &ends)?, &mut digests)?;
-                numbers.drain(..).zip(digests).for_each(|(index, digest)| order.add(index, Ok(digest), sink));
+                numbers.drain(..).zip(digests).for_each(|(index, digest)| order.add((index, Ok(digest)), sink));
                 bytes.clear();
                 ends.clear();
             }
@@ -583,9 +584,10 @@ impl Inner {
     fn hash_long(&self, reader: impl Read) -> Result<io::Result<[u8; 32]>, Error> {
         self.test_host()?;
         let (reader, mut sum) = (RefCell::new(Some(reader)), None);
-        let open = |_| Ok(reader.take().expect("it is opened once"));
-        let (next, opened, opening) = (AtomicUsize::new(0), AtomicUsize::new(0), RwLock::default());
-        self.drain(&Source { open, count: 1, next, opened, opening }, 1, |_, digest| sum = Some(digest));
+        let source = Source::new(1, |_| Ok(reader.take().expect("it is opened once")));
+        let mut lanes = FileLanes::new(self.lanes());
+        while lanes.slice(&source, 1, &mut |(_, digest)| sum = Some(digest)).is_continue() {}
+        drop(lanes);
         Ok(sum.expect("one message has one sum"))
     }
 }

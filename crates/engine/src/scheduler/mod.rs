@@ -670,10 +670,11 @@ impl Scheduler {
         self.pool.get_or_init(|| self.new_pool(self.options.threads)).as_ref().map_err(Clone::clone)
     }
 
-    /// A place with the host's threads, where columns are copied for any device; its device has memory of its own, if there is such a device.
-    pub fn copying_place(&self) -> Result<Place<'_>, Error> {
+    /// A place with up to so many of the host's threads, for work that no program does, such as copies for any device. Its device has memory of
+    /// its own, if there is such a device.
+    pub fn host_place(&self, threads: usize) -> Result<Place<'_>, Error> {
         let worker = self.live().find(|worker| worker.has_memory()).unwrap_or_else(|| self.first());
-        let threads = self.options.threads;
+        let threads = threads.min(self.options.threads);
         let pool = if threads > 1 { Some(self.pool()?) } else { None };
         Ok(Place { scheduler: self, worker, room: (0, 0), pool, threads, elsewhere: false })
     }

@@ -9,14 +9,18 @@ use crate::{Error, THREADS, Timing, time_limit};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::iter::repeat_with;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Does the work of a chunk, given the number of its first job, its output and its results.
 type OfChunk<'w, T> = &'w (dyn Fn(usize, &mut [u8], &mut [T]) + Sync);
 /// Runs a program. Gives the time that it took, or `None` if it left the program unchanged.
 type RunProgram<'w> = &'w mut (dyn FnMut(&mut dyn Prepared) -> Result<Option<Timing>, Error> + Send);
+
+/// Runs a slice of the task with this number, and hands out its results.
+type SliceOfTask<'w, T> = &'w (dyn Fn(usize, &mut dyn FnMut(T)) -> ControlFlow<()> + Sync);
 
 /// About how many ranges of shared work each thread has: a thread that is done early takes some of the others' ranges.
 const RANGES_OF_A_THREAD: usize = 8;
@@ -42,6 +46,13 @@ pub struct Place<'a> {
     /// Whether programs put jobs in other places of the device than usual: the second time that a redundant engine computes
     /// them.
     pub elsewhere: bool,
+}
+
+/// A message from a slice of a task to the thread that takes results.
+enum FromSlice<T> {
+    Result(T),
+    /// The slice ended, and its task goes on with this sender. The call ends when no task has a sender.
+    GoesOn(usize, Sender<FromSlice<T>>),
 }
 
 /// The place where jobs of one group run, and the facts about the group.
@@ -113,6 +124,33 @@ impl Place<'_> {
             }
         });
         failed.into_inner().map_or(Ok(()), Err)
+    }
+
+    /// Runs tasks concurrently, slice by slice. After each slice of a task, other calls get its thread first. The task is done when a slice gives
+    /// `Break`. `take` gets all results on the calling thread.
+    pub fn in_slices<T: Send>(&self, tasks: usize, slice: SliceOfTask<'_, T>, take: &mut dyn FnMut(T)) {
+        // A thread of the pool must not block until the others are done: all of them may be in such calls.
+        let Some(pool) = self.pool.filter(|pool| tasks > 1 && pool.current_thread_index().is_none()) else {
+            return (0..tasks).for_each(|task| while slice(task, take).is_continue() {});
+        };
+        pool.in_place_scope(|scope| {
+            let start = |task, sender: Sender<FromSlice<T>>| {
+                scope.spawn(move |_| {
+                    // Sending fails only if the calling thread panicked. Then no task goes on.
+                    let send = |message| drop(sender.send(message));
+                    if slice(task, &mut |result| send(FromSlice::Result(result))).is_continue() {
+                        send(FromSlice::GoesOn(task, sender.clone()));
+                    }
+                });
+            };
+            let (sender, messages) = channel();
+            (0..tasks).for_each(|task| start(task, sender.clone()));
+            drop(sender);
+            messages.into_iter().for_each(|message| match message {
+                FromSlice::Result(result) => take(result),
+                FromSlice::GoesOn(task, sender) => start(task, sender),
+            });
+        });
     }
 
     /// Does the host's share of jobs that have `size` bytes of the output each, `together` of them at a time. `work` gets the number of the
@@ -231,5 +269,62 @@ impl Place<'_> {
     /// The group of jobs of a kind that run here.
     pub fn group(&self, kind: Kind) -> Group {
         Group { kind, threads: self.threads }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::scheduler;
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::AtomicBool;
+    use std::thread::{scope, yield_now};
+
+    #[test]
+    fn between_slices_other_calls_get_the_threads() {
+        for threads in [1, 2] {
+            let (scheduler, other_is_done, mut results) =
+                (scheduler(threads), AtomicBool::new(threads == 1), Vec::new());
+            let place = scheduler.host_place(usize::MAX).unwrap();
+            // The tasks go on until the other call is done, which needs a thread of theirs.
+            let slice = |task: usize, done: &mut dyn FnMut(usize)| {
+                done(task);
+                yield_now();
+                if other_is_done.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            scope(|scope| {
+                scope.spawn(|| {
+                    place.ranges(16, 1, &|_| ());
+                    other_is_done.store(true, Relaxed);
+                });
+                place.in_slices(2, &slice, &mut |task| results.push(task));
+            });
+            assert!([0, 1].iter().all(|task| results.contains(task)), "{threads} threads");
+            // A thread of the pool does all by itself.
+            let mut alone = Vec::new();
+            let done = place.install(&mut || {
+                place.in_slices(2, &slice, &mut |task| alone.push(task));
+                Ok(())
+            });
+            assert_eq!((done, alone), (Ok(()), vec![0, 1]), "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_the_slices() {
+        let scheduler = scheduler(2);
+        let place = scheduler.host_place(usize::MAX).unwrap();
+        let endless = |task: usize, done: &mut dyn FnMut(usize)| {
+            done(task);
+            ControlFlow::Continue(())
+        };
+        let takes = AssertUnwindSafe(|| place.in_slices(2, &endless, &mut |_| panic!("a fault of the sink")));
+        assert_eq!(catch_unwind(takes).unwrap_err().downcast_ref(), Some(&"a fault of the sink"));
+        let fails = |task: usize, _: &mut dyn FnMut(usize)| match task {
+            0 => ControlFlow::Break(()),
+            _ => panic!("a fault of a reader"),
+        };
+        let runs = AssertUnwindSafe(|| place.in_slices(2, &fails, &mut |_| ()));
+        assert_eq!(catch_unwind(runs).unwrap_err().downcast_ref(), Some(&"a fault of a reader"));
     }
 }

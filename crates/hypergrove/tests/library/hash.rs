@@ -119,7 +119,7 @@ impl Read for Broken {
 fn what_is_read_is_hashed_where_it_was_read() {
     let data = bytes(3 << 20);
     let lengths = [0, 1, 128 << 10, (128 << 10) + 1, 3 << 20, 77, 1 << 20, 64, 200_000];
-    let open = |i: usize| -> io::Result<Box<dyn Read>> {
+    let open = |i: usize| -> io::Result<Box<dyn Read + Send>> {
         match i % 10 {
             3 => Err(io::Error::other("shut")),
             4 => Ok(Box::new(Broken(i * 5000))),
@@ -181,6 +181,24 @@ fn files_that_there_is_no_room_for_are_opened_later() {
             .unwrap();
         assert!((0..200).all(|i| sums[i] == sum(&data[i..i * 1500])), "{threads} threads, {most} open");
     }
+    // Two calls that wait for files of their own leave each other the threads.
+    let shared = engine(2);
+    std::thread::scope(|scope| {
+        let call = || {
+            let open = AtomicUsize::new(0);
+            let mut count = 0;
+            shared
+                .sha256_each(
+                    200,
+                    |i| Door::open(&open, 1, &data[i..i * 1500]),
+                    |_, digest| count += digest.unwrap().len() / 32,
+                )
+                .unwrap();
+            assert_eq!(count, 200);
+        };
+        scope.spawn(call);
+        call();
+    });
     // Where nothing of the call's own is open, waiting would be in vain.
     let none = AtomicUsize::new(0);
     let mut refused = 0;
