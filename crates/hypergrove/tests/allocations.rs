@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Mock, P, PURE, key, mock};
+use common::{Mock, OnMock, P, PURE, key, mock};
 use hypergrove::backend::{Policy, Reference, SelfTest};
 use hypergrove::rows::{Column, RowCall, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::zkdilithium::params::{SIG_BYTES, SK_BYTES};

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{PURE, job, key, mock, sign};
+use common::{OnMock, PURE, job, key, mock, sign};
 use hypergrove::*;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::panic::{AssertUnwindSafe, catch_unwind};

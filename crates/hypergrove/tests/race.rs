@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{key, mock, sign};
+use common::{OnMock, key, mock, sign};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -5,6 +5,7 @@ pub mod acvp;
 pub mod digests;
 #[cfg(feature = "faults")]
 pub mod faults;
+pub mod mock;
 pub mod negative;
 pub mod suite;
 pub mod toys;

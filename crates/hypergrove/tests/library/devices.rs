@@ -1,9 +1,8 @@
 //! Streams of jobs on devices that take their time, run out of memory, fail and lie.
 
-use crate::common::{Call, Mock, P, PURE, job, key, message, mock, sign};
+use crate::common::{Call, Mock, OnMock, P, PURE, job, key, message, mock, sign};
 use hypergrove::backend::*;
 use hypergrove::*;
-use hypergrove_engine::{Axis, Program, capabilities, forward};
 use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};
 use hypergrove_testkit::toys::TOY_SHAKE_24;
 use std::collections::HashSet;
@@ -329,7 +328,7 @@ fn out_of_memory_halves_the_batch() {
 /// Flips a bit of device 0's output from run `from` on.
 fn flip(from: usize) -> impl Fn(Call<'_>) -> Result<(), Error> {
     move |call| {
-        if (call.device, call.op) == (0, Op::Sign) && call.nth >= from {
+        if (call.device, call.op) == (0, Some(Op::Sign)) && call.nth >= from {
             *call.out.last_mut().unwrap() ^= 1;
         }
         Ok(())
@@ -416,7 +415,11 @@ fn a_damaged_key_is_no_fault_of_any_device() {
 
 #[test]
 fn a_device_does_what_it_can() {
-    let picky = Mock { picky: true, ..mock(2, 1) };
+    let declines = |device: &Device, plan: &Plan| match device.index == 0 && plan.params.family == Family::Shake {
+        true => Err(Error::Unsupported { device: device.id(), what: "SHAKE".into() }),
+        false => Ok(Vec::new()),
+    };
+    let picky = mock(2, 1).with_space(declines);
     let seed = |of: u8| vec![of; 24];
     let shake: SigningKey = slh_keygen_internal(&TOY_SHAKE_24, &seed(1), &seed(2), &seed(3)).into();
     let (engine, sha2) = (picky.engine(), key(1));
@@ -435,7 +438,7 @@ fn a_device_does_what_it_can() {
     engine.sign(&shake, PURE, b"x", Randomizer::Hedged).unwrap();
     assert_eq!(engine.faults(), []);
 
-    let alone = Mock { picky: true, ..mock(1, 2) };
+    let alone = mock(1, 2).with_space(declines);
     let mut results = Vec::new();
     alone.engine().sign_batch(keys.map(|key| job(key, 0)), |_, signature| results.push(signature.map(drop))).unwrap();
     assert_eq!(results, [Ok(()), Err(Error::Unsupported { device: "mock:0".into(), what: "SHAKE".into() })]);
@@ -618,55 +621,24 @@ fn a_row_without_an_end_goes_on_elsewhere_in_order() {
     assert_eq!(sign(&engine, &key, 100), (Ok(()), 100));
 }
 
-/// A mock with an axis: by its value a program takes as many times as long.
-struct Tuned(Mock);
-
-impl Backend for Tuned {
-    fn name(&self) -> &'static str {
-        "mock"
-    }
-    forward!(self => self.0; devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa;);
-}
-
-impl SlhDsaPrograms for Tuned {
-    forward!(self => Reference; jobs, compile, queue);
-
-    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-        Ok(vec![Axis { name: "slowness", values: (&[1, 2, 4, 8][..]).into(), tuned: true }])
-    }
-    fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
-        0
-    }
-    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        let delay = self.0.delay.map(|delay| delay * policy.get("slowness").unwrap_or(8));
-        Mock { delay, ..self.0.clone() }.prepare(device, plan, batch, policy)
-    }
-}
-
-/// A mock that has left something out.
-struct Noting(Mock);
-
-impl Backend for Noting {
-    fn name(&self) -> &'static str {
-        "mock"
-    }
-    fn notices(&self) -> Vec<String> {
-        vec!["left out".into()]
-    }
-    forward!(self => self.0; devices, self_test, absent, rates, clock, fingerprint, free, slh_dsa, sha256, zkdilithium, host_memory);
-}
-
 #[test]
 fn what_backends_leave_out_is_told_once() {
-    let both: Arc<dyn Backend> = Arc::new(Noting(mock(2, 1)));
-    let engine = Engine::builder().devices(vec![(both.clone(), 0), (both, 1)]).threads(1).build().unwrap();
+    let engine = Mock { notices: vec!["left out".into()], ..mock(2, 1) }.builder().threads(1).build().unwrap();
     assert_eq!(engine.notices(), ["left out"]);
 }
 
 #[test]
 fn a_table_is_followed_and_doubted_where_its_time_is_far_off() {
-    let backend: Arc<dyn Backend> = Arc::new(Tuned(Mock { delay: each(10_000), ..mock(1, 1) }));
+    // By the value of its axis, a program takes as many times as long.
+    let slow = |call: Call<'_>| {
+        let slowness = call.policy.get("slowness").unwrap_or(8);
+        std::thread::sleep(Duration::from_millis(10) * slowness * call.jobs as u32);
+        Ok(())
+    };
+    let tuned = Mock { delay: each(0), ..mock(1, 1) }
+        .with_space(|_, _| Ok(vec![Axis::new("slowness", &[1, 2, 4, 8])]))
+        .answering(slow);
+    let backend: Arc<dyn Backend> = Arc::new(tuned);
     let device = backend.devices().unwrap().remove(0);
     let space = hypergrove_tables::space::checksum(&*backend, &device).unwrap();
     let table = |space: &str, slowness: u32, seconds: f64| TableSource {

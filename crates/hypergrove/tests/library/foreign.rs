@@ -1,6 +1,6 @@
 //! Columns and results in memory that others may write to: each byte is read once, and nothing is left of results that are not trusted.
 
-use crate::common::{Mock, P, PURE, key, mock};
+use crate::common::{Mock, OnMock, P, PURE, key, mock};
 use hypergrove::rows::{
     Column, ForeignMemory, ForeignRows, RowCall, RowMemory, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys,
     SignRows, VerifyRows,
@@ -197,7 +197,7 @@ fn rows_that_are_done_again_are_read_once_for_each_time() {
     let lies = discrete(1 << 30);
     lies.wrong_roots.store(1, SeqCst);
     let dies = discrete(0).answering(|call| match call.device {
-        0 if call.op == Op::Sign && call.out.len() >= 16 * P.sig_bytes() => call.fails("dead"),
+        0 if call.op == Some(Op::Sign) && call.out.len() >= 16 * P.sig_bytes() => call.fails("dead"),
         _ => Ok(()),
     });
     for (what, device) in [("lies", lies), ("dies", dies)] {

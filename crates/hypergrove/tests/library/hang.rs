@@ -1,6 +1,6 @@
 //! GPUs that hang: other devices do what they were given, the right one is blamed, and what it may still use stays.
 
-use crate::common::{Mock, P, PURE, key, message, mock, sign};
+use crate::common::{Mock, OnMock, P, PURE, key, message, mock, sign};
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::*;
 use hypergrove_gpu::{Gpus, Wrapper};

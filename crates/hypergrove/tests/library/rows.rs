@@ -1,6 +1,6 @@
 //! Rows give what jobs give, whatever the columns are like; hostile columns are errors or statuses; devices that fail lose no row.
 
-use crate::common::{Mock, P, PURE, columns, key, message, mock};
+use crate::common::{Mock, OnMock, P, PURE, columns, key, message, mock};
 use hypergrove::rows::{Column, Offsets, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::*;
 use hypergrove_testkit::toys::{TOY_SHA2_32, TOY_SHAKE_24};
@@ -373,7 +373,7 @@ fn devices_that_fail_lose_no_row() {
         _ => Ok(()),
     });
     let lies = mock(2, 2).answering(|call| {
-        if (call.device, call.op) == (0, Op::Sign) && call.nth >= 3 {
+        if (call.device, call.op) == (0, Some(Op::Sign)) && call.nth >= 3 {
             call.out[50] ^= 1;
         }
         Ok(())
@@ -386,7 +386,7 @@ fn devices_that_fail_lose_no_row() {
     // A device that holds signatures back computes them twice and compares by itself.
     for from in [2, 3] {
         let lies = mock(2, 2).answering(move |call| {
-            if (call.device, call.op) == (0, Op::Sign) && call.nth >= from {
+            if (call.device, call.op) == (0, Some(Op::Sign)) && call.nth >= from {
                 call.out[50] ^= 1;
             }
             Ok(())

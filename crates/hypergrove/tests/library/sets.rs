@@ -1,6 +1,6 @@
 //! Sets of rows that wait together share launches. Each set has its own result, whatever becomes of the others.
 
-use crate::common::{Call, Mock, P, PURE, job, key, mock};
+use crate::common::{Call, Mock, OnMock, P, PURE, job, key, mock};
 use hypergrove::rows::{Column, RowCall, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::*;
 use hypergrove_gpu::Gpus;

@@ -1,6 +1,6 @@
 //! Many calls on one engine: they share its devices, and each gets its turn.
 
-use crate::common::{Mock, P, PURE, job, key, message, mock, sign};
+use crate::common::{Mock, OnMock, P, PURE, job, key, message, mock, sign};
 use hypergrove::rows::{Column, RowStatus, RowVerifyingKeys, VerifyRows};
 use hypergrove::*;
 use rayon::prelude::*;

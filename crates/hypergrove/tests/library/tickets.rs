@@ -1,6 +1,6 @@
 //! Tickets: each has one result, whatever happens to devices, callers and the engine.
 
-use crate::common::{Call, Mock, P, PURE, job, key, message, mock, sign};
+use crate::common::{Call, Mock, OnMock, P, PURE, job, key, message, mock, sign};
 use hypergrove::rows::{
     Column, Offsets, RowCall, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows,
 };
@@ -523,7 +523,7 @@ fn every_ticket_has_one_result_whatever_devices_do() {
     };
     let wrong: Fault = |after| {
         mock(2, 2).answering(move |call| {
-            if call.op == Op::Sign && call.nth >= after && call.device == 0 {
+            if call.op == Some(Op::Sign) && call.nth >= after && call.device == 0 {
                 call.out[P.n + 1] ^= 1;
             }
             Ok(())
@@ -1188,7 +1188,7 @@ fn every_set_has_one_result_whatever_devices_do() {
     let faults: [fn(Call<'_>) -> Result<(), Error>; 3] = [
         |call| if call.nth >= 3 && call.device == 1 { call.fails("no answer") } else { Ok(()) },
         |call| {
-            if call.op == Op::Sign && call.nth >= 3 && call.device == 0 {
+            if call.op == Some(Op::Sign) && call.nth >= 3 && call.device == 0 {
                 call.out[P.n + 1] ^= 1;
             }
             Ok(())

@@ -1,0 +1,600 @@
+//! The double of a backend for tests. It computes what another backend computes, takes its time, and follows a script.
+
+use hypergrove_engine::{
+    Accept, Axis, Backend, Batch, Device, Digests, Error, Hasher, HostMemory, Messages, Policy, Program,
+    ReachableMemory, Reference, SelfTest, Sha256Programs, SlhDsaPrograms, Timing, ZkDilithium, ZkDilithiumPrograms,
+    ZkSign, ZkVerify, forward,
+};
+use hypergrove_fips205::plan::{Op, Plan, Rates, Slot};
+use hypergrove_zkdilithium::{Op as ZkOp, SignatureBytes, SigningKeyBytes, Trace, reference};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A capability of a backend.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Capability {
+    /// Plans of SLH-DSA.
+    SlhDsa,
+    /// SHA-256 of messages.
+    Sha256,
+    /// zkDilithium.
+    ZkDilithium,
+    /// Memory of the host that devices reach.
+    HostMemory,
+}
+
+/// A run of a program, about to be answered.
+pub struct Call<'a> {
+    /// The devices.
+    pub mock: &'a Mock,
+    /// The index of the device.
+    pub device: u32,
+    /// Runs of this device so far.
+    pub nth: usize,
+    /// The operation; `None` for SHA-256 of messages.
+    pub op: Option<Op>,
+    /// The plan of SLH-DSA.
+    pub plan: Option<&'a Plan>,
+    /// The number of jobs.
+    pub jobs: usize,
+    /// The policy of the program.
+    pub policy: &'a Policy,
+    /// The limit of the program's waits.
+    pub limit: Option<Duration>,
+    /// The results of all jobs, one after the other; of zkDilithium's verdicts one byte each.
+    pub out: &'a mut [u8],
+    /// The times that the program reports.
+    pub timing: &'a mut Timing,
+}
+
+impl Call<'_> {
+    /// The error of a device that fails.
+    pub fn fails<T>(&self, what: &str) -> Result<T, Error> {
+        Err(Error::Device { device: format!("{}:{}", self.mock.name, self.device), what: what.into() })
+    }
+}
+
+/// A program, about to be prepared.
+pub struct Preparation<'a> {
+    /// The device.
+    pub device: &'a Device,
+    /// The plan of SLH-DSA.
+    pub plan: Option<&'a Plan>,
+    /// The most jobs of a run.
+    pub batch: usize,
+    /// The policy.
+    pub policy: &'a Policy,
+    /// Other programs that live.
+    pub live: usize,
+}
+
+/// Answers a run.
+pub type Answer = dyn Fn(Call<'_>) -> Result<(), Error> + Send + Sync;
+/// Prepares a program, or says why the device does not.
+pub type Prepare = dyn Fn(Preparation<'_>) -> Result<(), Error> + Send + Sync;
+/// Gives the axes of a plan, or says why the device declines it.
+pub type Space = dyn Fn(&Device, &Plan) -> Result<Vec<Axis>, Error> + Send + Sync;
+/// Changes a value that a program keeps for checks.
+pub type Kept = dyn Fn(Slot, &mut [u8]) + Send + Sync;
+
+/// The record of a mock.
+#[derive(Default)]
+pub struct Log {
+    /// Device and jobs of each run, in order of their ends.
+    pub runs: Mutex<Vec<(u32, usize)>>,
+    /// Runs of each device: ever, now, and at most at a time.
+    pub counts: [(AtomicUsize, AtomicUsize, AtomicUsize); 4],
+    /// Programs that were prepared.
+    pub prepared: AtomicUsize,
+    /// Programs that the device's memory did not suffice for.
+    pub refused: AtomicUsize,
+    /// Programs that live.
+    pub live: AtomicUsize,
+    /// Bytes of programs that live.
+    pub bytes: AtomicU64,
+    /// The ids of cached nodes that batches had.
+    pub cached_ids: Mutex<HashSet<u64>>,
+    /// Devices, and the limits that their waits were given.
+    pub limits: Mutex<Vec<(u32, Option<Duration>)>>,
+    /// The addresses of zkDilithium's signatures, run by run.
+    pub places: Mutex<Vec<Vec<usize>>>,
+}
+
+/// Devices that compute what another backend does, then take their time, and answer as a script says.
+#[derive(Clone)]
+pub struct Mock {
+    /// The name of the backend.
+    pub name: &'static str,
+    /// The number of devices.
+    pub count: u32,
+    /// See [`Device::queue`].
+    pub queue: u32,
+    /// See [`Device::memory`].
+    pub memory: u64,
+    /// Whether its devices may be chosen without being named.
+    pub automatic: bool,
+    /// The number by which device 0 is known.
+    pub uuid: Option<[u8; 16]>,
+    /// Changes other facts about a device.
+    pub facts: fn(Device) -> Device,
+    /// The capabilities of the backend.
+    pub has: &'static [Capability],
+    /// See [`Backend::self_test`].
+    pub self_test: SelfTest,
+    /// See [`Backend::notices`].
+    pub notices: Vec<String>,
+    /// See [`Backend::fingerprint`].
+    pub fingerprint: &'static str,
+    /// See [`Backend::rates`].
+    pub rates: Option<Rates>,
+    /// See [`ZkDilithium::poseidon_rate`].
+    pub poseidon_rate: Option<f64>,
+    /// The backend whose devices these are, and that computes. The reference computes zkDilithium.
+    pub backend: Arc<dyn Backend>,
+    /// Jobs that fill a device.
+    pub jobs: usize,
+    /// Jobs that a device's memory suffices for.
+    pub capacity: usize,
+    /// Bytes of the longest message that a device hashes.
+    pub longest: usize,
+    /// Bytes that a program takes of the host, for each job.
+    pub bytes: u64,
+    /// Time of a job on each device.
+    pub delay: [Duration; 4],
+    /// It computes nothing, to measure the way there.
+    pub is_idle: bool,
+    /// The script for the axes of a plan.
+    pub space: Arc<Space>,
+    /// The script before a program is prepared.
+    pub prepare: Arc<Prepare>,
+    /// The script after a run.
+    pub answer: Arc<Answer>,
+    /// The script for values that programs keep for checks.
+    pub kept: Arc<Kept>,
+    /// Batches of which it gives a wrong root before it hands them out.
+    pub wrong_roots: Arc<AtomicUsize>,
+    /// The record of what happened.
+    pub log: Arc<Log>,
+}
+
+/// Devices that compute what the reference does, `queue` programs at a time.
+pub fn mock(count: u32, queue: u32) -> Mock {
+    Mock {
+        name: "mock",
+        count,
+        queue,
+        memory: 0,
+        automatic: true,
+        uuid: None,
+        facts: |device| device,
+        has: &[Capability::SlhDsa, Capability::HostMemory],
+        self_test: SelfTest::Off,
+        notices: Vec::new(),
+        fingerprint: "",
+        rates: None,
+        poseidon_rate: None,
+        backend: Arc::new(Reference),
+        jobs: 8,
+        capacity: usize::MAX,
+        longest: usize::MAX,
+        bytes: 0,
+        delay: [Duration::from_micros(100); 4],
+        is_idle: false,
+        space: Arc::new(|_, _| Ok(Vec::new())),
+        prepare: Arc::new(|_| Ok(())),
+        answer: Arc::new(|_| Ok(())),
+        kept: Arc::new(|_, _| ()),
+        wrong_roots: Arc::default(),
+        log: Arc::default(),
+    }
+}
+
+impl Mock {
+    /// Sets the script after a run.
+    #[must_use]
+    pub fn answering(self, answer: impl Fn(Call<'_>) -> Result<(), Error> + Send + Sync + 'static) -> Mock {
+        Mock { answer: Arc::new(answer), ..self }
+    }
+    /// Sets the script before a program is prepared.
+    #[must_use]
+    pub fn preparing(self, prepare: impl Fn(Preparation<'_>) -> Result<(), Error> + Send + Sync + 'static) -> Mock {
+        Mock { prepare: Arc::new(prepare), ..self }
+    }
+    /// Sets the axes of plans.
+    #[must_use]
+    pub fn with_space(
+        self,
+        space: impl Fn(&Device, &Plan) -> Result<Vec<Axis>, Error> + Send + Sync + 'static,
+    ) -> Mock {
+        Mock { space: Arc::new(space), ..self }
+    }
+    /// Some of its devices, as an engine's builder takes them.
+    pub fn on(&self, devices: impl IntoIterator<Item = u32>) -> Vec<(Arc<dyn Backend>, u32)> {
+        let backend: Arc<dyn Backend> = Arc::new(self.clone());
+        devices.into_iter().map(|index| (backend.clone(), index)).collect()
+    }
+    /// Runs of all devices.
+    pub fn runs(&self) -> usize {
+        self.log.counts.iter().map(|(ever, ..)| ever.load(SeqCst)).sum()
+    }
+    /// Jobs that each device ran.
+    pub fn shares(&self) -> [usize; 4] {
+        let mut shares = [0; 4];
+        self.log.runs.lock().unwrap().iter().for_each(|(device, jobs)| shares[*device as usize] += jobs);
+        shares
+    }
+    fn has(&self, capability: Capability) -> bool {
+        self.has.contains(&capability)
+    }
+    /// Begins a program for a plan and so many jobs.
+    fn begin(&self, device: &Device, plan: Option<&Plan>, batch: usize, policy: &Policy) -> Result<Running, Error> {
+        if batch > self.capacity {
+            self.log.refused.fetch_add(1, SeqCst);
+            return Err(Error::OutOfMemory { device: device.id(), needs: batch as u64, has: self.capacity as u64 });
+        }
+        let (mock, bytes, live) = (self.clone(), self.bytes * batch as u64, self.log.live.fetch_add(1, SeqCst));
+        self.log.bytes.fetch_add(bytes, SeqCst);
+        let (of, index, policy_of) = (plan.cloned(), device.index, policy.clone());
+        let running =
+            Running { mock, device: index, plan: of, bytes, policy: policy_of, limit: None, elsewhere: false };
+        (self.prepare)(Preparation { device, plan, batch, policy, live })?;
+        self.log.prepared.fetch_add(1, SeqCst);
+        Ok(running)
+    }
+}
+
+impl Backend for Mock {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn devices(&self) -> Result<Vec<Device>, Error> {
+        let of = |index| Device {
+            backend: self.name,
+            index,
+            queue: self.queue,
+            memory: self.memory,
+            automatic: self.automatic,
+            uuid: self.uuid.filter(|_| index == 0),
+            ..self.backend.devices().expect("devices").remove(0)
+        };
+        Ok((0..self.count).map(of).map(self.facts).collect())
+    }
+    fn self_test(&self) -> SelfTest {
+        self.self_test
+    }
+    fn notices(&self) -> Vec<String> {
+        self.notices.clone()
+    }
+    fn rates(&self, _: &Device) -> Option<Rates> {
+        self.rates
+    }
+    fn fingerprint(&self, _: &Device) -> String {
+        self.fingerprint.into()
+    }
+    forward!(self => self.backend; absent, clock, free);
+
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        self.has(Capability::SlhDsa).then_some(self)
+    }
+    fn sha256(&self) -> Option<&dyn Sha256Programs> {
+        self.has(Capability::Sha256).then_some(self)
+    }
+    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
+        self.has(Capability::ZkDilithium).then_some(self)
+    }
+    fn host_memory(&self) -> Option<&dyn HostMemory> {
+        self.has(Capability::HostMemory).then_some(self)
+    }
+}
+
+/// Memory of its devices' host, if they have memory of their own.
+impl HostMemory for Mock {
+    fn allocate(&self, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error> {
+        match self.memory {
+            0 => Err(Error::Unsupported { device: self.name.into(), what: "memory of the host".into() }),
+            _ => Ok(Box::new(Page(vec![0; bytes]))),
+        }
+    }
+}
+
+struct Page(Vec<u8>);
+
+impl ReachableMemory for Page {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl SlhDsaPrograms for Mock {
+    forward!(self => Reference; compile, queue);
+
+    fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
+        (self.space)(device, plan)
+    }
+    fn jobs(&self, _: &Device, _: &Plan, _: &Policy) -> usize {
+        self.jobs
+    }
+    fn bytes(&self, _: &Device, _: &Plan, batch: usize, _: &Policy) -> u64 {
+        self.bytes * batch as u64
+    }
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
+        let running = self.begin(device, Some(plan), batch, policy)?;
+        let program = self.backend.slh_dsa_on(device)?.prepare(device, plan, batch, policy)?;
+        Ok(Box::new(MockProgram { running, batch, program }))
+    }
+}
+
+impl Sha256Programs for Mock {
+    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
+        let running = self.begin(device, None, 1, policy)?;
+        Ok(Box::new(MockHasher(running, self.backend.sha256_on(device)?.prepare(device, policy)?)))
+    }
+}
+
+impl ZkDilithiumPrograms for Mock {
+    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        Ok(Box::new(self.begin(device, None, 1, policy)?))
+    }
+}
+
+/// A program that was prepared. By itself it is one of zkDilithium.
+struct Running {
+    mock: Mock,
+    device: u32,
+    plan: Option<Plan>,
+    bytes: u64,
+    policy: Policy,
+    limit: Option<Duration>,
+    elsewhere: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.mock.log.live.fetch_sub(1, SeqCst);
+        self.mock.log.bytes.fetch_sub(self.bytes, SeqCst);
+    }
+}
+
+impl Running {
+    /// Computes, takes its time, and answers as the script says.
+    fn run(
+        &mut self,
+        (op, jobs): (Option<Op>, usize),
+        out: &mut [u8],
+        compute: impl FnOnce(&mut [u8]) -> Result<Timing, Error>,
+    ) -> Result<Timing, Error> {
+        let Running { mock, device, plan, policy, limit, .. } = &*self;
+        let (ever, now, most) = &mock.log.counts[*device as usize];
+        let nth = ever.fetch_add(1, SeqCst);
+        most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+        let computed = compute(out);
+        std::thread::sleep(mock.delay[*device as usize] * jobs as u32);
+        now.fetch_sub(1, SeqCst);
+        let mut timing = computed?;
+        // The device's places are those of its output.
+        let moved = if self.elsewhere { out.len() / 2 } else { 0 };
+        out.rotate_right(moved);
+        let (device, plan, limit, timing_of) = (*device, plan.as_ref(), *limit, &mut timing);
+        (mock.answer)(Call { mock, device, nth, op, plan, jobs, policy, limit, out, timing: timing_of })?;
+        out.rotate_left(moved);
+        mock.log.runs.lock().unwrap().push((device, jobs));
+        Ok(timing)
+    }
+
+    fn set_limit(&mut self, limit: Option<Duration>) {
+        self.limit = limit;
+        // Of many runs, a list would grow.
+        if !self.mock.is_idle {
+            self.mock.log.limits.lock().unwrap().push((self.device, limit));
+        }
+    }
+
+    /// Writes what zkDilithium computes for each job to its place.
+    fn write<const N: usize>(
+        &mut self,
+        op: Op,
+        places: &mut [&mut [u8; N]],
+        compute: impl Fn(usize, &mut [u8]),
+    ) -> Result<Timing, Error> {
+        if self.mock.is_idle {
+            return Ok(Timing::default());
+        }
+        let mut all = vec![0; N * places.len()];
+        let timing = self.run((Some(op), places.len()), &mut all, |all| {
+            all.chunks_exact_mut(N).enumerate().for_each(|(job, out)| compute(job, out));
+            Ok(Timing::default())
+        })?;
+        places.iter_mut().zip(all.chunks_exact(N)).for_each(|(place, made)| place.copy_from_slice(made));
+        Ok(timing)
+    }
+}
+
+struct MockProgram {
+    running: Running,
+    batch: usize,
+    program: Box<dyn Program>,
+}
+
+impl Program for MockProgram {
+    fn plan(&self) -> &Plan {
+        self.program.plan()
+    }
+    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        assert!(batch.len() <= self.batch, "{} jobs in a program for {}", batch.len(), self.batch);
+        let mock = &self.running.mock;
+        if mock.is_idle {
+            return Ok(Timing::default());
+        }
+        mock.log.cached_ids.lock().unwrap().extend(batch.keys.iter().map(|key| key.cached_id));
+        let work = (Some(self.program.plan().op), batch.len());
+        self.running.run(work, out, |out| self.program.run(batch, out))
+    }
+    /// As a GPU does: signatures leave the device when their roots were accepted.
+    fn run_held(
+        &mut self,
+        batch: &Batch<'_>,
+        digests: &mut dyn Digests,
+        rows: &mut [&mut [u8]],
+        accept: Accept<'_>,
+        twice: bool,
+    ) -> Option<Result<Timing, Error>> {
+        let (p, op, mock) = (self.plan().params, self.plan().op, self.running.mock.clone());
+        if op != Op::Sign || self.running.elsewhere || mock.memory == 0 {
+            return None;
+        }
+        let batch = &Batch { positions: &digests.positions(), ..*batch };
+        let mut out = vec![0; batch.len() * p.sig_bytes()];
+        let done = self.run(batch, &mut out).and_then(|timing| {
+            if !mock.is_idle {
+                let roots = self.read(Slot::XmssRoots).unwrap();
+                let mut roots: Vec<u8> = roots
+                    .chunks_exact(roots.len() / batch.len())
+                    .flat_map(|roots| &roots[roots.len() - p.n..])
+                    .copied()
+                    .collect();
+                let is_wrong = mock.wrong_roots.try_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+                *roots.last_mut().unwrap() ^= u8::from(is_wrong);
+                accept(&roots)?;
+            }
+            if twice {
+                let mut again = vec![0; out.len()];
+                self.running.elsewhere = true;
+                let positions = digests.positions_again()?;
+                let done = self.run(&Batch { positions: &positions, ..*batch }, &mut again);
+                self.running.elsewhere = false;
+                done?;
+                let size = p.sig_bytes();
+                let differs = out.chunks_exact(size).zip(again.chunks_exact(size)).position(|(a, b)| a != b);
+                if let Some(job) = differs {
+                    let device = format!("{}:{}", mock.name, self.running.device);
+                    return Err(Error::differs(device, "the output of Sign", job));
+                }
+            }
+            let mut from = out.chunks_exact(p.sig_bytes());
+            for to in rows.iter_mut().flat_map(|rows| rows.chunks_exact_mut(p.sig_bytes())) {
+                to[p.n..].copy_from_slice(&from.next().unwrap()[p.n..]);
+            }
+            Ok(timing)
+        });
+        Some(done)
+    }
+    /// As a GPU does: positions are computed meanwhile.
+    fn run_fetched(
+        &mut self,
+        batch: &Batch<'_>,
+        digests: &mut dyn Digests,
+        out: &mut [u8],
+    ) -> Option<Result<Timing, Error>> {
+        if self.plan().op != Op::Verify || self.running.elsewhere || self.running.mock.memory == 0 {
+            return None;
+        }
+        Some(self.run(&Batch { positions: &digests.positions(), ..*batch }, out))
+    }
+    fn most_hashed(&self) -> usize {
+        0
+    }
+    fn elsewhere(&mut self, elsewhere: bool) {
+        self.running.elsewhere = elsewhere;
+    }
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        self.running.set_limit(limit);
+    }
+    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+        let mut value = self.program.read(slot)?;
+        (self.running.mock.kept)(slot, &mut value);
+        Some(value)
+    }
+}
+
+struct MockHasher(Running, Box<dyn Hasher>);
+
+impl Hasher for MockHasher {
+    fn space(&self) -> Vec<Axis> {
+        Vec::new()
+    }
+    fn longest(&self) -> usize {
+        self.0.mock.longest
+    }
+    fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
+        let MockHasher(running, hasher) = self;
+        running.run((None, messages.len()), digests.as_flattened_mut(), |digests| {
+            hasher.run(messages, digests.as_chunks_mut().0)
+        })
+    }
+    fn resident(
+        &mut self,
+        messages: Messages<'_>,
+        _: usize,
+        _: usize,
+        digests: &mut [[u8; 32]],
+    ) -> Result<Option<Vec<Duration>>, Error> {
+        self.run(messages, digests).map(|_| None)
+    }
+    fn link(&mut self) -> Result<Option<f64>, Error> {
+        Ok(None)
+    }
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        self.0.set_limit(limit);
+    }
+}
+
+impl ZkDilithium for Running {
+    fn space(&self) -> Vec<Axis> {
+        Vec::new()
+    }
+    fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
+        self.mock.poseidon_rate
+    }
+    fn uses_expanded_keys(&self) -> bool {
+        false
+    }
+    fn jobs(&self, _: ZkOp) -> usize {
+        self.mock.jobs
+    }
+    fn queue(&self, _: ZkOp) -> u32 {
+        2
+    }
+    fn bytes(&self) -> u64 {
+        0
+    }
+    fn elsewhere(&mut self, elsewhere: bool) {
+        self.elsewhere = elsewhere;
+    }
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        self.set_limit(limit);
+    }
+    fn keygen(&mut self, seeds: &[[u8; 32]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
+        self.write(Op::Keygen, keys, |i, key| key.copy_from_slice(reference::keygen(&seeds[i]).secret_bytes()))
+    }
+    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
+        if !self.mock.is_idle {
+            let places = signatures.iter().map(|signature| signature.as_ptr().addr()).collect();
+            self.mock.log.places.lock().unwrap().push(places);
+        }
+        self.write(Op::Sign, signatures, |i, signature| {
+            let made = reference::sign(&jobs[i].key.expand(), jobs[i].message, &mut Trace::default());
+            signature.copy_from_slice(made.as_bytes());
+        })
+    }
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+        if self.mock.is_idle {
+            out.resize(out.len() + jobs.len(), false);
+            return Ok(Timing::default());
+        }
+        let mut verdicts = vec![0; jobs.len()];
+        let timing = self.run((Some(Op::Verify), jobs.len()), &mut verdicts, |verdicts| {
+            for (job, verdict) in jobs.iter().zip(verdicts) {
+                let is_valid = reference::verify(&job.key.expand(), job.message, job.signature, &mut Trace::default());
+                *verdict = u8::from(is_valid);
+            }
+            Ok(Timing::default())
+        })?;
+        out.extend(verdicts.iter().map(|verdict| *verdict != 0));
+        Ok(timing)
+    }
+}
