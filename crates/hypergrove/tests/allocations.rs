@@ -2,15 +2,11 @@
 
 mod common;
 
-use common::{Mock, OnMock, P, PURE, key, mock};
-use hypergrove::backend::{Policy, Reference, SelfTest};
+use common::{Mock, OnMock, P, PURE, key, mock, zk_mock};
 use hypergrove::rows::{Column, RowCall, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
+use hypergrove::zkdilithium;
 use hypergrove::zkdilithium::params::{SIG_BYTES, SK_BYTES};
-use hypergrove::zkdilithium::{self, Op};
-use hypergrove::{Backend, Device, Error, Timing};
-use hypergrove::{Engine, Mode, PreHash, Randomizer, Ticket, VerifyJob, VerifyingKey};
-use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
-use hypergrove_zkdilithium::{SignatureBytes, SigningKeyBytes};
+use hypergrove::{Engine, Error, Mode, PreHash, Randomizer, Ticket, VerifyJob, VerifyingKey};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -126,56 +122,12 @@ fn a_row_allocates_nothing() {
     }
 }
 
-/// A device that answers at once, 4,096 jobs at a time.
-#[derive(Clone)]
-struct Idle;
-
-impl Backend for Idle {
-    fn name(&self) -> &'static str {
-        "idle"
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        Ok(vec![Device { backend: "idle", queue: 2, memory: 1 << 30, ..Reference.devices()?.remove(0) }])
-    }
-    fn self_test(&self) -> SelfTest {
-        SelfTest::Off
-    }
-    forward!(self => Reference; absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has zkdilithium;);
-}
-
-impl ZkDilithiumPrograms for Idle {
-    fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-        Ok(Box::new(Idle))
-    }
-}
-
-impl ZkDilithium for Idle {
-    common::zk_facts!();
-
-    fn jobs(&self, _: Op) -> usize {
-        1 << 12
-    }
-    fn elsewhere(&mut self, _: bool) {}
-
-    fn keygen(&mut self, _: &[[u8; 32]], _: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
-        Ok(Timing::default())
-    }
-    fn sign(&mut self, _: &[ZkSign<'_>], _: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
-        Ok(Timing::default())
-    }
-    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
-        out.resize(jobs.len(), true);
-        Ok(Timing::default())
-    }
-}
-
 #[test]
 fn a_row_of_zkdilithium_allocates_nothing() {
     let _alone = alone();
-    let backend: Arc<dyn Backend> = Arc::new(Idle);
-    let engine = Engine::builder().threads(2).memory_budget(8 << 30).devices(vec![(backend, 0)]);
-    let engine = engine.build().unwrap();
+    // A device that answers at once, 4,096 jobs at a time.
+    let idle = Mock { is_idle: true, memory: 1 << 30, jobs: 1 << 12, ..zk_mock(1, 2) };
+    let engine = idle.builder().memory_budget(8 << 30).build().unwrap();
     let keys = [1, 2].map(|of| zkdilithium::SigningKey::from_seed(&[of; 32]));
     let public = keys.each_ref().map(zkdilithium::SigningKey::verifying_key);
     let sign = |rows: usize| {

@@ -6,7 +6,7 @@ use hypergrove::*;
 use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};
 pub(crate) use hypergrove_testkit::mock::{Call, Capability, Mock, mock};
 use hypergrove_testkit::toys::TOY_SHA2_16;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) const P: &Params = &TOY_SHA2_16;
 pub(crate) const PURE: Mode<'static> = Mode::Pure { context: b"" };
@@ -37,30 +37,10 @@ impl OnMock for Mock {
     }
 }
 
-/// The facts that doubles of zkDilithium's programs share: nothing to choose, no memory, and two programs in flight.
-#[allow(unused_macros, reason = "some test files use it")]
-macro_rules! zk_facts {
-    () => {
-        fn space(&self) -> Vec<hypergrove::backend::Axis> {
-            Vec::new()
-        }
-        fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
-            None
-        }
-        fn uses_expanded_keys(&self) -> bool {
-            false
-        }
-        fn queue(&self, _: hypergrove_zkdilithium::Op) -> u32 {
-            2
-        }
-        fn bytes(&self) -> u64 {
-            0
-        }
-        fn time_limit(&mut self, _: Option<std::time::Duration>) {}
-    };
+/// Devices for zkDilithium that compute what the reference does, and take no longer than that.
+pub(crate) fn zk_mock(count: u32, queue: u32) -> Mock {
+    Mock { has: &[Capability::ZkDilithium], delay: [Duration::ZERO; 4], ..mock(count, queue) }
 }
-#[allow(unused_imports, reason = "as above")]
-pub(crate) use zk_facts;
 
 /// Signs messages 0 to `count`, deterministically; every signature that comes out is right, and in its place.
 pub(crate) fn sign(engine: &Engine, key: &SigningKey, count: usize) -> (Result<(), Error>, usize) {

@@ -1,132 +1,34 @@
 //! Rows of zkDilithium give what jobs give, whatever the columns are like; hostile columns are errors or statuses; devices that fail lose
 //! no row.
 
-use crate::common::columns;
-use hypergrove::backend::{Checked, Policy, Reference};
+use crate::common::{Mock, OnMock, columns, zk_mock};
+use hypergrove::backend::Checked;
 use hypergrove::rows::{Column, Offsets, RowSet, RowSigningKeys, RowStatus};
 use hypergrove::zkdilithium::params::{MUSIZE, PK_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
-    Fe, Message, Op, RowCall, RowMessages, RowVerifyingKeys, SignJob, SignRows, SigningKey, VerifyJob, VerifyRows,
+    Fe, Message, RowCall, RowMessages, RowVerifyingKeys, SignJob, SignRows, SigningKey, VerifyJob, VerifyRows,
     VerifyingKey, ZkDilithium as Set,
 };
-use hypergrove::{Backend, Cpu, Device, Engine, EngineBuilder, Error, Isa, Timing};
-use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
-use hypergrove_zkdilithium::{SignatureBytes, SigningKeyBytes, Trace, reference};
+use hypergrove::{Backend, Cpu, Engine, EngineBuilder, Error, Isa, Op};
 use std::iter::zip;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The answer after a run, for the device and the number of its runs so far.
-type After = dyn Fn(u32, usize) -> Result<Answer, Error> + Send + Sync;
-
-#[derive(PartialEq)]
-enum Answer {
-    Right,
-    Wrong,
-}
-
 /// Two devices that compute what the reference does, eight jobs at a time.
-#[derive(Clone)]
-struct Gpu {
-    after: Arc<After>,
-    runs: Arc<[AtomicUsize; 2]>,
-    /// Jobs at a time, and programs in flight of an engine's other clients.
-    jobs: usize,
-    queue: u32,
-    /// Where the signatures of each run went.
-    places: Arc<Mutex<Vec<Vec<usize>>>>,
+fn sound() -> Mock {
+    Mock { name: "gpu", memory: 1 << 30, ..zk_mock(2, 2) }
 }
 
-impl Gpu {
-    fn new(after: impl Fn(u32, usize) -> Result<Answer, Error> + Send + Sync + 'static) -> Gpu {
-        Gpu { after: Arc::new(after), runs: Arc::default(), jobs: 8, queue: 2, places: Arc::default() }
-    }
-
-    fn builder(&self, devices: u32) -> EngineBuilder {
-        let backend: Arc<dyn Backend> = Arc::new(self.clone());
-        Engine::builder().threads(2).devices((0..devices).map(|index| (backend.clone(), index)).collect())
-    }
-
-    fn engine(&self, devices: u32) -> Engine {
-        self.builder(devices).build().unwrap()
-    }
-}
-
-fn sound() -> Gpu {
-    Gpu::new(|_, _| Ok(Answer::Right))
+/// An engine on the first of these devices.
+fn on_first(gpu: &Mock) -> Engine {
+    Mock { count: 1, ..gpu.clone() }.engine()
 }
 
 fn dead(device: u32) -> Error {
     Error::Device { device: format!("gpu:{device}"), what: "dead".into() }
-}
-
-impl Backend for Gpu {
-    fn name(&self) -> &'static str {
-        "gpu"
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        let device = Reference.devices()?.remove(0);
-        let of = |index| Device { backend: "gpu", index, queue: self.queue, memory: 1 << 30, ..device.clone() };
-        Ok((0..2).map(of).collect())
-    }
-    fn self_test(&self) -> hypergrove::backend::SelfTest {
-        hypergrove::backend::SelfTest::Off
-    }
-    forward!(self => Reference; absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has zkdilithium;);
-}
-
-impl ZkDilithiumPrograms for Gpu {
-    fn prepare(&self, device: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-        Ok(Box::new(Program(device.index, self.clone())))
-    }
-}
-
-struct Program(u32, Gpu);
-
-impl Program {
-    fn after(&self) -> Result<Answer, Error> {
-        (self.1.after)(self.0, self.1.runs[self.0 as usize].fetch_add(1, SeqCst))
-    }
-}
-
-impl ZkDilithium for Program {
-    crate::common::zk_facts!();
-
-    fn jobs(&self, _: Op) -> usize {
-        self.1.jobs
-    }
-    /// The reference has one place.
-    fn elsewhere(&mut self, _: bool) {}
-
-    fn keygen(&mut self, seeds: &[[u8; 32]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
-        for (seed, key) in zip(seeds, keys) {
-            key.copy_from_slice(reference::keygen(seed).secret_bytes());
-        }
-        self.after().map(|_| Timing::default())
-    }
-    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
-        let answer = self.after()?;
-        let places = signatures.iter().map(|signature| signature.as_ptr().addr()).collect();
-        self.1.places.lock().unwrap().push(places);
-        for (job, signature) in jobs.iter().zip(signatures) {
-            let made = reference::sign(&job.key.expand(), job.message, &mut Trace::default());
-            signature.copy_from_slice(made.as_bytes());
-            signature[700] ^= u8::from(answer == Answer::Wrong);
-        }
-        Ok(Timing::default())
-    }
-    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
-        let judge = |job: &ZkVerify<'_>| {
-            reference::verify(&job.key.expand(), job.message, job.signature, &mut Trace::default())
-        };
-        out.extend(jobs.iter().map(judge));
-        self.after().map(|_| Timing::default())
-    }
 }
 
 fn engines() -> Vec<(String, Engine)> {
@@ -139,8 +41,8 @@ fn engines() -> Vec<(String, Engine)> {
         ("verified".into(), cpu(2).verify_signatures(true)),
         ("redundant".into(), cpu(2).redundant(true)),
         ("checked".into(), cpu(2).devices(vec![(checked, 0)])),
-        ("two devices".into(), sound().builder(2)),
-        ("redundant devices".into(), sound().builder(2).redundant(true).verify_signatures(true)),
+        ("two devices".into(), sound().builder()),
+        ("redundant devices".into(), sound().builder().redundant(true).verify_signatures(true)),
     ];
     builders.extend(Isa::available().into_iter().map(|isa| (isa.name().to_string(), of(isa, 2))));
     builders.into_iter().map(|(what, builder)| (what, builder.build().unwrap())).collect()
@@ -260,14 +162,14 @@ fn keys_are_made_in_rows() {
     }
     // Nothing is left of a call that fails, be it by an error or by a panic.
     let (mut private, mut public) = (vec![1; 100 * SK_BYTES], vec![1; 100 * PK_BYTES]);
-    let fails = Gpu::new(|device, nth| if nth < 3 { Ok(Answer::Right) } else { Err(dead(device)) });
-    assert_eq!(fails.engine(1).keygen_rows(Set, &mut private, Some(&mut public)), Err(dead(0)));
+    let fails = sound().answering(|call| if call.nth < 3 { Ok(()) } else { call.fails("dead") });
+    assert_eq!(on_first(&fails).keygen_rows(Set, &mut private, Some(&mut public)), Err(dead(0)));
     assert!(is_zero(&private) && is_zero(&public));
     (private[0], public[0]) = (1, 1);
-    let panics = Gpu::new(|_, nth| if nth < 3 { Ok(Answer::Right) } else { panic!("a broken backend") }).engine(1);
+    let panics = on_first(&sound().answering(|call| if call.nth < 3 { Ok(()) } else { panic!("a broken backend") }));
     catch_unwind(AssertUnwindSafe(|| panics.keygen_rows(Set, &mut private, Some(&mut public)))).unwrap_err();
     assert!(is_zero(&private) && is_zero(&public));
-    let engine = sound().engine(1);
+    let engine = on_first(&sound());
     for (private, public) in
         [(SK_BYTES - 1, PK_BYTES), (SK_BYTES, PK_BYTES - 1), (0, PK_BYTES), (2 * SK_BYTES, PK_BYTES)]
     {
@@ -360,13 +262,13 @@ fn each_bad_row_has_a_status_of_its_own() {
     let signatures = Column::Slices(&[&b""[..]; 4]);
     let rows = VerifyRows::new(RowVerifyingKeys::One(&public[0]), Column::packed(b"mmmm", 1), signatures);
     let mut statuses = [Valid; 4];
-    idle.engine(1).verify_rows(&rows, &mut statuses).unwrap();
-    assert_eq!((statuses, idle.runs[0].load(SeqCst)), ([SignatureLength; 4], 0));
+    on_first(&idle).verify_rows(&rows, &mut statuses).unwrap();
+    assert_eq!((statuses, idle.runs()), ([SignatureLength; 4], 0));
 }
 
 #[test]
 fn calls_that_do_not_fit_are_errors() {
-    let (engine, keys) = (sound().engine(1), keys());
+    let (engine, keys) = (on_first(&sound()), keys());
     let public = keys.each_ref().map(SigningKey::verifying_key);
     let sign = |rows: SignRows<'_>, signatures: usize, count: usize, why: &str| {
         let (mut signatures, mut statuses) = (vec![1; signatures], vec![RowStatus::Signed; count]);
@@ -422,14 +324,14 @@ fn signatures_go_to_their_rows_when_they_are_checked() {
     expected[6..9].fill(KeyDamaged);
     for (verifies, redundant) in [(false, false), (true, false), (false, true)] {
         let gpu = sound();
-        let engine = gpu.builder(2).verify_signatures(verifies).redundant(redundant).build().unwrap();
+        let engine = gpu.builder().verify_signatures(verifies).redundant(redundant).build().unwrap();
         let (mut signatures, mut statuses) = (vec![1; 20 * SIG_BYTES], vec![RowStatus::Valid; 20]);
         engine.sign_rows(&rows, &mut signatures, &mut statuses).unwrap();
         assert_eq!(statuses, expected);
         for (status, signature) in zip(statuses, signatures.chunks(SIG_BYTES)) {
             assert!(if status == Signed { signature == right } else { is_zero(signature) });
         }
-        let mut places = gpu.places.lock().unwrap().concat();
+        let mut places = gpu.log.places.lock().unwrap().concat();
         places.sort_unstable();
         let of_rows =
             (0..20).filter(|row| expected[*row] == Signed).map(|row| signatures[row * SIG_BYTES..].as_ptr().addr());
@@ -449,11 +351,11 @@ fn chunks_are_as_large_as_the_budget_allows() {
     let rows = SignRows::new(RowSigningKeys::One(key), Column::packed(&bytes, 1));
     for (verifies, sizes) in [(false, 200..=200), (true, 30..=45)] {
         // Of the budget's shares, two are for chunks in flight and one is for results that wait.
-        let gpu = Gpu { jobs: 200, queue: 4, ..sound() };
-        let engine = gpu.builder(1).memory_budget(600_000).verify_signatures(verifies).build().unwrap();
+        let gpu = Mock { jobs: 200, queue: 4, count: 1, ..sound() };
+        let engine = gpu.builder().memory_budget(600_000).verify_signatures(verifies).build().unwrap();
         let (_, statuses) = sign(&engine, &rows, 400);
         assert_eq!(statuses, [RowStatus::Signed; 400]);
-        let largest = gpu.places.lock().unwrap().iter().map(Vec::len).max().unwrap();
+        let largest = gpu.log.places.lock().unwrap().iter().map(Vec::len).max().unwrap();
         assert!(sizes.contains(&largest), "verifies {verifies}: {largest}");
     }
 }
@@ -467,14 +369,20 @@ fn devices_that_fail_lose_no_row() {
     let rows = SignRows::new(RowSigningKeys::One(key), Column::packed(&bytes, 3));
     let cpu = Engine::builder().backend(Arc::new(Cpu::new())).build().unwrap();
     let (expected, _) = sign(&cpu, &rows, 200);
-    let fails = |device, nth| if device == 1 && nth >= 3 { Err(dead(1)) } else { Ok(Answer::Right) };
-    let lies = |device, nth| Ok(if device == 0 && nth >= 3 { Answer::Wrong } else { Answer::Right });
-    for engine in [Gpu::new(fails).engine(2), Gpu::new(lies).builder(2).verify_signatures(true).build().unwrap()] {
+    let fails =
+        || sound().answering(|call| if call.device == 1 && call.nth >= 3 { call.fails("dead") } else { Ok(()) });
+    let lies = sound().answering(|call| {
+        if (call.device, call.op) == (0, Some(Op::Sign)) && call.nth >= 3 {
+            call.out.chunks_mut(SIG_BYTES).for_each(|signature| signature[700] ^= 1);
+        }
+        Ok(())
+    });
+    for engine in [fails().engine(), lies.builder().verify_signatures(true).build().unwrap()] {
         let (signatures, statuses) = sign(&engine, &rows, 200);
         assert!(signatures == expected && statuses == [RowStatus::Signed; 200]);
         assert_eq!(engine.devices().len(), 1);
     }
-    let engine = Gpu::new(fails).engine(2);
+    let engine = fails().engine();
     let seeds: Vec<[u8; 32]> = (0..200).map(|i| [i; 32]).collect();
     let [mut first, mut second] = [(); 2].map(|()| vec![1; 200 * SK_BYTES]);
     engine.keygen_rows_from_seeds(Set, seeds.as_flattened(), &mut first, None).unwrap();
@@ -487,11 +395,11 @@ fn devices_that_fail_lose_no_row() {
         let (signed, others) = signatures.split_at(done * SIG_BYTES);
         assert!(signed == &expected[..signed.len()] && is_zero(others));
     };
-    let dies = Gpu::new(|device, nth| if nth >= 5 { Err(dead(device)) } else { Ok(Answer::Right) }).engine(1);
+    let dies = on_first(&sound().answering(|call| if call.nth >= 5 { call.fails("dead") } else { Ok(()) }));
     let (mut signatures, mut statuses) = (vec![1; 200 * SIG_BYTES], vec![RowStatus::Valid; 200]);
     assert_eq!(dies.sign_rows(&rows, &mut signatures, &mut statuses), Err(dead(0)));
     is_done(&statuses, &signatures);
-    let panics = Gpu::new(|_, nth| if nth >= 5 { panic!("a broken backend") } else { Ok(Answer::Right) }).engine(1);
+    let panics = on_first(&sound().answering(|call| if call.nth >= 5 { panic!("a broken backend") } else { Ok(()) }));
     let (mut signatures, mut statuses) = (vec![1; 200 * SIG_BYTES], vec![RowStatus::Valid; 200]);
     let call = AssertUnwindSafe(|| panics.sign_rows(&rows, &mut signatures, &mut statuses));
     catch_unwind(call).unwrap_err();
@@ -557,18 +465,18 @@ fn to_make(it: &mut Letters) -> RowCall<'_> {
 }
 
 /// A device whose first run waits for the test, and then fails if it is to. Others wait in the queue meanwhile.
-fn gated(fails: bool) -> (Gpu, Receiver<()>, Sender<()>) {
+fn gated(fails: bool) -> (Mock, Receiver<()>, Sender<()>) {
     let ((here, came), (go, passes)) = (channel(), channel::<()>());
     let (here, passes) = (Mutex::new(here), Mutex::new(passes));
-    let after = move |device, nth| {
-        if nth == 0 {
+    let gpu = Mock { jobs: 256, queue: 1, count: 1, ..sound() }.answering(move |call| {
+        if call.nth == 0 {
             here.lock().unwrap().send(()).unwrap();
             let _ = passes.lock().unwrap().recv();
         }
-        if fails { Err(dead(device)) } else { Ok(Answer::Right) }
-    };
-    // However long the first run waits, and the device seems slow, an eighth of these jobs is a batch.
-    (Gpu { jobs: 256, queue: 1, ..Gpu::new(after) }, came, go)
+        if fails { call.fails("dead") } else { Ok(()) }
+    });
+    // However long the first run waits, and the device seems slow, an eighth of the device's jobs is a batch.
+    (gpu, came, go)
 }
 
 #[test]
@@ -579,7 +487,7 @@ fn sets_share_launches() {
             let mut sets: Vec<Letters> = (0..6).map(|set| letters(set, 3 + set as usize)).collect();
             for lend in [to_sign, to_verify, to_make] {
                 let (gpu, came, go) = gated(fails);
-                let engine = build(gpu.builder(1)).build().unwrap();
+                let engine = build(gpu.builder()).build().unwrap();
                 sets[3].of[2] = 9;
                 let mut waiting = std::mem::take(&mut sets).into_iter();
                 let mut submit = |count| -> Vec<_> {
@@ -600,7 +508,7 @@ fn sets_share_launches() {
                 // By powers of two: 3 rows, and 30.
                 assert_eq!(engine.stats().tickets.batch_sizes, [0, 1, 0, 0, 1]);
                 if number == 0 {
-                    assert_eq!(gpu.runs[0].load(SeqCst), 2);
+                    assert_eq!(gpu.runs(), 2);
                 }
                 for it in &mut sets {
                     match lend(it) {

@@ -1,13 +1,10 @@
 //! Jobs of zkDilithium through the engine's public interface.
 
-use hypergrove::backend::{Policy, Reference, THREADS};
+use crate::common::{Mock, OnMock, zk_mock};
+use hypergrove::backend::{Policy, THREADS};
 use hypergrove::signature::Signer;
-use hypergrove::zkdilithium::{
-    JobMessage, Message, Op, SignJob, SigningKey, VerifyJob, VerifyingKey, ZkDilithium as Set,
-};
-use hypergrove::{Backend, Cpu, Device, Engine, EngineBuilder, Error, ErrorKind, Timing};
-use hypergrove_engine::{ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward};
-use hypergrove_zkdilithium::{SignatureBytes, SigningKeyBytes, Trace, reference};
+use hypergrove::zkdilithium::{JobMessage, Message, SignJob, SigningKey, VerifyJob, VerifyingKey, ZkDilithium as Set};
+use hypergrove::{Backend, Cpu, Engine, EngineBuilder, Error, ErrorKind};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -16,64 +13,13 @@ use std::time::Duration;
 
 const MESSAGE: Message<'static> = Message::Bytes(b"m");
 
-/// A device that signs whatever it is given, as the reference does, or answers at once.
-#[derive(Clone, Default)]
-struct Gpu {
-    is_idle: bool,
-}
-
-impl Backend for Gpu {
-    fn name(&self) -> &'static str {
-        "gpu"
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        Ok(vec![Device { backend: "gpu", ..Reference.devices()?.remove(0) }])
-    }
-    forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has zkdilithium;);
-}
-
-impl ZkDilithiumPrograms for Gpu {
-    fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-        Ok(Box::new(self.clone()))
-    }
-}
-
-impl ZkDilithium for Gpu {
-    crate::common::zk_facts!();
-
-    fn jobs(&self, _: Op) -> usize {
-        if self.is_idle { 1 << 16 } else { 4 }
-    }
-    /// The reference has one place.
-    fn elsewhere(&mut self, _: bool) {}
-
-    fn keygen(&mut self, _: &[[u8; 32]], _: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
-        unimplemented!("no test makes keys here")
-    }
-    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
-        for (job, signature) in jobs.iter().zip(signatures) {
-            let made = reference::sign(&job.key.expand(), job.message, &mut Trace::default());
-            signature.copy_from_slice(made.as_bytes());
-        }
-        Ok(Timing::default())
-    }
-    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
-        let judge = |job: &ZkVerify<'_>| {
-            !self.is_idle && reference::verify(&job.key.expand(), job.message, job.signature, &mut Trace::default())
-        };
-        out.extend(jobs.iter().map(judge));
-        Ok(Timing::default())
-    }
-}
-
 fn cpu(threads: usize) -> EngineBuilder {
     Engine::builder().backend(Arc::new(Cpu::new())).threads(threads)
 }
 
 /// Engines on the calling thread, on a pool, on a GPU, and on both.
 fn engines() -> Vec<Engine> {
-    let gpu: Arc<dyn Backend> = Arc::new(Gpu::default());
+    let gpu: Arc<dyn Backend> = Arc::new(Mock { jobs: 4, ..zk_mock(1, 1) });
     let builders = [
         cpu(1),
         cpu(2).verify_signatures(true),
@@ -413,7 +359,7 @@ fn single_jobs_and_messages_of_elements() {
 fn the_way_to_a_device() {
     let key = SigningKey::from_seed(&[7; 32]).verifying_key();
     let (count, signature) = (1 << 20, [0; 2340]);
-    let engine = Engine::builder().threads(2).devices(vec![(Arc::new(Gpu { is_idle: true }), 0)]).build().unwrap();
+    let engine = Mock { jobs: 1 << 16, is_idle: true, ..zk_mock(1, 1) }.engine();
     let jobs = || (0..count).map(|_| VerifyJob::new(&key, b"message", &signature));
     let fed = || {
         let mut valid = 0;
