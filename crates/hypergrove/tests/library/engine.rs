@@ -1,15 +1,15 @@
 //! The engine against the oracle of the crate fips205, on toy sets and SLH-DSA-SHA2-128f.
 
+use crate::common::{Mock, OnMock, mock};
 use hypergrove::backend::*;
 use hypergrove::signature::{RandomizedSigner, SignatureEncoding, Signer, Verifier};
 use hypergrove::*;
-use hypergrove_engine::{Axis, Batch, Program, THREADS, Timing, capabilities, forward};
-use hypergrove_fips205::plan::Slot;
 use hypergrove_fips205::reference::{hash_slh_sign, slh_keygen_internal, slh_sign, slh_sign_internal};
 use hypergrove_testkit::toys::{TOY_SHA2_16, TOY_SHAKE_24, TOYS};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const PURE: Mode<'static> = Mode::Pure { context: b"" };
 const HASHED: Mode<'static> = Mode::PreHash { context: b"ctx", hash: PreHash::Sha3_256 };
@@ -496,75 +496,42 @@ fn keys_travel_as_der_and_pem() {
     assert!(!format!("{key:?} {:?}", seeds(&SLH_DSA_SHA2_128F, 3)).contains(&secret[1..20]));
 }
 
-/// The programs that a [`Probe`] prepared: op, batch and threads.
+/// The programs that a probe prepared: op, batch and threads.
 type Prepared = Arc<Mutex<Vec<(Op, usize, Option<u32>)>>>;
 
-/// The reference with a fault, and a log.
-#[derive(Clone)]
-struct Probe {
-    prepared: Prepared,
-    /// Bytes of a program besides those that each job takes.
-    bytes: u64,
-    fault: fn(&Plan, &mut [u8]) -> Result<(), Error>,
+/// The reference with an axis and a log, which declines to sign with SHAKE.
+fn probe() -> (Mock, Prepared) {
+    let prepared = Prepared::default();
+    let log = prepared.clone();
+    let space = |_: &Device, plan: &Plan| match plan.op == Op::Sign && plan.params.family == Family::Shake {
+        true => Err(Error::Unsupported { device: "probe".into(), what: "SHAKE".into() }),
+        false => Ok(vec![Axis { name: THREADS, values: Cow::Borrowed(&[1, 2]), tuned: true }]),
+    };
+    let probe = Mock { name: "probe", jobs: 1 << 10, delay: [Duration::ZERO; 4], ..mock(1, 1) };
+    let probe = probe.with_space(space).preparing(move |it| {
+        log.lock().unwrap().push((it.plan.unwrap().op, it.batch, it.policy.get(THREADS)));
+        Ok(())
+    });
+    (probe, prepared)
 }
 
-impl Probe {
-    fn new(bytes: u64, fault: fn(&Plan, &mut [u8]) -> Result<(), Error>) -> Probe {
-        Probe { prepared: Prepared::default(), bytes, fault }
-    }
-    fn engine(&self) -> EngineBuilder {
-        Engine::builder().backend(Arc::new(self.clone())).threads(2)
-    }
+fn unplugged() -> (Mock, Prepared) {
+    let (probe, prepared) = probe();
+    (probe.answering(|call| call.fails("unplugged")), prepared)
 }
 
-impl Backend for Probe {
-    fn name(&self) -> &'static str {
-        "probe"
-    }
-    forward!(self => Reference; devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa;);
-}
-
-impl SlhDsaPrograms for Probe {
-    forward!(self => Reference; jobs, compile, queue);
-
-    fn space(&self, _: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
-        if plan.op == Op::Sign && plan.params.family == Family::Shake {
-            return Err(Error::Unsupported { device: "probe".into(), what: "SHAKE".into() });
-        }
-        Ok(vec![Axis { name: THREADS, values: Cow::Borrowed(&[1, 2]), tuned: true }])
-    }
-    fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
-        self.bytes + Reference.bytes(device, plan, batch, policy)
-    }
-    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        self.prepared.lock().unwrap().push((plan.op, batch, policy.get(THREADS)));
-        Ok(Box::new(ProbeProgram(SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)?, self.fault)))
-    }
-}
-
-struct ProbeProgram(Box<dyn Program>, fn(&Plan, &mut [u8]) -> Result<(), Error>);
-
-impl Program for ProbeProgram {
-    fn plan(&self) -> &Plan {
-        self.0.plan()
-    }
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        let timing = self.0.run(batch, out)?;
-        (self.1)(self.0.plan(), out)?;
-        Ok(timing)
-    }
-    forward!(self => self.0; elsewhere, time_limit, only_run);
-
-    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
-        self.0.read(slot)
-    }
+/// A probe that flips a bit of the last signature.
+fn flips() -> Mock {
+    probe().0.answering(|call| {
+        *call.out.last_mut().unwrap() ^= u8::from(call.op == Some(Op::Sign));
+        Ok(())
+    })
 }
 
 #[test]
 fn a_second_call_prepares_nothing() {
-    let (probe, key) = (Probe::new(0, |_, _| Ok(())), key(&TOY_SHA2_16, 1));
-    let engine = probe.engine().build().unwrap();
+    let ((probe, prepared), key) = (probe(), key(&TOY_SHA2_16, 1));
+    let engine = probe.engine();
     for _ in 0..3 {
         let signature = engine.sign(&key, PURE, b"message", Randomizer::Hedged).unwrap();
         assert!(engine.clone().verify(&key.verifying_key(), PURE, b"message", signature.as_bytes()).unwrap());
@@ -574,20 +541,20 @@ fn a_second_call_prepares_nothing() {
     }
     // One signature on all threads, one verification on the caller's, and all batches of 5 to 8 in one program.
     let want = [(Op::Sign, 1, Some(2)), (Op::Verify, 1, Some(1)), (Op::Sign, 8, Some(2))];
-    assert_eq!(*probe.prepared.lock().unwrap(), want);
+    assert_eq!(*prepared.lock().unwrap(), want);
 }
 
 #[test]
 fn idle_programs_make_way_for_others() {
     let key = key(&TOY_SHA2_16, 1);
     let prepared = |budget| {
-        let probe = Probe::new(10_000_000, |_, _| Ok(()));
-        let engine = probe.engine().memory_budget(budget).build().unwrap();
+        let (probe, prepared) = probe();
+        let engine = Mock { bytes: 10_000_000, ..probe }.builder().memory_budget(budget).build().unwrap();
         for _ in 0..3 {
             let signature = engine.sign(&key, PURE, b"message", Randomizer::Hedged).unwrap();
             engine.verify(&key.verifying_key(), PURE, b"message", signature.as_bytes()).unwrap();
         }
-        probe.prepared.lock().unwrap().len()
+        prepared.lock().unwrap().len()
     };
     assert_eq!(prepared(25_000_000), 2);
     assert_eq!(prepared(15_000_000), 6);
@@ -596,7 +563,7 @@ fn idle_programs_make_way_for_others() {
 #[test]
 fn unsupported_plans_fail_alone() {
     let (key, shake) = (key(&TOY_SHA2_16, 1), key(&TOY_SHAKE_24, 1));
-    let engine = Probe::new(0, |_, _| Ok(())).engine().build().unwrap();
+    let engine = probe().0.engine();
     let jobs = [&key, &shake, &key].map(|key| deterministic(key, &b"x"[..])).to_vec();
     let results = sign_all(&engine, jobs);
     let declined = Error::Unsupported { device: "probe".into(), what: "SHAKE".into() };
@@ -606,18 +573,15 @@ fn unsupported_plans_fail_alone() {
 
 #[test]
 fn a_device_that_fails_ends_the_call() {
-    let failure = || Error::Device { device: "probe".into(), what: "unplugged".into() };
+    let failure = || Error::Device { device: "probe:0".into(), what: "unplugged".into() };
     let key = key(&TOY_SHA2_16, 1);
-    fn unplugged(_: &Plan, _: &mut [u8]) -> Result<(), Error> {
-        Err(Error::Device { device: "probe".into(), what: "unplugged".into() })
-    }
-    let probe = Probe::new(0, unplugged);
-    let engine = probe.engine().build().unwrap();
+    let (probe, prepared) = unplugged();
+    let engine = probe.engine();
     let jobs = (0..4).map(|i| deterministic(&key, message(i)));
     assert_eq!(engine.sign_batch(jobs, |_, _| -> () { panic!("nothing was signed") }), Err(failure()));
     assert_eq!(engine.sign(&key, PURE, b"x", Randomizer::Hedged), Err(failure()));
     assert_eq!(engine.sign(&key, PURE, b"x", Randomizer::Hedged), Err(failure()));
-    assert_eq!(probe.prepared.lock().unwrap().len(), 3, "a program that failed is not used again");
+    assert_eq!(prepared.lock().unwrap().len(), 3, "a program that failed is not used again");
 }
 
 /// A key of which one bit is flipped: the lowest of its last byte but so many.
@@ -710,13 +674,13 @@ fn a_key_that_changes_in_memory_signs_nothing() {
 /// Where it is the device that gets the root wrong, its result is withheld, and the key is not blamed.
 #[test]
 fn a_wrong_root_of_a_sound_key_is_the_devices() {
-    fn wrong(plan: &Plan, out: &mut [u8]) -> Result<(), Error> {
-        if matches!(plan.op, Op::Keygen | Op::Cache) {
-            *out.last_mut().unwrap() ^= 1;
+    let wrong = probe().0.answering(|call| {
+        if matches!(call.op, Some(Op::Keygen | Op::Cache)) {
+            *call.out.last_mut().unwrap() ^= 1;
         }
         Ok(())
-    }
-    let (key, engine) = (key(&TOY_SHA2_16, 1), Probe::new(0, wrong).engine().build().unwrap());
+    });
+    let (key, engine) = (key(&TOY_SHA2_16, 1), wrong.engine());
     for _ in 0..2 {
         assert!(matches!(engine.check(&key), Err(Error::Inconsistent { .. })));
         assert!(matches!(engine.cache(&key, 1), Err(Error::Inconsistent { .. })));
@@ -726,10 +690,7 @@ fn a_wrong_root_of_a_sound_key_is_the_devices() {
 
 #[test]
 fn the_list_of_faults_is_bounded() {
-    fn unplugged(_: &Plan, _: &mut [u8]) -> Result<(), Error> {
-        Err(Error::Device { device: "probe".into(), what: "unplugged".into() })
-    }
-    let (key, engine) = (key(&TOY_SHA2_16, 1), Probe::new(0, unplugged).engine().build().unwrap());
+    let (key, engine) = (key(&TOY_SHA2_16, 1), unplugged().0.engine());
     for _ in 0..200 {
         engine.sign(&key, PURE, b"x", Randomizer::Hedged).unwrap_err();
     }
@@ -739,14 +700,8 @@ fn the_list_of_faults_is_bounded() {
 #[test]
 fn verified_signing_withholds_faulty_signatures() {
     let key = key(&TOY_SHA2_16, 1);
-    fn flip(plan: &Plan, out: &mut [u8]) -> Result<(), Error> {
-        if plan.op == Op::Sign {
-            *out.last_mut().unwrap() ^= 1;
-        }
-        Ok(())
-    }
     let sign = |verify| {
-        let engine = Probe::new(0, flip).engine().verify_signatures(verify).build().unwrap();
+        let engine = flips().builder().verify_signatures(verify).build().unwrap();
         let (mut signed, jobs) = (0, (0..3).map(|i| deterministic(&key, message(i))));
         (engine.sign_batch(jobs, |_, _| signed += 1), signed)
     };
@@ -754,7 +709,7 @@ fn verified_signing_withholds_faulty_signatures() {
     let (outcome, signed) = sign(true);
     assert!(matches!(&outcome, Err(Error::Inconsistent { what, .. }) if what.contains("job 2")), "{outcome:?}");
     assert_eq!(signed, 0);
-    let sound = Probe::new(0, |_, _| Ok(())).engine().verify_signatures(true).build().unwrap();
+    let sound = probe().0.builder().verify_signatures(true).build().unwrap();
     assert!(sign_all(&sound, (0..3).map(|i| deterministic(&key, message(i))).collect()).iter().all(Result::is_ok));
 }
 
@@ -795,18 +750,11 @@ fn errors_have_kinds() {
     assert_eq!(plain.check(&damaged).map_err(kind), Err(ErrorKind::KeyDamaged));
     assert_eq!(within(100).generate(p).map(drop).map_err(kind), Err(ErrorKind::OutOfMemory));
 
-    fn unplugged(_: &Plan, _: &mut [u8]) -> Result<(), Error> {
-        Err(Error::Device { device: "probe".into(), what: "unplugged".into() })
-    }
-    let probe = Probe::new(0, unplugged).engine().build().unwrap();
+    let probe = unplugged().0.engine();
     assert_eq!(probe.generate(p).map(drop).map_err(kind), Err(ErrorKind::DeviceFailed));
     let shake = self::key(&TOY_SHAKE_24, 1);
     assert_eq!(probe.sign(&shake, PURE, b"", Randomizer::Hedged).map_err(kind), Err(ErrorKind::Unsupported));
-    fn flip(plan: &Plan, out: &mut [u8]) -> Result<(), Error> {
-        *out.last_mut().unwrap() ^= u8::from(plan.op == Op::Sign);
-        Ok(())
-    }
-    let wrong = Probe::new(0, flip).engine().verify_signatures(true).build().unwrap();
+    let wrong = flips().builder().verify_signatures(true).build().unwrap();
     assert_eq!(wrong.sign(&key, PURE, b"", Randomizer::Hedged).map_err(kind), Err(ErrorKind::Withheld));
     // It speaks of keys too, which no engine signs with.
     assert!(!Error::Randomness.to_string().contains("nothing was signed"));

@@ -1,10 +1,9 @@
 //! SHA-256 of messages through the engine, and which device takes what.
 
-use crate::common::columns;
-use hypergrove::backend::{Axis, Hasher, Messages, Policy, Reference, Sha256Programs, THREADS};
+use crate::common::{Call, Capability, Mock, OnMock, columns, mock};
+use hypergrove::backend::THREADS;
 use hypergrove::rows::{Column, Offsets, RowStatus};
-use hypergrove::{Backend, Device, Engine, Error, Timing};
-use hypergrove_engine::{capabilities, forward};
+use hypergrove::{Engine, Error};
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -50,9 +49,7 @@ fn packed_rows_are_hashed_where_they_are() {
 fn rows_are_hashed_whatever_the_column_is_like() {
     let data = bytes(1 << 20);
     let small = Engine::builder().memory_budget(1 << 20).build().unwrap();
-    let gpu = Engine::builder().backend(Arc::new(Gpu::new(Duration::ZERO))).build().unwrap();
-    let broken = both(&Gpu { fails: true, ..Gpu::new(Duration::ZERO) });
-    for engine in [engine(1), engine(3), small, gpu, broken] {
+    for engine in [engine(1), engine(3), small, gpu(|_| Ok(())).engine(), both(&broken())] {
         for (count, longest) in [(0, 1), (1, 1), (3, 500_000), (40_000, 100), (2000, 1)] {
             let length = |i: usize| if longest == 1 { 7 } else { i * i % longest };
             let values: Vec<Vec<u8>> = (0..count).map(|i| data[i..][..length(i)].to_vec()).collect();
@@ -97,8 +94,7 @@ fn rows_that_do_not_fit_have_no_sum() {
     refused(Column::Variable { bytes: data, offsets: Offsets::I32(&[]) }, 64, "it has no offsets");
 
     // A device that fails without another: what was not hashed says so.
-    let broken = Gpu { fails: true, ..Gpu::new(Duration::ZERO) };
-    let alone = Engine::builder().backend(Arc::new(broken)).build().unwrap();
+    let alone = broken().engine();
     let (mut sums, mut statuses) = ([1; 64], [RowStatus::Hashed; 2]);
     alone.sha256_rows(Column::packed(data, 4), &mut sums, &mut statuses).unwrap_err();
     assert!(sums == [0; 64] && statuses == [RowStatus::NotComputed; 2]);
@@ -127,9 +123,9 @@ fn what_is_read_is_hashed_where_it_was_read() {
         }
     };
     // With little memory, some messages are longer than any batch of a device.
-    let gpu = || Engine::builder().backend(Arc::new(Gpu::new(Duration::ZERO)));
-    let [gpu, small] = [gpu(), gpu().memory_budget(1 << 20)].map(|builder| builder.build().unwrap());
-    for engine in [engine(1), engine(3), gpu, small] {
+    let gpu = gpu(|_| Ok(()));
+    let small = gpu.builder().memory_budget(1 << 20).build().unwrap();
+    for engine in [engine(1), engine(3), gpu.engine(), small] {
         let mut next = 0;
         engine
             .sha256_each(60, open, |i, digest| {
@@ -208,98 +204,61 @@ fn files_that_there_is_no_room_for_are_opened_later() {
     assert_eq!(refused, 9);
 }
 
-/// A device with memory of its own that takes so long, and no messages above 100,000 bytes.
-#[derive(Clone)]
-struct Gpu {
-    takes: Duration,
-    runs: Arc<AtomicUsize>,
-    fails: bool,
+/// A device with memory of its own that hashes as its script says, but no messages above 100,000 bytes.
+fn gpu(answer: impl Fn(Call<'_>) -> Result<(), Error> + Send + Sync + 'static) -> Mock {
+    let (has, delay) = (&[Capability::Sha256], [Duration::ZERO; 4]);
+    let gpu = Mock { name: "gpu", has, delay, memory: 1 << 30, longest: 100_000, ..mock(1, 2) };
+    gpu.answering(answer).preparing(|it| {
+        assert!(it.policy.get(THREADS).is_some());
+        Ok(())
+    })
 }
 
-impl Gpu {
-    fn new(takes: Duration) -> Gpu {
-        Gpu { takes, runs: Arc::default(), fails: false }
-    }
+fn broken() -> Mock {
+    gpu(|call| call.fails("no answer"))
 }
 
-impl Backend for Gpu {
-    fn name(&self) -> &'static str {
-        "gpu"
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        Ok(vec![Device { backend: "gpu", memory: 1 << 30, queue: 2, ..Reference.devices()?.remove(0) }])
-    }
-    forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has sha256;);
-}
-
-impl Sha256Programs for Gpu {
-    fn prepare(&self, _: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
-        assert!(policy.get(THREADS).is_some());
-        Ok(Box::new(self.clone()))
-    }
-}
-
-impl Hasher for Gpu {
-    fn space(&self) -> Vec<Axis> {
-        Vec::new()
-    }
-    fn longest(&self) -> usize {
-        100_000
-    }
-    fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
-        self.runs.fetch_add(1, Relaxed);
-        if self.fails {
-            return Err(Error::Device { device: "gpu:0".into(), what: "no answer".into() });
-        }
-        std::thread::sleep(self.takes);
-        for (i, digest) in digests.iter_mut().enumerate() {
-            *digest = sum(messages.get(i));
-        }
-        Ok(Timing::default())
-    }
-    forward!(self => self; hashes_on_host);
-}
-
-fn both(gpu: &Gpu) -> Engine {
+fn both(gpu: &Mock) -> Engine {
     let cpu = Arc::new(hypergrove::Cpu::new());
     Engine::builder().devices(vec![(cpu, 0), (Arc::new(gpu.clone()), 0)]).build().unwrap()
 }
 
 #[test]
 fn few_bytes_are_hashed_by_the_host_wherever_it_stands() {
-    let (data, gpu) = (bytes(8 << 20), Gpu::new(Duration::ZERO));
+    let (data, gpu) = (bytes(8 << 20), gpu(|_| Ok(())));
     let cpu = Arc::new(hypergrove::Cpu::new());
     let engine = Engine::builder().devices(vec![(Arc::new(gpu.clone()), 0), (cpu, 0)]).build().unwrap();
     hash(&engine, &data[..10 << 10], 1024);
-    assert_eq!(gpu.runs.load(Relaxed), 0, "it takes longer to ask it");
+    assert_eq!(gpu.runs(), 0, "it takes longer to ask it");
     hash(&engine, &data, 1024);
-    assert!(gpu.runs.load(Relaxed) > 0, "more bytes are tried there");
+    assert!(gpu.runs() > 0, "more bytes are tried there");
 }
 
 #[test]
 fn a_device_is_tried_once_and_kept_if_it_is_fast() {
     let data = bytes(8 << 20);
-    let slow = Gpu::new(Duration::from_secs(1));
+    let slow = gpu(|_| {
+        std::thread::sleep(Duration::from_secs(1));
+        Ok(())
+    });
     let engine = both(&slow);
     for _ in 0..6 {
         hash(&engine, &data, 1024);
         hash(&engine, &data[..10 << 10], 1024);
     }
-    assert_eq!(slow.runs.load(Relaxed), 2, "warmed up and timed once: the CPU is faster");
+    assert_eq!(slow.runs(), 2, "warmed up and timed once: the CPU is faster");
 }
 
 #[test]
 fn the_host_does_what_no_device_takes() {
     let data = bytes(2 << 20);
-    let gpu = Gpu::new(Duration::ZERO);
-    let alone = Engine::builder().backend(Arc::new(gpu.clone())).build().unwrap();
+    let gpu = gpu(|_| Ok(()));
+    let alone = gpu.engine();
     hash(&alone, &data, 1 << 19);
     hash(&alone, &data[..4000], 1000);
-    assert_eq!(gpu.runs.load(Relaxed), 2, "the short ones, after warming up");
+    assert_eq!(gpu.runs(), 2, "the short ones, after warming up");
 
-    let broken = Gpu { fails: true, ..gpu };
-    let engine = both(&broken);
+    let engine = both(&broken());
     for _ in 0..3 {
         hash(&engine, &data, 1 << 10);
         hash(&engine, &data, 1 << 19);

@@ -1,139 +1,31 @@
 //! Devices that compute wrongly, found by their first known answer: nothing of theirs is handed out.
 
+use crate::common::{Capability, Mock, OnMock, mock};
 use hypergrove::backend::*;
 use hypergrove::rows::{Column, RowStatus};
 use hypergrove::zkdilithium;
 use hypergrove::*;
-use hypergrove_engine::{Batch, Program, ZkDilithium, ZkSign, ZkVerify, capabilities, forward};
-use hypergrove_fips205::plan::Slot;
-use hypergrove_zkdilithium::{SignatureBytes, SigningKeyBytes, Trace, reference};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const PURE: Mode<'static> = Mode::Pure { context: b"" };
 
-/// The CPU, with a wrong bit in all that it makes by an op. By zkDilithium it is the reference, with wrong signatures.
-#[derive(Clone)]
-struct Wrong {
-    cpu: Cpu,
-    op: Op,
-    /// Results of more than the self-test.
-    runs: Arc<AtomicUsize>,
-}
-
-fn wrong(op: Op) -> Wrong {
-    Wrong { cpu: Cpu::new(), op, runs: Arc::default() }
-}
-
-impl Backend for Wrong {
-    fn name(&self) -> &'static str {
-        "wrong"
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        Ok(vec![Device { backend: "wrong", ..self.cpu.devices()?.remove(0) }])
-    }
-    forward!(self => self.cpu; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa, sha256, zkdilithium;);
-}
-
-impl SlhDsaPrograms for Wrong {
-    forward!(self => self.cpu; space, jobs, compile, queue, bytes);
-
-    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        let program = SlhDsaPrograms::prepare(&self.cpu, device, plan, batch, policy)?;
-        Ok(Box::new(WrongProgram(program, self.clone())))
-    }
-}
-
-impl Sha256Programs for Wrong {
-    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
-        Ok(Box::new(WrongHasher(Sha256Programs::prepare(&self.cpu, device, policy)?)))
-    }
-}
-
-impl ZkDilithiumPrograms for Wrong {
-    fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-        Ok(Box::new(self.clone()))
-    }
-}
-
-struct WrongProgram(Box<dyn Program>, Wrong);
-
-impl Program for WrongProgram {
-    fn plan(&self) -> &Plan {
-        self.0.plan()
-    }
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        let timing = self.0.run(batch, out)?;
-        self.1.runs.fetch_add(usize::from(self.plan().params.oid_arc().is_some()), Relaxed);
-        if self.plan().op == self.1.op {
-            out[batch.len() * self.plan().out_bytes() / 2] ^= 4;
+/// The CPU, with a wrong bit in all that it makes by an op, and in all sums. The number counts results of more than the self-test.
+fn wrong(op: Op) -> (Mock, Arc<AtomicUsize>) {
+    let (cpu, runs) = (Cpu::new(), Arc::<AtomicUsize>::default());
+    let (backend, self_test, count) = (Arc::new(cpu), cpu.self_test(), runs.clone());
+    let has = &[Capability::SlhDsa, Capability::Sha256, Capability::ZkDilithium];
+    let cpu = Mock { name: "wrong", has, backend, self_test, jobs: 1 << 10, delay: [Duration::ZERO; 4], ..mock(1, 1) }
+        .with_space(move |device, plan| cpu.space(device, plan));
+    let wrong = cpu.answering(move |call| {
+        count.fetch_add(usize::from(call.plan.is_some_and(|plan| plan.params.oid_arc().is_some())), Relaxed);
+        if call.op.is_none_or(|of| of == op) {
+            call.out[call.out.len() / 2] ^= 4;
         }
-        Ok(timing)
-    }
-    forward!(self => self.0; elsewhere, time_limit, only_run);
-
-    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
-        self.0.read(slot)
-    }
-}
-
-struct WrongHasher(Box<dyn Hasher>);
-
-impl Hasher for WrongHasher {
-    fn space(&self) -> Vec<Axis> {
-        self.0.space()
-    }
-    fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
-        let timing = self.0.run(messages, digests)?;
-        digests.iter_mut().for_each(|digest| digest[0] ^= 1);
-        Ok(timing)
-    }
-    forward!(self => self.0; longest, resident, link, time_limit);
-}
-
-impl ZkDilithium for Wrong {
-    fn space(&self) -> Vec<Axis> {
-        Vec::new()
-    }
-    fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
-        None
-    }
-    fn uses_expanded_keys(&self) -> bool {
-        false
-    }
-    fn queue(&self, _: zkdilithium::Op) -> u32 {
-        2
-    }
-    fn bytes(&self) -> u64 {
-        0
-    }
-    fn jobs(&self, _: zkdilithium::Op) -> usize {
-        4
-    }
-    /// The reference has one place.
-    fn elsewhere(&mut self, _: bool) {}
-    forward!(self => self; no_time_limit);
-
-    fn keygen(&mut self, seeds: &[[u8; 32]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
-        for (seed, key) in seeds.iter().zip(keys) {
-            key.copy_from_slice(reference::keygen(seed).secret_bytes());
-        }
-        Ok(Timing::default())
-    }
-    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
-        for (job, signature) in jobs.iter().zip(signatures) {
-            let right = reference::sign(&job.key.expand(), job.message, &mut Trace::default());
-            signature.copy_from_slice(right.as_bytes());
-            signature[1000] ^= 1;
-        }
-        Ok(Timing::default())
-    }
-    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
-        out.extend(jobs.iter().map(|_| true));
-        Ok(Timing::default())
-    }
+        Ok(())
+    });
+    (wrong, runs)
 }
 
 fn key(p: &'static Params) -> SigningKey {
@@ -158,9 +50,8 @@ fn a_device_that_is_alone_computes_nothing_of_the_op() {
         let family = if p.family == Family::Sha2 { "SHA2 with n = 16" } else { "SHAKE with n = 32" };
         let right = Engine::new().unwrap().sign(&key, PURE, b"message", Randomizer::Deterministic).unwrap();
         for op in [Op::Keygen, Op::Sign, Op::Verify] {
-            let wrong = wrong(op);
-            let engine =
-                Engine::builder().backend(Arc::new(wrong.clone())).check_roots(false).threads(2).build().unwrap();
+            let (wrong, runs) = wrong(op);
+            let engine = wrong.builder().check_roots(false).build().unwrap();
             for _ in 0..2 {
                 let sign = || engine.sign(&key, PURE, b"message", Randomizer::Deterministic).map(|it| it == right);
                 let verify = || engine.verify(&key.verifying_key(), PURE, b"message", right.as_bytes());
@@ -174,7 +65,7 @@ fn a_device_that_is_alone_computes_nothing_of_the_op() {
                     }
                 }
             }
-            assert_eq!(wrong.runs.load(Relaxed), 4, "two others, twice");
+            assert_eq!(runs.load(Relaxed), 4, "two others, twice");
         }
     }
 }
@@ -182,8 +73,8 @@ fn a_device_that_is_alone_computes_nothing_of_the_op() {
 /// Batches too: the other device does all of it, and the fault is reported.
 #[test]
 fn others_go_on() {
-    let (key, wrong) = (key(&SLH_DSA_SHA2_128F), wrong(Op::Sign));
-    let devices: Vec<(Arc<dyn Backend>, u32)> = vec![(Arc::new(wrong.clone()), 0), (Arc::new(Cpu::new()), 0)];
+    let (key, (wrong, runs)) = (key(&SLH_DSA_SHA2_128F), wrong(Op::Sign));
+    let devices: Vec<(Arc<dyn Backend>, u32)> = vec![(Arc::new(wrong), 0), (Arc::new(Cpu::new()), 0)];
     let engine = Engine::builder().devices(devices).threads(2).build().unwrap();
     let alone = Engine::new().unwrap();
     let mut next = 0;
@@ -196,7 +87,7 @@ fn others_go_on() {
             next += 1;
         })
         .unwrap();
-    assert_eq!((next, wrong.runs.load(Relaxed)), (40, 0));
+    assert_eq!((next, runs.load(Relaxed)), (40, 0));
     let faults = engine.faults();
     assert!(!faults.is_empty());
     faults.iter().for_each(|fault| is_told(&fault.error, "signing by SHA2 with n = 16"));
@@ -205,7 +96,7 @@ fn others_go_on() {
 
 #[test]
 fn wrong_digests_are_withheld() {
-    let engine = Engine::builder().backend(Arc::new(wrong(Op::Sign))).build().unwrap();
+    let engine = wrong(Op::Sign).0.engine();
     let mut digests = [0; 96];
     for _ in 0..2 {
         let (messages, mut statuses) = (Column::packed(&[7; 30], 10), [RowStatus::Hashed; 3]);
@@ -218,7 +109,7 @@ fn wrong_digests_are_withheld() {
 
 #[test]
 fn wrong_signatures_of_zkdilithium_are_withheld() {
-    let wrong: Arc<dyn Backend> = Arc::new(wrong(Op::Sign));
+    let wrong: Arc<dyn Backend> = Arc::new(wrong(Op::Sign).0);
     let cpu: Arc<dyn Backend> = Arc::new(Cpu::new());
     let key = zkdilithium::SigningKey::from_seed(&[7; 32]);
     let jobs = || [0; 3].map(|_| zkdilithium::SignJob::new(&key, b"m"));

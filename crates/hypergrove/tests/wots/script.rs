@@ -1,8 +1,7 @@
 //! Devices that do what a script says.
 
-use hypergrove::backend::{Reference, SelfTest, capabilities, forward};
-use hypergrove::{Backend, Device, Engine, EngineBuilder, Error};
-use std::sync::Arc;
+use hypergrove::{Device, Engine, EngineBuilder};
+use hypergrove_testkit::mock::{Mock, mock};
 
 /// The way in which a device behaves.
 #[derive(Clone, Copy, PartialEq)]
@@ -21,27 +20,8 @@ pub(crate) fn script_of(device: &Device) -> Answer {
     [Answer::Computes, Answer::Fails, Answer::Lies][device.index as usize]
 }
 
-struct Scripted;
-
-impl Backend for Scripted {
-    fn name(&self) -> &'static str {
-        "scripted"
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        let one = Reference.devices()?.remove(0);
-        Ok((0..3)
-            .map(|index| Device { backend: "scripted", index, queue: 2, memory: 1 << 30, ..one.clone() })
-            .collect())
-    }
-    fn self_test(&self) -> SelfTest {
-        SelfTest::Off
-    }
-    forward!(self => Reference; absent, notices, rates, clock, fingerprint, free);
-    capabilities!();
-}
-
 /// Begins an engine on these devices.
 pub(crate) fn on(devices: &[u32]) -> EngineBuilder {
-    let backend: Arc<dyn Backend> = Arc::new(Scripted);
-    Engine::builder().devices(devices.iter().map(|index| (backend.clone(), *index)).collect()).threads(2)
+    let scripted = Mock { name: "scripted", memory: 1 << 30, has: &[], ..mock(3, 2) };
+    Engine::builder().devices(scripted.on(devices.iter().copied())).threads(2)
 }
