@@ -132,7 +132,7 @@ const LEFT: &[(&str, [usize; 3])] = &[
     ("crates/tables", [0, 2, 7]),
     ("crates/taint", [0, 0, 3]),
     ("crates/testkit", [3, 0, 27]),
-    ("crates/tune", [5, 2, 22]),
+    ("crates/tune", [4, 2, 21]),
     ("crates/vulkan", [6, 0, 0]),
     ("crates/zkdilithium", [0, 2, 17]),
     ("xtask", [6, 0, 0]),

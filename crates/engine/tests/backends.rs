@@ -6,11 +6,12 @@ use hypergrove_engine::scheme::{Kind, Prepared};
 use hypergrove_engine::{
     Axis, Backend, Batch, Checked, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Policy, PolicySource,
     Program, Reference, SelfTest, Sha256Programs, SlhDsaProgram, SlhDsaPrograms, Timing, ZkDilithium,
-    ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward,
+    ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities,
 };
 use hypergrove_fips205::plan::{Op, Plan, Rates, Slot, cache_bytes};
 use hypergrove_fips205::reference::{implied_by, pk_root, sign_at, xmss_node};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
+use hypergrove_testkit::mock::{Mock, mock};
 use hypergrove_testkit::toys::{TOY_SHA2_16, TOY_SHAKE_24, TOYS};
 use hypergrove_zkdilithium::{
     Message, Op as ZkOp, Signature, SignatureBytes, SigningKey, SigningKeyBytes, Trace, reference,
@@ -119,43 +120,12 @@ fn bad_batches_are_refused() {
 }
 
 /// The reference with a fault: every value that it puts out or keeps passes through a function.
-struct Faulty(fn(Option<Slot>, &mut [u8]));
-
-impl Backend for Faulty {
-    fn name(&self) -> &'static str {
-        "faulty"
-    }
-    forward!(self => Reference; devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa;);
-}
-
-impl SlhDsaPrograms for Faulty {
-    forward!(self => Reference; space, jobs, compile, queue, bytes);
-
-    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        let program = SlhDsaPrograms::prepare(&Reference, device, plan, batch, policy)?;
-        Ok(Box::new(FaultyProgram(program, self.0)))
-    }
-}
-
-struct FaultyProgram(Box<dyn Program>, fn(Option<Slot>, &mut [u8]));
-
-impl Program for FaultyProgram {
-    fn plan(&self) -> &Plan {
-        self.0.plan()
-    }
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        let timing = self.0.run(batch, out)?;
-        (self.1)(None, out);
-        Ok(timing)
-    }
-    forward!(self => self.0; elsewhere, time_limit, only_run);
-
-    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
-        let mut value = self.0.read(slot)?;
-        (self.1)(Some(slot), &mut value);
-        Some(value)
-    }
+fn faulty(fault: fn(Option<Slot>, &mut [u8])) -> Mock {
+    let kept = Arc::new(move |slot, value: &mut [u8]| fault(Some(slot), value));
+    Mock { kept, ..mock(1, 1) }.answering(move |call| {
+        fault(None, call.out);
+        Ok(())
+    })
 }
 
 #[test]
@@ -164,7 +134,7 @@ fn checked_passes_what_agrees_and_withholds_what_differs() {
     let (plan, keys, positions) = (Plan::new(p, Op::Sign), [key(p)], [6, 7, 8].map(|i| position(p, i)));
     let batch = signing(&keys, &positions);
     let check = |fault| {
-        let checked = Checked { subject: Arc::new(Faulty(fault)), reference: Arc::new(Reference) };
+        let checked = Checked { subject: Arc::new(faulty(fault)), reference: Arc::new(Reference) };
         let device = &checked.devices().unwrap()[0];
         let mut program = checked.slh_dsa().unwrap().prepare(device, &plan, 3, &Policy::default()).unwrap();
         let mut out = vec![0; 3 * plan.out_bytes()];

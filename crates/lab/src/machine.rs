@@ -403,31 +403,9 @@ pub fn rates_json(rates: &Rates) -> Value {
 mod tests {
     use super::*;
     use crate::args::tests::options;
-    use hypergrove::backend::{Plan, Policy, Program, SlhDsaPrograms, capabilities, forward};
     use hypergrove::{DEVICE_TIMEOUT, Error, SLH_DSA_SHA2_128F};
     use hypergrove_tables::table::{Table, file_name};
-
-    /// A device that was there when it was listed.
-    struct Unplugged;
-
-    impl Backend for Unplugged {
-        fn name(&self) -> &'static str {
-            "unplugged"
-        }
-        fn devices(&self) -> Result<Vec<Device>, Error> {
-            Ok(vec![Device { backend: "unplugged", ..Reference.devices()?.remove(0) }])
-        }
-        forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has slh_dsa;);
-    }
-
-    impl SlhDsaPrograms for Unplugged {
-        forward!(self => Reference; space, jobs, compile, queue, bytes);
-
-        fn prepare(&self, device: &Device, _: &Plan, _: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
-            Err(Error::Device { device: device.id(), what: "no answer".into() })
-        }
-    }
+    use hypergrove_testkit::mock::{Mock, Preparation, mock};
 
     /// A file of the backend and the device that it is named after, or nobody would know whose it is.
     #[test]
@@ -446,7 +424,9 @@ mod tests {
 
     #[test]
     fn the_user_learns_which_devices_failed() {
-        let unplugged: Arc<dyn Backend> = Arc::new(Unplugged);
+        // It was there when it was listed.
+        let refuses = |it: Preparation<'_>| Err(Error::Device { device: it.device.id(), what: "no answer".into() });
+        let unplugged: Arc<dyn Backend> = Arc::new(Mock { name: "unplugged", ..mock(1, 1) }.preparing(refuses));
         let engine = Engine::builder().devices(vec![(unplugged.clone(), 0), (Arc::new(Reference), 0)]).build().unwrap();
         engine.generate(&SLH_DSA_SHA2_128F).unwrap();
         engine.generate(&SLH_DSA_SHA2_128F).unwrap();

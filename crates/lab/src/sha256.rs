@@ -301,65 +301,19 @@ fn axes(text: &str, space: &[Axis]) -> Result<Vec<(&'static str, u32)>, Failure>
 mod tests {
     use super::*;
     use crate::args::tests::options;
-    use hypergrove::backend::{Reference, capabilities, forward};
-    use hypergrove::{DEVICE_TIMEOUT, Error, Timing};
-
-    /// A device that hangs.
-    struct Hung;
-    struct HungHasher(Option<Duration>);
-
-    impl Backend for Hung {
-        fn name(&self) -> &'static str {
-            "hung"
-        }
-        fn devices(&self) -> Result<Vec<Device>, Error> {
-            Ok(vec![Device { backend: "hung", ..Reference.devices()?.remove(0) }])
-        }
-        forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has sha256;);
-    }
-
-    impl Sha256Programs for Hung {
-        fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn Hasher>, Error> {
-            Ok(Box::new(HungHasher(None)))
-        }
-    }
-
-    impl Hasher for HungHasher {
-        fn space(&self) -> Vec<Axis> {
-            Vec::new()
-        }
-        fn longest(&self) -> usize {
-            usize::MAX
-        }
-        fn run(&mut self, _: Messages<'_>, _: &mut [[u8; 32]]) -> Result<Timing, Error> {
-            let limit = self.0.expect("nobody waits for ever");
-            Err(Error::Device { device: "hung:0".into(), what: format!("no answer in {limit:?}") })
-        }
-        fn resident(
-            &mut self,
-            _: Messages<'_>,
-            _: usize,
-            _: usize,
-            _: &mut [[u8; 32]],
-        ) -> Result<Option<Vec<Duration>>, Error> {
-            Ok(None)
-        }
-        fn link(&mut self) -> Result<Option<f64>, Error> {
-            Ok(None)
-        }
-        fn time_limit(&mut self, limit: Option<Duration>) {
-            self.0 = limit;
-        }
-    }
+    use hypergrove::DEVICE_TIMEOUT;
+    use hypergrove_testkit::mock::{Capability, Mock, mock};
 
     #[test]
     fn a_device_that_hangs_ends_the_measurement() {
-        let device = Hung.devices().unwrap().remove(0);
+        let hung = Mock { name: "hung", has: &[Capability::Sha256], ..mock(1, 1) };
+        let hung = hung
+            .answering(|call| call.fails(&format!("no answer in {:?}", call.limit.expect("nobody waits for ever"))));
+        let device = hung.devices().unwrap().remove(0);
         let bounds = Bounds { hashes: Limits::of(Vec::new(), &options(&[])), link: None };
         for (timeout, limit) in [(DEVICE_TIMEOUT, "60s"), (Duration::ZERO, "2.62144s")] {
             let point = Point { size: 64, count: Some(10), policy: Policy::default(), budget: Duration::ZERO, timeout };
-            let why = sha256_point(&Hung, &device, bounds, &point).err().map(|why| why.message).unwrap_or_default();
+            let why = sha256_point(&hung, &device, bounds, &point).err().map(|why| why.message).unwrap_or_default();
             assert!(why.starts_with(&format!("hung:0 failed: no answer in {limit}")), "{why}");
         }
     }

@@ -1,13 +1,13 @@
 //! Searches and tables on a device whose time follows a known law.
 
 use hypergrove_engine::{
-    Axis, Backend, Batch, Choice, DEVICE_TIMEOUT, Device, Error, Knowledge, Policy, PolicySource, Program, Reference,
-    SlhDsaPrograms, THREADS, Timing, capabilities, forward,
+    Axis, Backend, Choice, DEVICE_TIMEOUT, Device, Error, Knowledge, Policy, PolicySource, THREADS,
 };
-use hypergrove_fips205::plan::{Op, Plan, Rates, Slot};
+use hypergrove_fips205::plan::{Op, Plan, Rates};
 use hypergrove_fips205::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S, SLH_DSA_SHAKE_192F};
 use hypergrove_tables::space;
 use hypergrove_tables::table::{Row, Sizes, Source, Table, TableKnowledge, sizes};
+use hypergrove_testkit::mock::{Mock, mock};
 use hypergrove_testkit::toys::TOY_SHA2_16;
 use hypergrove_tune::journal::{Head, Journal, Question, Recorded};
 use hypergrove_tune::model::{Kernel, Sample, Shape, adaptive, regret};
@@ -252,99 +252,36 @@ fn what_comes_next_is_announced_unless_its_times_are_known() {
     assert_eq!(announced, [3, 0]);
 }
 
-/// A backend with the axes above, whose programs sleep by the law and answer as the reference; by policy `tile = 5` they
-/// answer wrong, by `tile = 10` the device hangs.
-struct Device1 {
-    fingerprint: &'static str,
-    /// What its programs say that they took without the host.
-    kernels: Duration,
+/// A backend with the axes above, whose programs sleep by the law, answer as the reference, and report a time without the host. By policy
+/// `tile = 5` they answer wrong; by `tile = 10` the device hangs.
+fn device(fingerprint: &'static str, kernels: Duration) -> Mock {
+    let rates = Some(Rates { sha256: 1e9, sha512: 0.0, keccak: 2e8 });
+    let facts = |of| Device { name: "Fake 1".into(), detail: "law".into(), cores: 64, ..of };
+    Mock { name: "fake", facts, fingerprint, rates, jobs: 1 << 10, delay: [Duration::ZERO; 4], ..mock(1, 1) }
+        .with_space(|_, _| Ok(axes()))
+        .preparing(|it| match it.policy.get("block") {
+            Some(256) => Err(Error::OutOfMemory { device: it.device.id(), needs: 2, has: 1 }),
+            _ => Ok(()),
+        })
+        .answering(move |call| {
+            let tile = call.policy.get("tile");
+            if tile == Some(10) {
+                return call.fails(&format!("no answer in {:?}", call.limit.expect("nobody waits for ever")));
+            }
+            *call.out.last_mut().unwrap() ^= u8::from(tile == Some(5));
+            std::thread::sleep(Duration::from_secs_f64(law(call.policy) / 30.0));
+            call.timing.execute = kernels;
+            Ok(())
+        })
 }
 
-impl Device1 {
-    fn new(fingerprint: &'static str) -> Device1 {
-        Device1 { fingerprint, kernels: Duration::from_millis(7) }
-    }
-}
-
-impl Backend for Device1 {
-    fn name(&self) -> &'static str {
-        "fake"
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        let of = Reference.devices()?.remove(0);
-        Ok(vec![Device { backend: "fake", name: "Fake 1".into(), detail: "law".into(), cores: 64, ..of }])
-    }
-    fn fingerprint(&self, _: &Device) -> String {
-        self.fingerprint.into()
-    }
-    fn rates(&self, _: &Device) -> Option<Rates> {
-        Some(Rates { sha256: 1e9, sha512: 0.0, keccak: 2e8 })
-    }
-    forward!(self => Reference; self_test, absent, notices, clock, free);
-    capabilities!(has slh_dsa;);
-}
-
-impl SlhDsaPrograms for Device1 {
-    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-        Ok(axes())
-    }
-    forward!(self => Reference; jobs, compile, queue);
-
-    fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
-        0
-    }
-    fn prepare(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        if policy.get("block") == Some(256) {
-            return Err(Error::OutOfMemory { device: "fake:0".into(), needs: 2, has: 1 });
-        }
-        let inner = Reference.prepare(&Reference.devices()?[0], plan, batch, &Policy::default())?;
-        Ok(Box::new(Answers {
-            kernels: self.kernels,
-            inner,
-            wrong: policy.get("tile") == Some(5),
-            hangs: policy.get("tile") == Some(10),
-            limit: None,
-            seconds: law(policy) / 30.0,
-        }))
-    }
-}
-
-struct Answers {
-    kernels: Duration,
-    inner: Box<dyn Program>,
-    wrong: bool,
-    hangs: bool,
-    limit: Option<Duration>,
-    seconds: f64,
-}
-
-impl Program for Answers {
-    fn plan(&self) -> &Plan {
-        self.inner.plan()
-    }
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        if self.hangs {
-            let limit = self.limit.expect("nobody waits for ever");
-            return Err(Error::Device { device: "fake:0".into(), what: format!("no answer in {limit:?}") });
-        }
-        let timing = self.inner.run(batch, out)?;
-        out[out.len() - 1] ^= u8::from(self.wrong);
-        std::thread::sleep(Duration::from_secs_f64(self.seconds));
-        Ok(Timing { execute: self.kernels, ..timing })
-    }
-    forward!(self => self.inner; elsewhere, only_run);
-
-    fn time_limit(&mut self, limit: Option<Duration>) {
-        self.limit = limit;
-    }
-    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
-        self.inner.read(slot)
-    }
+fn fake(fingerprint: &'static str) -> Mock {
+    device(fingerprint, Duration::from_millis(7))
 }
 
 #[test]
 fn every_answer_is_compared_and_what_does_not_fit_is_passed_over() {
-    let backend: Arc<dyn Backend> = Arc::new(Device1::new(""));
+    let backend: Arc<dyn Backend> = Arc::new(fake(""));
     let device = backend.devices().unwrap().remove(0);
     for op in [Op::Keygen, Op::Sign, Op::Verify] {
         let plan = Plan::new(&TOY_SHA2_16, op);
@@ -366,7 +303,7 @@ fn every_answer_is_compared_and_what_does_not_fit_is_passed_over() {
 /// The limit of a wait is the caller's, or 100 times what a guess predicts.
 #[test]
 fn a_device_that_hangs_ends_the_search() {
-    let backend: Arc<dyn Backend> = Arc::new(Device1::new(""));
+    let backend: Arc<dyn Backend> = Arc::new(fake(""));
     let device = backend.devices().unwrap().remove(0);
     let plan = Plan::new(&TOY_SHA2_16, Op::Verify);
     let guess = 100.0 * (plan.work().compressions() * 5.0 / device.guessed_rate(64));
@@ -408,7 +345,7 @@ fn a_question_that_is_asked_again_goes_on_where_it_ended() {
 #[test]
 fn a_device_with_memory_is_judged_by_its_kernels() {
     let time = |kernels: Duration, memory: u64| {
-        let backend: Arc<dyn Backend> = Arc::new(Device1 { kernels, ..Device1::new("") });
+        let backend: Arc<dyn Backend> = Arc::new(device("", kernels));
         let device = Device { memory, ..backend.devices().unwrap().remove(0) };
         let plan = Plan::new(&TOY_SHA2_16, Op::Keygen);
         let mut workload = Workload::new(&backend, &device, DEVICE_TIMEOUT, &plan, 1, &base()).unwrap();
@@ -437,7 +374,7 @@ fn row(set: Option<&str>, op: &str, batch: Sizes, jobs: usize, block: u32) -> Ro
     }
 }
 
-fn table(backend: &Device1) -> Table {
+fn table(backend: &Mock) -> Table {
     let device = backend.devices().unwrap().remove(0);
     let [few, many] = sizes(&[16, 4096])[..] else { panic!() };
     Table {
@@ -461,13 +398,13 @@ fn source(name: &str, text: String) -> Source {
 }
 
 fn choose(known: &TableKnowledge, plan: &Plan, jobs: usize) -> Option<Choice> {
-    let backend = Device1::new("");
+    let backend = fake("");
     known.choose(&backend, &backend.devices().unwrap()[0], plan, jobs)
 }
 
 #[test]
 fn the_most_specific_row_wins_and_the_callers_before_the_shipped() {
-    let backend = Device1::new("");
+    let backend = fake("");
     let device = &backend.devices().unwrap()[0];
     let shipped = table(&backend);
     let text = shipped.text();
@@ -515,7 +452,7 @@ fn the_most_specific_row_wins_and_the_callers_before_the_shipped() {
 
 #[test]
 fn an_older_tables_rows_stay_for_other_batch_sizes() {
-    let mut new = table(&Device1::new(""));
+    let mut new = table(&fake(""));
     let (set, all) = (Some("SLH-DSA-SHA2-128f"), Sizes { least: 1, most: usize::MAX });
     let old = vec![
         row(set, "sign", all, 256, 1),
@@ -551,8 +488,8 @@ fn an_older_tables_rows_stay_for_other_batch_sizes() {
 
 #[test]
 fn stale_and_damaged_tables_are_left_out_with_a_line_each() {
-    let old = Device1::new("old kernels");
-    let backend = Device1::new("");
+    let old = fake("old kernels");
+    let backend = fake("");
     let device = &backend.devices().unwrap()[0];
     let good = table(&backend);
     let driver = Table { detail: "another driver".into(), ..good.clone() };
@@ -657,7 +594,7 @@ fn sizes_follow_each_other_without_a_gap() {
 /// 300 rows, more than any device has; the bound is of the product, a thousand times what it takes.
 #[test]
 fn looking_up_takes_microseconds() {
-    let backend = Device1::new("");
+    let backend = fake("");
     let device = backend.devices().unwrap().remove(0);
     let mut large = table(&backend);
     let rows = (0..300).map(|i| row(Some("SLH-DSA-SHA2-128s"), "sign", Sizes { least: 1 + i, most: 1 + i }, 1 + i, 64));

@@ -4,15 +4,16 @@
 use super::{Extent, brief, brief_failure, engine};
 use crate::files::Source;
 use crate::{acvp as prompts, kat as cases};
-use hypergrove::backend::{Axis, Plan, Policy, THREADS};
-use hypergrove::{Backend, Cpu, Device, Engine, Error, Op};
-use hypergrove_engine::{Knowledge, Program, Reference, SlhDsaPrograms, capabilities, forward};
+use hypergrove::backend::{Axis, Plan, THREADS};
+use hypergrove::{Backend, Cpu, Device, Engine, Op};
+use hypergrove_engine::Knowledge;
 use hypergrove_fips205::PARAMETER_SETS;
 use hypergrove_lab::machine::Watched;
 use hypergrove_lab::printer::Printer;
 use hypergrove_lab::report::Report;
 use hypergrove_lab::report::read::{Run, record};
 use hypergrove_tables::table::{Source as TableSource, Table, TableKnowledge};
+use hypergrove_testkit::mock::{Mock, mock};
 use hypergrove_tune::journal::{Head, Samples};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -20,36 +21,18 @@ use std::borrow::Cow;
 use std::str;
 
 /// A device that tables of the corpus are of: every machine has it.
-struct Measured;
-
-impl Backend for Measured {
-    fn name(&self) -> &'static str {
-        Cpu::NAME
-    }
-    fn devices(&self) -> Result<Vec<Device>, Error> {
-        let device = Reference.devices()?.remove(0);
-        Ok(vec![Device { backend: Cpu::NAME, name: "fuzzed".into(), detail: "lanes".into(), ..device }])
-    }
-    forward!(self => Reference; self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa;);
-}
-
-impl SlhDsaPrograms for Measured {
-    fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-        let axis = |name, tuned| Axis { name, values: Cow::Borrowed(&[0, 1, 2]), tuned };
-        Ok(vec![axis(THREADS, true), axis("chunk", true), axis("check", false)])
-    }
-    forward!(self => Reference; jobs, compile, queue, bytes);
-
-    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        Reference.prepare(device, plan, batch, policy)
-    }
+fn measured() -> Mock {
+    let facts = |of| Device { name: "fuzzed".into(), detail: "lanes".into(), ..of };
+    let axis = |name, tuned| Axis { name, values: Cow::Borrowed(&[0, 1, 2]), tuned };
+    Mock { name: Cpu::NAME, facts, ..mock(1, 1) }
+        .with_space(move |_, _| Ok(vec![axis(THREADS, true), axis("chunk", true), axis("check", false)]))
 }
 
 /// A table that is read is written and read again; whatever it says, choices by it are sound.
 pub(super) fn tables(data: &[u8], _: Extent) {
     let Ok(text) = str::from_utf8(data) else { return };
-    let (backend, device) = (Measured, Measured.devices().expect("one").remove(0));
+    let backend = measured();
+    let device = backend.devices().expect("one").remove(0);
     let sources = [TableSource { name: "table".into(), text: text.into() }];
     let known = TableKnowledge::new(&sources, &backend, &device);
     known.notices.iter().for_each(|notice| brief(notice));
