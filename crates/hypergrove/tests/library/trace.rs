@@ -1,6 +1,6 @@
 //! Traces: events nest, lie within their call, and count its jobs. An engine without an observer has none.
 
-use crate::common::{P, PURE, job, key, message, mock};
+use crate::common::{OnMock, P, PURE, job, key, message, mock};
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::trace::{Event, Step};
 use hypergrove::*;
