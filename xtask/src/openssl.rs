@@ -176,7 +176,10 @@ policy = any
 commonName = supplied
 [req]
 distinguished_name = names
+x509_extensions = of_authority
 [names]
+[of_authority]
+basicConstraints = critical, CA:TRUE
 ";
 
 /// A set for every length of hash and both families, and one with a hash function.
