@@ -369,11 +369,14 @@ fn check_one(openssl: &OpenSsl, module: &Path, prefix: &Path, extent: Extent) ->
         run(30, &evp, &[&modules, "threads", "100000"])?;
         run(10, &evp, &[&modules, "load", "1000"])?;
         process::ensure_packages(&["valgrind"], || answers("valgrind", &["--version"]))?;
+        // The engine's threads live on: their memory is possibly lost to Valgrind.
         let known = "--suppressions=crates/capi/tests/valgrind.supp";
         let words = [
             "--quiet",
             "--error-exitcode=9",
             "--leak-check=full",
+            "--errors-for-leak-kinds=definite",
+            "--show-leak-kinds=definite",
             known,
             &evp.to_string_lossy(),
             &modules,
