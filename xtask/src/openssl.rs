@@ -248,10 +248,11 @@ fn check_made(by: &Programs<'_>, set: &str) -> Result<(), String> {
 fn check_tls(server: &Programs<'_>, client: &Programs<'_>) -> Result<(), String> {
     let failed = |why: &dyn std::fmt::Display| format!("TLS: {}: {why}", server.describe());
     let mut command = server.command("s_server -accept 127.0.0.1:0 -naccept 1 -cert leaf.pem -key key.pem -tls1_3");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // The server ends when its input does.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut running = command.spawn().map_err(|error| failed(&error))?;
-    let lines = BufReader::new(running.stdout.take().expect("it is piped")).lines();
-    let address = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("ACCEPT ").map(String::from));
+    let mut lines = BufReader::new(running.stdout.take().expect("it is piped")).lines();
+    let address = lines.by_ref().map_while(Result::ok).find_map(|line| line.strip_prefix("ACCEPT ").map(String::from));
     let said = match &address {
         Some(address) => {
             client.openssl(&format!("s_client -connect {address} -tls1_3 -CAfile ca.pem -verify_return_error -brief"))
