@@ -30,8 +30,8 @@ const NEON_TESTS: [&str; 5] = [
     "neon::cached_layers_give_the_same_bytes",
     "neon::bad_batches_are_refused",
 ];
-/// The engine's tests whose calls share devices, in threads of rayon's.
-const SHARING: &str = "scheduler::doubles";
+/// The engine's tests whose calls share devices or threads, in threads of rayon's.
+const SHARING: [&str; 2] = ["scheduler::doubles", "scheduler::place"];
 /// The features that lanes' tokens ask of an x86-64 CPU.
 const MIRI_FEATURES: &str =
     "-C target-feature=+avx512f,+avx512bw,+avx512vl,+avx2,+fma,+bmi1,+bmi2,+popcnt,+sha,+sse4.1,+ssse3";
@@ -167,8 +167,9 @@ pub(crate) fn miri(tally: &mut Tally, extent: Extent) -> Step {
     let test = ["run", "nightly", "cargo", "miri", "test", "--target", "x86_64-unknown-linux-gnu", "--all-features"];
     let host = ["-p", "hypergrove-fips205", "-p", "hypergrove-engine", "--lib", "--"];
     // Miri would take hours for the hashes of the tests of plans and of known answers.
-    let skipped = ["--skip", "plan::tests", "--skip", "self_test::tests", "--skip", SHARING];
-    let (sharing, host) = ([&host[..], &[SHARING]].concat(), [&host[..], &skipped].concat());
+    let [doubles, place] = SHARING;
+    let skipped = ["--skip", "plan::tests", "--skip", "self_test::tests", "--skip", doubles, "--skip", place];
+    let (sharing, host) = ([&host[..], &SHARING].concat(), [&host[..], &skipped].concat());
     let lanes = |name| ["-p", "hypergrove-lanes", "--test", name];
     let lattice = (extent == Extent::Full).then(|| lanes("lattice"));
     // Miri has one thread. A folder for each choice of features: neither replaces what the other is reading.
