@@ -3,10 +3,7 @@
 use crate::abi::{Core, Leaked};
 use crate::algorithms::ALGORITHMS;
 use crate::failure::{Failure, Reason};
-use hypergrove::{
-    BACKENDS, Backend, Engine, Error, ErrorKind, Mode, Randomizer, SignJob, Signature, SigningKey, TableSource,
-    VerifyJob, VerifyingKey,
-};
+use hypergrove::{BACKENDS, Backend, Engine, ErrorKind, Job, TableSource};
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -38,7 +35,8 @@ pub(crate) struct Provider {
     pub(crate) message_limit: usize,
     pub(crate) offers_tls: bool,
     shared: Result<&'static Shared, Failure>,
-    has_messages: bool,
+    /// Whether this OpenSSL signs messages by functions of their own. Older ones sign messages by the functions that newer ones have for digests.
+    pub(crate) has_messages: bool,
     info: Leaked<CString>,
 }
 
@@ -282,11 +280,6 @@ impl Provider {
         self.running().is_ok()
     }
 
-    /// Whether this OpenSSL signs messages by functions of their own. Older ones sign messages by the functions that newer ones have for digests.
-    pub(crate) fn has_messages(&self) -> bool {
-        self.has_messages
-    }
-
     fn running(&self) -> Result<&'static Running, Failure> {
         self.shared.as_ref().map_err(Clone::clone)?.running()
     }
@@ -315,48 +308,19 @@ impl Provider {
         Ok(&self.running()?.engine)
     }
 
-    /// Signs. Callers at the same time share batches by the engine's tickets; the thread of a caller that is alone does the work itself.
-    pub(crate) fn sign(
-        &self,
-        key: &Arc<SigningKey>,
-        mode: Mode<'_>,
-        message: &[u8],
-        randomizer: Randomizer<'_>,
-    ) -> Result<Signature, Failure> {
+    /// Does one job, whose message has so many bytes. Callers at the same time share batches by the engine's tickets; the thread of a caller that
+    /// is alone does the work itself. So it does if the queue is full, and for a large message.
+    pub(crate) fn run<J: Job>(&self, bytes: usize, mut job: J) -> Result<J::Out, Failure> {
         let engine = self.engine()?;
-        if message.len() > LARGE {
-            return Ok(engine.sign(key, mode, message, randomizer)?);
+        if bytes <= LARGE {
+            match engine.submit(job) {
+                Ok(ticket) => return Ok(ticket.wait()?),
+                Err(refused) if refused.why.kind() == ErrorKind::QueueFull => job = refused.job,
+                Err(refused) => return Err(refused.why.into()),
+            }
         }
-        match engine.submit(SignJob::new(key.clone(), message).mode(mode).randomizer(randomizer)) {
-            Ok(ticket) => Ok(ticket.wait()?),
-            Err(refused) if is_full(&refused.why) => Ok(engine.sign(key, mode, message, randomizer)?),
-            Err(refused) => Err(refused.why.into()),
-        }
+        Ok(engine.run(job)?)
     }
-
-    /// Verifies: see [`Provider::sign`].
-    pub(crate) fn verify(
-        &self,
-        key: &Arc<VerifyingKey>,
-        mode: Mode<'_>,
-        message: &[u8],
-        signature: &[u8],
-    ) -> Result<bool, Failure> {
-        let engine = self.engine()?;
-        if message.len() > LARGE {
-            return Ok(engine.verify(key, mode, message, signature)?);
-        }
-        match engine.submit(VerifyJob::new(key.clone(), message, signature).mode(mode)) {
-            Ok(ticket) => Ok(ticket.wait()?),
-            Err(refused) if is_full(&refused.why) => Ok(engine.verify(key, mode, message, signature)?),
-            Err(refused) => Err(refused.why.into()),
-        }
-    }
-}
-
-/// Whether the queue has no room. The caller's own thread does the job then.
-fn is_full(why: &Error) -> bool {
-    why.kind() == ErrorKind::QueueFull
 }
 
 #[cfg(test)]

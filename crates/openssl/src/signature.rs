@@ -5,28 +5,21 @@ use crate::algorithms::Named;
 use crate::failure::{Failure, Reason};
 use crate::key::{Key, Material};
 use crate::provider::Provider;
-use hypergrove::{MAX_CONTEXT, Mode, PreHasher, Randomizer, pre_hasher};
+use hypergrove::{MAX_CONTEXT, Mode, PreHasher, Randomizer, SignJob, VerifyJob, pre_hasher};
 use std::ffi::CStr;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Names of parameters.
-mod name {
+pub(crate) mod name {
     use std::ffi::CStr;
-    pub(super) const CONTEXT: &CStr = c"context-string";
-    pub(super) const DETERMINISTIC: &CStr = c"deterministic";
-    pub(super) const ENTROPY: &CStr = c"test-entropy";
-    pub(super) const ENCODING: &CStr = c"message-encoding";
-    pub(super) const SIGNATURE: &CStr = c"signature";
-    pub(super) const ALGORITHM_ID: &CStr = c"algorithm-id";
+    pub(crate) const CONTEXT: &CStr = c"context-string";
+    pub(crate) const DETERMINISTIC: &CStr = c"deterministic";
+    pub(crate) const ENTROPY: &CStr = c"test-entropy";
+    pub(crate) const ENCODING: &CStr = c"message-encoding";
+    pub(crate) const SIGNATURE: &CStr = c"signature";
+    pub(crate) const ALGORITHM_ID: &CStr = c"algorithm-id";
 }
-
-/// Parameters that may be set.
-pub(crate) const SETTABLE: [&CStr; 2] = [name::DETERMINISTIC, name::ENCODING];
-/// Those of octets.
-pub(crate) const SETTABLE_OCTETS: [&CStr; 3] = [name::CONTEXT, name::ENTROPY, name::SIGNATURE];
-/// The one that a caller may read.
-pub(crate) const GETTABLE: &CStr = name::ALGORITHM_ID;
 
 /// A signature that is made or checked.
 #[derive(Clone)]
@@ -177,12 +170,16 @@ impl Context {
             None if self.is_deterministic => Randomizer::Deterministic,
             None => Randomizer::Hedged,
         };
-        Ok(self.provider.sign(key, self.mode(message)?, message.bytes(), randomizer)?.into_bytes())
+        let bytes = message.bytes();
+        let job = SignJob::new(key.clone(), bytes).mode(self.mode(message)?).randomizer(randomizer);
+        Ok(self.provider.run(bytes.len(), job)?.into_bytes())
     }
 
     fn verify_message(&self, message: &Message<'_>, signature: &[u8]) -> Result<bool, Failure> {
         self.check_length(signature)?;
-        self.provider.verify(&self.material()?.public, self.mode(message)?, message.bytes(), signature)
+        let bytes = message.bytes();
+        let job = VerifyJob::new(self.material()?.public.clone(), bytes, signature).mode(self.mode(message)?);
+        self.provider.run(bytes.len(), job)
     }
 
     /// A message is given in one piece or in parts.

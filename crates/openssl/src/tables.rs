@@ -8,7 +8,7 @@ use crate::failure::Reason;
 use crate::key::name;
 use crate::numbers::function::{decoder, encoder, keymgmt, provider, signature};
 use crate::numbers::{kind, selection};
-use crate::signature::{GETTABLE, SETTABLE, SETTABLE_OCTETS};
+use crate::signature::name as of_signature;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
@@ -51,7 +51,7 @@ extern "C" fn reasons(_: *const c_void) -> *const Item {
 
 // Tables with an entry for each algorithm.
 
-/// `[of!(0), of!(1), …]`: the functions of each algorithm.
+/// The functions of a type for each algorithm, or for each of some numbers.
 macro_rules! each {
     ($type:ident) => {
         each!($type 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23)
@@ -85,15 +85,7 @@ pub(crate) static SIGNATURE: Table<Algorithm, { COUNT + 1 }> = entries(each!(OfS
 pub(crate) static SIGNATURE_OF_MESSAGES: Table<Algorithm, { COUNT + 1 }> = entries(each!(OfMessages));
 
 pub(crate) static ENCODERS: Table<Algorithm, { COUNT * FORMS.len() + 1 }> = Table({
-    let functions: [*const Dispatch; FORMS.len()] = [
-        OfEncoder::<0>::FUNCTIONS.as_ptr(),
-        OfEncoder::<1>::FUNCTIONS.as_ptr(),
-        OfEncoder::<2>::FUNCTIONS.as_ptr(),
-        OfEncoder::<3>::FUNCTIONS.as_ptr(),
-        OfEncoder::<4>::FUNCTIONS.as_ptr(),
-        OfEncoder::<5>::FUNCTIONS.as_ptr(),
-        OfEncoder::<6>::FUNCTIONS.as_ptr(),
-    ];
+    let functions: [*const Dispatch; FORMS.len()] = each!(OfEncoder 0 1 2 3 4 5 6);
     let mut all = [Algorithm::END; COUNT * FORMS.len() + 1];
     let mut i = 0;
     while i < COUNT * FORMS.len() {
@@ -216,18 +208,18 @@ impl<const I: usize> OfSignature<I> {
 
 extern "C" fn context_settable(_: *const c_void, _: *const c_void) -> *const Param {
     static TABLE: Table<Param, 6> = Table([
-        Param::integer(SETTABLE[0]),
-        Param::integer(SETTABLE[1]),
-        Param::unset(SETTABLE_OCTETS[0], kind::OCTETS),
-        Param::unset(SETTABLE_OCTETS[1], kind::OCTETS),
-        Param::unset(SETTABLE_OCTETS[2], kind::OCTETS),
+        Param::integer(of_signature::DETERMINISTIC),
+        Param::integer(of_signature::ENCODING),
+        Param::unset(of_signature::CONTEXT, kind::OCTETS),
+        Param::unset(of_signature::ENTROPY, kind::OCTETS),
+        Param::unset(of_signature::SIGNATURE, kind::OCTETS),
         Param::END,
     ]);
     TABLE.0.as_ptr()
 }
 
 extern "C" fn context_gettable(_: *const c_void, _: *const c_void) -> *const Param {
-    static TABLE: Table<Param, 2> = Table([Param::unset(GETTABLE, kind::OCTETS), Param::END]);
+    static TABLE: Table<Param, 2> = Table([Param::unset(of_signature::ALGORITHM_ID, kind::OCTETS), Param::END]);
     TABLE.0.as_ptr()
 }
 

@@ -60,27 +60,37 @@ unsafe fn text<'a>(text: *const c_char) -> &'a str {
 }
 
 /// Runs `work`. An error, or a panic, goes into OpenSSL's queue, and the result is `otherwise`.
-fn guarded<T>(core: Option<&Core>, otherwise: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
+fn guarded<T>(core: &Core, otherwise: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
     let failure = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => return value,
         Ok(Err(failure)) => failure,
         Err(_) => Failure::new(Reason::Internal, "a fault of hypergrove; please report it with what you did"),
     };
     // A sentence that cannot be handed over is no reason to fail otherwise.
-    let _ = catch_unwind(AssertUnwindSafe(|| core.map(|core| core.raise(&failure))));
+    let _ = catch_unwind(AssertUnwindSafe(|| core.raise(&failure)));
     otherwise
 }
 
 /// Runs `work` for a function that returns 1 if all is well: see [`guarded`].
-fn checked(core: Option<&Core>, work: impl FnOnce() -> Result<(), Failure>) -> c_int {
+fn checked(core: &Core, work: impl FnOnce() -> Result<(), Failure>) -> c_int {
     guarded(core, 0, || work().map(|()| 1))
+}
+
+/// A new value of the provider for OpenSSL; null if it cannot be made.
+///
+/// # Safety
+/// `context` is null or the provider's context.
+unsafe fn made<T>(context: ProviderContext, make: impl FnOnce(&Arc<Provider>) -> Result<T, Failure>) -> Object<T> {
+    // SAFETY: see above.
+    let Some(provider) = (unsafe { context.as_ref() }) else { return ptr::null_mut() };
+    guarded(&provider.core, ptr::null_mut(), || Ok(give(make(provider)?)))
 }
 
 fn null(what: &str) -> Failure {
     Failure::new(Reason::Internal, format!("the caller gives no {what}"))
 }
 
-/// The value behind an address that OpenSSL keeps, and the core for errors.
+/// The value behind an address that OpenSSL keeps.
 macro_rules! lent {
     ($object:expr) => {{
         // SAFETY: OpenSSL hands over an address that a function of this file gave it and that it has not freed, or null.
@@ -118,7 +128,7 @@ unsafe extern "C" fn OSSL_provider_init(
     std::panic::set_hook(Box::new(|_| {}));
     // SAFETY: the core's table of functions.
     let Some(core) = (unsafe { Core::new(handle, functions) }) else { return 0 };
-    checked(Some(&core), || {
+    checked(&core, || {
         let provider = Arc::new(Provider::new(core)?);
         // SAFETY: the caller has room for both.
         unsafe {
@@ -141,7 +151,7 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
 
 pub(crate) unsafe extern "C" fn provider_get(context: ProviderContext, params: *mut Param) -> c_int {
     let provider = lent!(context);
-    checked(Some(&provider.core), || {
+    checked(&provider.core, || {
         let known = |key: &CStr, put: Put<'_>| match key.to_bytes() {
             b"name" => put(Value::Text(c"hypergrove")),
             b"version" => put(Value::Text(VERSION)),
@@ -166,7 +176,7 @@ pub(crate) unsafe extern "C" fn query(
     match operation {
         operation::KEYMGMT => tables::KEYMGMT.0.as_ptr(),
         // SAFETY: the provider's context.
-        operation::SIGNATURE => match unsafe { context.as_ref() }.is_some_and(|provider| provider.has_messages()) {
+        operation::SIGNATURE => match unsafe { context.as_ref() }.is_some_and(|provider| provider.has_messages) {
             true => tables::SIGNATURE_OF_MESSAGES.0.as_ptr(),
             false => tables::SIGNATURE.0.as_ptr(),
         },
@@ -191,7 +201,7 @@ pub(crate) unsafe extern "C" fn capabilities(
     // SAFETY: a string of C.
     let is_tls = unsafe { text(capability) }.eq_ignore_ascii_case("TLS-SIGALG");
     let (true, true, Some(callback)) = (is_tls, provider.offers_tls, callback) else { return 1 };
-    guarded(Some(&provider.core), 0, || {
+    guarded(&provider.core, 0, || {
         for named in &ALGORITHMS {
             let Some(code_point) = named.code_point else { continue };
             let values = [
@@ -227,8 +237,7 @@ fn selected(selection: c_int) -> (bool, bool) {
 
 pub(crate) unsafe extern "C" fn new<const I: usize>(context: ProviderContext) -> Object<Key> {
     // SAFETY: the provider's context.
-    let Some(provider) = (unsafe { context.as_ref() }) else { return ptr::null_mut() };
-    guarded(Some(&provider.core), ptr::null_mut(), || Ok(give(Key::empty(provider.clone(), &ALGORITHMS[I]))))
+    unsafe { made(context, |provider| Ok(Key::empty(provider.clone(), &ALGORITHMS[I]))) }
 }
 
 pub(crate) unsafe extern "C" fn free(key: Object<Key>) {
@@ -239,31 +248,31 @@ pub(crate) unsafe extern "C" fn free(key: Object<Key>) {
 pub(crate) unsafe extern "C" fn duplicate(key: *const Key, selection: c_int) -> Object<Key> {
     // SAFETY: a key.
     let Some(key) = (unsafe { key.as_ref() }) else { return ptr::null_mut() };
-    guarded(Some(&key.provider.core), ptr::null_mut(), || Ok(give(key.copy(selected(selection).0))))
+    guarded(&key.provider.core, ptr::null_mut(), || Ok(give(key.copy(selected(selection).0))))
 }
 
 pub(crate) unsafe extern "C" fn has(key: *const Key, selection: c_int) -> c_int {
     let key = lent!(key);
     let (private, public) = selected(selection);
-    guarded(Some(&key.provider.core), 0, || Ok(key.has(private, public).into()))
+    guarded(&key.provider.core, 0, || Ok(key.has(private, public).into()))
 }
 
 pub(crate) unsafe extern "C" fn matches(key: *const Key, other: *const Key, selection: c_int) -> c_int {
     let (key, other) = (lent!(key), lent!(other));
     let (private, public) = selected(selection);
-    guarded(Some(&key.provider.core), 0, || Ok(key.matches(other, private, public).into()))
+    guarded(&key.provider.core, 0, || Ok(key.matches(other, private, public).into()))
 }
 
 pub(crate) unsafe extern "C" fn validate(key: *const Key, selection: c_int, _: c_int) -> c_int {
     let key = lent!(key);
     let (private, public) = selected(selection);
-    guarded(Some(&key.provider.core), 0, || Ok(key.validate(private, public)?.into()))
+    guarded(&key.provider.core, 0, || Ok(key.validate(private, public)?.into()))
 }
 
 pub(crate) unsafe extern "C" fn import(key: Object<Key>, selection: c_int, params: *const Param) -> c_int {
     let key = lent!(key);
     // SAFETY: OpenSSL's parameters.
-    checked(Some(&key.provider.core), || key.import(unsafe { Given::new(params) }, selected(selection).0))
+    checked(&key.provider.core, || key.import(unsafe { Given::new(params) }, selected(selection).0))
 }
 
 pub(crate) unsafe extern "C" fn export(
@@ -273,7 +282,7 @@ pub(crate) unsafe extern "C" fn export(
     argument: *mut c_void,
 ) -> c_int {
     let key = lent!(key);
-    guarded(Some(&key.provider.core), 0, || {
+    guarded(&key.provider.core, 0, || {
         let (private, public) = selected(selection);
         if !private && !public {
             return Ok(0);
@@ -306,7 +315,7 @@ pub(crate) unsafe extern "C" fn load(reference: *mut Reference, size: usize) -> 
 pub(crate) unsafe extern "C" fn key_get(key: Object<Key>, params: *mut Param) -> c_int {
     let key = lent!(key);
     // SAFETY: OpenSSL's parameters.
-    checked(Some(&key.provider.core), || unsafe { answer(params, |name, put| key.answer(name, put)) })
+    checked(&key.provider.core, || unsafe { answer(params, |name, put| key.answer(name, put)) })
 }
 
 pub(crate) unsafe extern "C" fn gen_init<const I: usize>(
@@ -314,14 +323,14 @@ pub(crate) unsafe extern "C" fn gen_init<const I: usize>(
     _: c_int,
     params: *const Param,
 ) -> Object<(Arc<Provider>, Generation)> {
-    // SAFETY: the provider's context.
-    let Some(provider) = (unsafe { context.as_ref() }) else { return ptr::null_mut() };
-    guarded(Some(&provider.core), ptr::null_mut(), || {
+    let make = |provider: &Arc<Provider>| {
         let mut generation = Generation::new(provider.clone(), &ALGORITHMS[I]);
         // SAFETY: OpenSSL's parameters.
         generation.set(unsafe { Given::new(params) })?;
-        Ok(give((provider.clone(), generation)))
-    })
+        Ok((provider.clone(), generation))
+    };
+    // SAFETY: the provider's context.
+    unsafe { made(context, make) }
 }
 
 pub(crate) unsafe extern "C" fn gen_set(
@@ -330,7 +339,7 @@ pub(crate) unsafe extern "C" fn gen_set(
 ) -> c_int {
     let (provider, generation) = lent_mut!(generation);
     // SAFETY: OpenSSL's parameters.
-    checked(Some(&provider.core), || generation.set(unsafe { Given::new(params) }))
+    checked(&provider.core, || generation.set(unsafe { Given::new(params) }))
 }
 
 pub(crate) unsafe extern "C" fn generate(
@@ -340,7 +349,7 @@ pub(crate) unsafe extern "C" fn generate(
 ) -> Object<Key> {
     // SAFETY: what `gen_init` gave.
     let Some((provider, generation)) = (unsafe { generation.as_ref() }) else { return ptr::null_mut() };
-    guarded(Some(&provider.core), ptr::null_mut(), || Ok(give(generation.generate()?)))
+    guarded(&provider.core, ptr::null_mut(), || Ok(give(generation.generate()?)))
 }
 
 pub(crate) unsafe extern "C" fn gen_cleanup(generation: Object<(Arc<Provider>, Generation)>) {
@@ -355,8 +364,7 @@ pub(crate) unsafe extern "C" fn new_context<const I: usize>(
     _: *const c_char,
 ) -> Object<Context> {
     // SAFETY: the provider's context.
-    let Some(provider) = (unsafe { context.as_ref() }) else { return ptr::null_mut() };
-    guarded(Some(&provider.core), ptr::null_mut(), || Ok(give(Context::new(provider.clone(), &ALGORITHMS[I]))))
+    unsafe { made(context, |provider| Ok(Context::new(provider.clone(), &ALGORITHMS[I]))) }
 }
 
 pub(crate) unsafe extern "C" fn free_context(context: Object<Context>) {
@@ -367,7 +375,7 @@ pub(crate) unsafe extern "C" fn free_context(context: Object<Context>) {
 pub(crate) unsafe extern "C" fn duplicate_context(context: Object<Context>) -> Object<Context> {
     // SAFETY: what `new_context` gave.
     let Some(context) = (unsafe { context.as_ref() }) else { return ptr::null_mut() };
-    guarded(Some(context.core()), ptr::null_mut(), || Ok(give(context.clone())))
+    guarded(context.core(), ptr::null_mut(), || Ok(give(context.clone())))
 }
 
 pub(crate) unsafe extern "C" fn begin(context: Object<Context>, key: *const Key, params: *const Param) -> c_int {
@@ -384,7 +392,7 @@ pub(crate) unsafe extern "C" fn begin_with_digest(
     let context = lent_mut!(context);
     let core = *context.core();
     // SAFETY: a key or null, a string of C or null, and OpenSSL's parameters.
-    checked(Some(&core), || unsafe { context.begin(key.as_ref(), text(digest), Given::new(params)) })
+    checked(&core, || unsafe { context.begin(key.as_ref(), text(digest), Given::new(params)) })
 }
 
 /// Hands a signature over, or its length if there is no memory for it.
@@ -398,7 +406,7 @@ unsafe fn put_signature(
     room: usize,
     sign: impl FnOnce(&Context) -> Result<Vec<u8>, Failure>,
 ) -> c_int {
-    checked(Some(context.core()), || {
+    checked(context.core(), || {
         // SAFETY: see above.
         let length = unsafe { length.as_mut() }.ok_or_else(|| null("room for the signature's length"))?;
         let needed = context.signature_bytes();
@@ -444,7 +452,7 @@ pub(crate) unsafe extern "C" fn update(context: Object<Context>, part: *const c_
     let context = lent_mut!(context);
     let core = *context.core();
     // SAFETY: the caller's memory.
-    checked(Some(&core), || context.update(unsafe { bytes(part, length) }))
+    checked(&core, || context.update(unsafe { bytes(part, length) }))
 }
 
 pub(crate) unsafe extern "C" fn verify(
@@ -455,7 +463,7 @@ pub(crate) unsafe extern "C" fn verify(
     message_length: usize,
 ) -> c_int {
     let context = lent!(context);
-    guarded(Some(context.core()), 0, || {
+    guarded(context.core(), 0, || {
         // SAFETY: the caller's memory.
         let (signature, message) = unsafe { (bytes(signature, length), bytes(message, message_length)) };
         Ok(context.verify(message, signature)?.into())
@@ -469,33 +477,32 @@ pub(crate) unsafe extern "C" fn verify_parts(
 ) -> c_int {
     let context = lent!(context);
     // SAFETY: the caller's memory.
-    guarded(Some(context.core()), 0, || Ok(context.verify_parts(Some(unsafe { bytes(signature, length) }))?.into()))
+    guarded(context.core(), 0, || Ok(context.verify_parts(Some(unsafe { bytes(signature, length) }))?.into()))
 }
 
 pub(crate) unsafe extern "C" fn verify_set(context: Object<Context>) -> c_int {
     let context = lent!(context);
-    guarded(Some(context.core()), 0, || Ok(context.verify_parts(None)?.into()))
+    guarded(context.core(), 0, || Ok(context.verify_parts(None)?.into()))
 }
 
 pub(crate) unsafe extern "C" fn context_set(context: Object<Context>, params: *const Param) -> c_int {
     let context = lent_mut!(context);
     let core = *context.core();
     // SAFETY: OpenSSL's parameters.
-    checked(Some(&core), || context.set(unsafe { Given::new(params) }))
+    checked(&core, || context.set(unsafe { Given::new(params) }))
 }
 
 pub(crate) unsafe extern "C" fn context_get(context: Object<Context>, params: *mut Param) -> c_int {
     let context = lent!(context);
     // SAFETY: OpenSSL's parameters.
-    checked(Some(context.core()), || unsafe { answer(params, |key, put| context.answer(key).map_or(Ok(()), put)) })
+    checked(context.core(), || unsafe { answer(params, |key, put| context.answer(key).map_or(Ok(()), put)) })
 }
 
 // Encoders.
 
 pub(crate) unsafe extern "C" fn new_encoder<const F: usize>(context: ProviderContext) -> Object<Encoder> {
     // SAFETY: the provider's context.
-    let Some(provider) = (unsafe { context.as_ref() }) else { return ptr::null_mut() };
-    guarded(Some(&provider.core), ptr::null_mut(), || Ok(give(Encoder::new(provider.clone(), &FORMS[F]))))
+    unsafe { made(context, |provider| Ok(Encoder::new(provider.clone(), &FORMS[F]))) }
 }
 
 pub(crate) unsafe extern "C" fn free_encoder(encoder: Object<Encoder>) {
@@ -507,7 +514,7 @@ pub(crate) unsafe extern "C" fn encoder_set(encoder: Object<Encoder>, params: *c
     let encoder = lent_mut!(encoder);
     let core = encoder.provider.core;
     // SAFETY: OpenSSL's parameters.
-    checked(Some(&core), || encoder.set(unsafe { Given::new(params) }))
+    checked(&core, || encoder.set(unsafe { Given::new(params) }))
 }
 
 pub(crate) extern "C" fn encodes<const F: usize>(_: ProviderContext, selection: c_int) -> c_int {
@@ -526,7 +533,7 @@ pub(crate) unsafe extern "C" fn encode(
 ) -> c_int {
     let encoder = lent!(encoder);
     let core = encoder.provider.core;
-    checked(Some(&core), || {
+    checked(&core, || {
         // SAFETY: a key, or null where the key is another provider's.
         let key = unsafe { key.as_ref() }.filter(|_| parts.is_null()).ok_or_else(|| null("key of this provider"))?;
         // SAFETY: the BIO is open during the call.
@@ -541,10 +548,7 @@ pub(crate) unsafe extern "C" fn new_decoder<const I: usize, const S: usize>(
     context: ProviderContext,
 ) -> Object<Decoder> {
     // SAFETY: the provider's context.
-    let Some(provider) = (unsafe { context.as_ref() }) else { return ptr::null_mut() };
-    guarded(Some(&provider.core), ptr::null_mut(), || {
-        Ok(give(Decoder::new(provider.clone(), &ALGORITHMS[I], READ[S].0)))
-    })
+    unsafe { made(context, |provider| Ok(Decoder::new(provider.clone(), &ALGORITHMS[I], READ[S].0))) }
 }
 
 pub(crate) unsafe extern "C" fn free_decoder(decoder: Object<Decoder>) {
@@ -571,7 +575,7 @@ pub(crate) unsafe extern "C" fn decode(
 ) -> c_int {
     let decoder = lent!(decoder);
     let core = decoder.provider.core;
-    guarded(Some(&core), 0, || {
+    guarded(&core, 0, || {
         // SAFETY: the BIO is open during the call.
         let mut from = unsafe { core.bio(from) };
         // Other decoders may know an input that is no key of this algorithm.
@@ -600,7 +604,7 @@ pub(crate) unsafe extern "C" fn export_object(
     argument: *mut c_void,
 ) -> c_int {
     let decoder = lent!(decoder);
-    guarded(Some(&decoder.provider.core), 0, || {
+    guarded(&decoder.provider.core, 0, || {
         // SAFETY: the address of a reference of this provider, whose key is still there.
         let key = unsafe { reference.as_ref().and_then(|key| key.as_ref()) };
         let key = key.filter(|_| size == size_of::<Reference>()).ok_or_else(|| null("key of this provider"))?;
