@@ -51,6 +51,36 @@ impl Engine {
         job.submit(self)
     }
 
+    /// Runs one job together with those that other threads bring at the same time, as [`submit`](Engine::submit) and [`Ticket::wait`] do. If the
+    /// engine has nothing else to do, this thread runs the job as [`run`](Engine::run) does: it copies nothing and wakes no other thread. It also does
+    /// so if the queue is full.
+    ///
+    /// ```
+    /// use hypergrove::{Engine, SLH_DSA_SHA2_128F, SignJob};
+    ///
+    /// let engine = Engine::new()?;
+    /// let key = engine.generate(&SLH_DSA_SHA2_128F)?;
+    /// let sign = |message: &'static [u8]| engine.share(SignJob::new(&key, message));
+    /// let (first, second) = std::thread::scope(|threads| {
+    ///     let first = threads.spawn(|| sign(b"Dear reader"));
+    ///     (first.join().expect("it does not panic"), sign(b"Dear writer"))
+    /// });
+    /// assert_ne!(first?, second?);
+    /// # Ok::<(), hypergrove::Error>(())
+    /// ```
+    pub fn share<J: Job>(&self, job: J) -> Result<J::Out, Error> {
+        let mut job = Some(job);
+        let mut taken = || job.take().expect("it is taken once");
+        if let Some(done) = self.0.queue.run_alone(|| taken().run(self))? {
+            return done;
+        }
+        match taken().submit(self) {
+            Ok(ticket) => ticket.wait(),
+            Err(Refused { job, why: Error::QueueFull { .. } }) => job.run(self),
+            Err(refused) => Err(refused.why),
+        }
+    }
+
     /// A future that is ready when the queue of tickets has room again. Another caller may take the room first.
     pub fn ready(&self) -> Room {
         self.0.queue.ready()

@@ -613,14 +613,20 @@ impl Shared {
         state.jobs == 0 || (state.jobs < self.capacity.0 && state.bytes < self.capacity.1)
     }
 
-    /// Reserves a place in the queue for a job, in this process.
-    fn reserve(self: &Arc<Self>, process: u32, size: Size) -> Result<(), Error> {
+    /// Locks the queue of this process, unless it takes no more jobs.
+    fn open(&self, process: u32) -> Result<MutexGuard<'_, State>, Error> {
         self.scheduler.is_process(process)?;
         self.is_process(process)?;
-        let mut state = lock(&self.state);
-        if state.is_closed {
-            return Err(cancelled("the engine takes no more tickets: it was drained"));
+        let state = lock(&self.state);
+        match state.is_closed {
+            true => Err(cancelled("the engine takes no more tickets: it was drained")),
+            false => Ok(state),
         }
+    }
+
+    /// Reserves a place in the queue for a job, in this process.
+    fn reserve(self: &Arc<Self>, process: u32, size: Size) -> Result<(), Error> {
+        let mut state = self.open(process)?;
         // If there is room, no job is too large: a large one would wait for ever while smaller ones come.
         if !self.has_room(&state) {
             let (jobs, bytes) = self.capacity;
@@ -836,20 +842,22 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Computes the ticket's result on this thread, if that is best. If the engine has nothing else to do, another thread would only have to be
-    /// woken. In a callback there may be no other thread that could compute it.
+    /// Whether a thread that brings `jobs` jobs, which wait in the queue or do not enter it, computes them itself: the engine has nothing else to do,
+    /// so another thread would only have to be woken.
+    fn is_idle(&self, state: &State, jobs: usize) -> bool {
+        let threads = self.scheduler.options.threads;
+        let is_idle = self.max_delay.is_zero() && state.queued == jobs && state.running == 0 && state.alone < threads;
+        // Many callers are faster together. A thread of a pool would have to hand the job over.
+        is_idle && state.latest <= 1 && rayon::current_thread_index().is_none()
+    }
+
+    /// Computes the ticket's result on this thread, if that is best. In a callback there may be no other thread that could compute it.
     fn alone<T>(self: &Arc<Self>, entry: &Arc<dyn Holds<T>>) {
         let mut state = lock(&self.state);
-        if !self.is_served_here() {
-            let threads = self.scheduler.options.threads;
-            let is_idle =
-                self.max_delay.is_zero() && state.queued == entry.jobs() && state.running == 0 && state.alone < threads;
-            // A deadline and a canceller refer to the entry. They may end the ticket while the job runs, and this thread returns then.
-            let may_end_early = Arc::weak_count(entry) > 0;
-            // Many callers are faster together. A thread of a pool would have to hand the job over.
-            if !is_idle || may_end_early || state.latest > 1 || rayon::current_thread_index().is_some() {
-                return;
-            }
+        // A deadline and a canceller refer to the entry. They may end the ticket while the job runs, and this thread returns then.
+        let may_end_early = || Arc::weak_count(entry) > 0;
+        if !self.is_served_here() && (!self.is_idle(&state, entry.jobs()) || may_end_early()) {
+            return;
         }
         state.alone += 1;
         drop(state);
@@ -924,6 +932,24 @@ impl Queue {
             }
         };
         Ok(Ticket { entry, process, deadline: None, is_released: false })
+    }
+
+    /// Calls `work`, which does one job, on this thread if the engine has nothing else to do; otherwise gives `None`. For the counters it is a
+    /// ticket that did not wait.
+    pub fn run_alone<T>(&self, work: impl FnOnce() -> T) -> Result<Option<T>, Error> {
+        let shared = &self.0;
+        let mut state = shared.open(id())?;
+        if !shared.is_idle(&state, 0) {
+            return Ok(None);
+        }
+        state.alone += 1;
+        drop(state);
+        let (_alone, began) = (Alone(shared), Instant::now());
+        let out = work();
+        shared.counters.submitted();
+        shared.counters.waited(Duration::ZERO);
+        shared.counters.batch(1, 1, began.elapsed());
+        Ok(Some(out))
     }
 
     /// Resolves when the queue has room again.

@@ -211,6 +211,39 @@ fn a_lone_job_begins_at_once_and_what_waits_is_the_next_batch() {
     assert_eq!((stats.waits.iter().sum::<u64>(), stats.service_times.iter().sum::<u64>()), (31, 31));
 }
 
+/// A caller that is alone runs its job itself. The jobs of callers that come while a batch runs are the next one.
+#[test]
+fn callers_share_batches_unless_they_are_alone() {
+    let key = key(1);
+    for engine in engines() {
+        is_right(&key, 0, engine.share(job(&key, 0)));
+        let stats = engine.stats().tickets;
+        assert_eq!((stats.submitted, &stats.batch_sizes[..], stats.queued, stats.running), (1, &[1][..], 0, 0));
+        assert_eq!((stats.waits, stats.service_times.iter().sum::<u64>()), (vec![1], 1));
+    }
+    let gate = Gate::default();
+    let (engine, _) = gate.device(mock(1, 1));
+    let first = engine.submit(job(&key, 0)).unwrap();
+    gate.wait_for(1);
+    scope(|scope| {
+        let share = |i| engine.share(job(&key, i));
+        let others: Vec<_> = (1..6).map(|i| scope.spawn(move || share(i))).collect();
+        while engine.stats().tickets.queued < others.len() {
+            std::thread::yield_now();
+        }
+        gate.open();
+        for (i, other) in others.into_iter().enumerate() {
+            is_right(&key, i + 1, other.join().unwrap());
+        }
+    });
+    is_right(&key, 0, first.wait());
+    assert_eq!(engine.stats().tickets.batch_sizes, [1, 0, 1]);
+    // In a thread of a pool, which hands its job over.
+    is_right(&key, 7, rayon::scope(|_| engine.share(job(&key, 7))));
+    engine.drain(Instant::now() + SOON).unwrap();
+    assert_eq!(engine.share(job(&key, 8)).unwrap_err().kind(), ErrorKind::Cancelled);
+}
+
 /// Each thread of the host has a batch of its own. The jobs that wait meanwhile are shared out among the threads.
 #[test]
 fn the_hosts_threads_do_batches_at_the_same_time() {
@@ -273,13 +306,21 @@ fn a_full_queue_gives_the_job_back() {
         });
         tickets.push(engine.submit(refused.job).unwrap());
         assert!(engine.submit(job(&key, 5)).is_err());
-        gate.open();
+        // A caller that shares runs its job itself then.
+        scope(|scope| {
+            let shares = scope.spawn(|| engine.share(job(&key, 6)));
+            while engine.stats().tickets.refused < 3 {
+                std::thread::yield_now();
+            }
+            gate.open();
+            is_right(&key, 6, shares.join().unwrap());
+        });
         for (i, ticket) in [0, 1, 2, 4].into_iter().zip(tickets) {
             is_right(&key, i, ticket.wait());
         }
         engine.ready().wait().unwrap();
         let stats = engine.stats().tickets;
-        assert_eq!((stats.submitted, stats.refused, stats.cancelled, stats.queued_bytes), (5, 2, 1, 0));
+        assert_eq!((stats.submitted, stats.refused, stats.cancelled, stats.queued_bytes), (5, 3, 1, 0));
     }
     // One job is never too large.
     let engine = device.builder().queue(0, 0).build().unwrap();
