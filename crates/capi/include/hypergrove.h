@@ -132,7 +132,8 @@ typedef struct hg_engine hg_engine;
 
 typedef struct hg_engine_options {
     size_t size;
-    /* "cpu:0", "cuda:0", ... as hg_devices names them. NULL: the CPU, and GPUs for batches where measurements say they are faster. */
+    /* "cpu:0", "cuda:0", ... as hg_devices names them; "cuda" means all of the GPUs, and a UUID can replace the number: "cuda:GPU-5c01d2e7".
+     * NULL: the CPU, and GPUs for batches where measurements say they are faster. */
     const char *const *devices;
     size_t device_count;
     /* Bytes of the host's memory for programs and batches. 0: 256 MiB, or 2 GiB with a GPU. */

@@ -2,10 +2,9 @@
 
 use crate::failure::{Failure, Status, call, value};
 use crate::pointers::{Handle, In, Out, OutHandle, c_structs, made, put_bytes};
-use hypergrove::{BACKENDS, Backend, Device, Engine};
+use hypergrove::{BACKENDS, Device, Engine, devices};
 use std::ffi::c_char;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
 const VERIFY_SIGNATURES: u32 = 1;
@@ -33,31 +32,6 @@ pub(crate) fn check_flags(flags: u32, known: u32) -> Result<(), Failure> {
     }
 }
 
-/// A backend, and the number of one of its devices.
-type Chosen = (Arc<dyn Backend>, u32);
-
-/// Devices by their names, `cuda:0`; each backend is made once.
-fn devices(names: &[In<c_char>], cache: Option<&Path>) -> Result<Vec<Chosen>, Failure> {
-    let mut made: Vec<Arc<dyn Backend>> = Vec::new();
-    let of_name = |name: &In<c_char>| {
-        let name = name.text("the name of a device")?;
-        let (backend, index) = name.split_once(':').unwrap_or((name, "0"));
-        let entry = BACKENDS.iter().find(|entry| entry.name == backend);
-        let (Some(entry), Ok(index)) = (entry, index.parse()) else {
-            let known: Vec<&str> = BACKENDS.iter().map(|entry| entry.name).collect();
-            let text =
-                format!("device {name:?}: name a backend and a number, such as cpu:0; backends: {}", known.join(", "));
-            return Err(Failure::bad_input(text));
-        };
-        if !made.iter().any(|backend| backend.name() == entry.name) {
-            made.push((entry.make)(cache));
-        }
-        let backend = made.iter().find(|backend| backend.name() == entry.name).expect("it was made");
-        Ok((backend.clone(), index))
-    };
-    names.iter().map(of_name).collect()
-}
-
 #[unsafe(no_mangle)]
 extern "C" fn hg_engine_new(options: In<EngineOptions>, engine: OutHandle<Engine>) -> Status {
     made(engine, "engine", || built(&options.versioned("options")?))
@@ -74,7 +48,8 @@ fn built(options: &EngineOptions) -> Result<Engine, Failure> {
     };
     if options.device_count > 0 {
         let names = options.devices.slice(options.device_count, "devices")?;
-        builder = builder.devices(devices(names, cache.as_deref())?);
+        let names = names.iter().map(|name| name.text("the name of a device")).collect::<Result<Vec<_>, _>>()?;
+        builder = builder.devices(devices::named(names, |name| devices::backend(name, cache.as_deref()))?);
     } else if !options.devices.is_null() {
         return Err(Failure::bad_input("devices: none are named; name one or more, or give NULL".into()));
     } else if let Some(cache) = cache {

@@ -83,6 +83,7 @@ assert!(SigningKey::decrypt(&encrypted, b\"wrong\").is_err());
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod calls;
+pub mod devices;
 pub mod diagnosis;
 mod engine;
 pub mod envelope;

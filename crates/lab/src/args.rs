@@ -25,9 +25,10 @@ pub struct MachineOptions {
     #[arg(long, global = true, value_name = "NAME", value_parser = backend(), default_value = "auto")]
     pub backend: BackendName,
     /// Use these devices, for example cuda:0 or cuda:0,cuda:1,cpu; they share each batch by their speed. A backend's name alone means
-    /// all of its devices. `hypergrove devices` lists them. By default, --backend decides
-    #[arg(long, global = true, value_name = "LIST", value_delimiter = ',', value_parser = device)]
-    pub device: Vec<DeviceName>,
+    /// all of its devices, and a UUID can replace a number: cuda:GPU-5c01d2e7. `hypergrove devices` lists them. By default, --backend
+    /// decides
+    #[arg(long, global = true, value_name = "LIST", value_delimiter = ',')]
+    pub device: Vec<String>,
     /// Compute on the CPU with this instruction set: one that `hypergrove devices` lists, or auto for the fastest
     #[arg(long, global = true, value_name = "NAME", value_parser = Listed::new(isa, isas), hide_possible_values = true, default_value = "auto")]
     pub isa: IsaName,
@@ -43,15 +44,6 @@ pub const REFERENCE: &str = "reference";
 /// A backend, `None` for the first that has a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BackendName(pub Option<&'static str>);
-
-/// A device as it is named: `cuda:1`, or a backend's name for all of its devices.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DeviceName {
-    /// The backend's name.
-    pub backend: String,
-    /// None: all devices of the backend.
-    pub index: Option<u32>,
-}
 
 /// Computing twice.
 #[derive(Args)]
@@ -324,19 +316,6 @@ fn backend() -> impl TypedValueParser<Value = BackendName> {
     })
 }
 
-/// Whether there is such a device is found out later.
-fn device(name: &str) -> Result<DeviceName, String> {
-    let (backend, index) = match name.split_once(':') {
-        None => (name, None),
-        Some((backend, index)) => {
-            let number =
-                index.parse().map_err(|_| format!("'{index}' is no number of a device, for example cuda:0"))?;
-            (backend, Some(number))
-        }
-    };
-    Ok(DeviceName { backend: backend.to_ascii_lowercase(), index })
-}
-
 fn isa(name: &str) -> Result<IsaName, String> {
     if name.eq_ignore_ascii_case("auto") {
         return Ok(IsaName(None));
@@ -417,16 +396,6 @@ pub(crate) mod tests {
             options: MachineOptions,
         }
         Typed::try_parse_from([&["hypergrove"], typed].concat()).unwrap_or_else(|why| panic!("{why}")).options
-    }
-
-    #[test]
-    fn devices() {
-        let named = |backend: &str, index| Ok(DeviceName { backend: backend.into(), index });
-        assert_eq!(device("cuda:1"), named("cuda", Some(1)));
-        assert_eq!(device("CPU"), named("cpu", None));
-        for text in ["cuda:", "cuda:x", "cuda:-1", "cuda:0:1"] {
-            assert!(device(text).is_err(), "{text}");
-        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The machine: what computes, and how fast it can hash at all.
 
-use crate::args::{BackendName, DeviceName, IsaName, MachineOptions, REFERENCE};
+use crate::args::{BackendName, IsaName, MachineOptions, REFERENCE};
 use crate::failure::Failure;
 use crate::loader::{self, NotLoaded};
 use crate::printer::PathDisplay;
@@ -75,7 +75,7 @@ pub fn engine_with<'p>(
         builder = builder.devices(devices);
     } else {
         let others = || BACKENDS.iter().filter(|entry| entry.name != Cpu::NAME).map(made).collect();
-        builder = builder.automatic(make(Cpu::NAME, IsaName(None))?, Arc::new(others));
+        builder = builder.automatic(Arc::new(Cpu::new()), Arc::new(others));
     }
     let engine = builder.build()?;
     if printer.verbose {
@@ -111,45 +111,26 @@ pub fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
     let first;
     let names = match (options.backend, options.isa) {
         (BackendName(None), IsaName(None)) if options.device.is_empty() => return Ok(None),
-        (BackendName(None), IsaName(Some(_))) if options.device.is_empty() => {
-            first = [DeviceName { backend: Cpu::NAME.into(), index: Some(0) }];
-            &first[..]
-        }
-        (BackendName(None), _) => &options.device[..],
         (BackendName(Some(_)), _) if !options.device.is_empty() => {
             return Err(Failure::new("--backend and --device both say what computes").hint("leave one of the two out"));
         }
-        (BackendName(Some(name)), _) => {
-            first = [DeviceName { backend: name.into(), index: Some(0) }];
+        (BackendName(None), _) if !options.device.is_empty() => &options.device[..],
+        (BackendName(backend), _) => {
+            first = [format!("{}:0", backend.unwrap_or(Cpu::NAME))];
             &first[..]
         }
     };
-    if options.isa.0.is_some() && !names.iter().any(|name| name.backend == Cpu::NAME) {
-        return Err(Failure::new(format!(
-            "--isa chooses the CPU's instruction set, {} has none",
-            names.iter().map(|name| name.backend.as_str()).collect::<Vec<_>>().join(" and ")
-        ))
-        .hint("leave --isa out, or have the CPU compute"));
+    let mut failed = None;
+    let make = |name: &str| make(name, options.isa).map_err(|why| failed = Some(why)).ok()?;
+    let chosen = hypergrove::devices::named(names, make);
+    if let Some(why) = failed {
+        return Err(why);
     }
-    let (mut made, mut chosen) = (Vec::<Arc<dyn Backend>>::new(), Devices::new());
-    for DeviceName { backend: name, index } in names {
-        let backend = match made.iter().find(|backend| backend.name() == name) {
-            Some(backend) => backend.clone(),
-            None => make(name, options.isa)?,
-        };
-        let there = backend.devices()?;
-        let matching = there.iter().filter(|device| index.map_or(device.automatic, |index| index == device.index));
-        let matching: Vec<u32> = matching.map(|device| device.index).collect();
-        if matching.is_empty() {
-            return Err(match (backend.absent(), index) {
-                (Some(why), _) => Failure::new(format!("{name} has no devices here: {why}")),
-                (None, Some(index)) => Failure::new(format!("there is no device '{name}:{index}'")),
-                (None, None) => Failure::new(format!("{name} has only CPUs here, which must be named one by one")),
-            }
-            .hint(present()));
-        }
-        chosen.extend(matching.into_iter().map(|index| (backend.clone(), index)));
-        made.push(backend);
+    let chosen = chosen.map_err(|why| Failure::from(why).hint(present()))?;
+    if options.isa.0.is_some() && !chosen.iter().any(|(backend, _)| backend.name() == Cpu::NAME) {
+        let others: Vec<&str> = chosen.iter().map(|(backend, _)| backend.name()).collect();
+        let what = format!("--isa chooses the CPU's instruction set, {} has none", others.join(" and "));
+        return Err(Failure::new(what).hint("leave --isa out, or have the CPU compute"));
     }
     Ok(Some(chosen))
 }
@@ -161,7 +142,7 @@ pub(crate) type Chosen = (Arc<dyn Backend>, Device);
 pub(crate) fn chosen(options: &MachineOptions) -> Result<Vec<Chosen>, Failure> {
     let devices = match devices(options)? {
         Some(devices) => devices,
-        None => vec![(make(Cpu::NAME, IsaName(None))?, 0)],
+        None => vec![(Arc::new(Cpu::new()) as Arc<dyn Backend>, 0)],
     };
     let device = |(backend, index): (Arc<dyn Backend>, u32)| {
         let device = backend.devices()?.into_iter().find(|device| device.index == index);
@@ -171,17 +152,16 @@ pub(crate) fn chosen(options: &MachineOptions) -> Result<Vec<Chosen>, Failure> {
     devices.into_iter().map(device).collect()
 }
 
-/// The backend of this name.
-fn make(name: &str, isa: IsaName) -> Result<Arc<dyn Backend>, Failure> {
+/// The backend of this name, if there is one. A CPU may lack an instruction set.
+fn make(name: &str, isa: IsaName) -> Result<Option<Arc<dyn Backend>>, Failure> {
     let entry = BACKENDS.iter().find(|entry| entry.name == name);
     match (name, isa, entry) {
         (Cpu::NAME, IsaName(Some(isa)), _) => {
             let lacking = || Failure::new(format!("this CPU lacks {}", isa.name()));
-            Ok(Arc::new(Cpu::with(isa).ok_or_else(lacking)?))
+            Ok(Some(Arc::new(Cpu::with(isa).ok_or_else(lacking)?)))
         }
-        (REFERENCE, ..) => Ok(Arc::new(Reference)),
-        (.., Some(entry)) => Ok(made(entry)),
-        (.., None) => Err(Failure::new(format!("there is no device '{name}'")).hint(present())),
+        (REFERENCE, ..) => Ok(Some(Arc::new(Reference))),
+        _ => Ok(entry.map(made)),
     }
 }
 

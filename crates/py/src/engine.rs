@@ -1,9 +1,8 @@
 //! Engines: those that a program makes, and the one that is made for it.
 
-use crate::devices;
 use crate::error::{bad, exception};
 use crate::foreign::array::Array;
-use hypergrove::{BACKENDS, Backend, BackendEntry, EngineBuilder, TableSource};
+use hypergrove::{BACKENDS, Backend, BackendEntry, EngineBuilder, TableSource, devices};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -184,32 +183,11 @@ type Chosen = (Arc<dyn Backend>, u32);
 
 /// The devices with these names: `cpu`, `cuda`, `cuda:1`, `cuda:GPU-…`.
 fn chosen(names: &[String], cache: Option<&PathBuf>) -> PyResult<Vec<Chosen>> {
-    let (mut made, mut all) = (Vec::<Arc<dyn Backend>>::new(), Vec::new());
-    for name in names {
-        let (of, which) = match name.split_once(':') {
-            Some((of, which)) => (of, Some(which)),
-            None => (&name[..], None),
-        };
-        let backend = match made.iter().find(|backend| backend.name() == of) {
-            Some(backend) => backend.clone(),
-            None => {
-                let entry = BACKENDS.iter().find(|entry| entry.name == of).ok_or_else(|| {
-                    let known: Vec<_> = BACKENDS.iter().map(|entry| entry.name).collect();
-                    bad(format!("device {name:?}: there is no backend {of:?}; there are {}", known.join(", ")))
-                })?;
-                let backend = make(entry, cache.map(PathBuf::as_path));
-                made.push(backend.clone());
-                backend
-            }
-        };
-        let there = backend.devices().map_err(|why| exception(&why))?;
-        let numbers = devices::numbers(name, which, &there).map_err(|why| match backend.absent() {
-            Some(absent) => bad(format!("there is no device {name:?}: {absent}")),
-            None => bad(why),
-        })?;
-        all.extend(numbers.into_iter().map(|number| (backend.clone(), number)));
-    }
-    Ok(all)
+    let make = |name: &str| {
+        let entry = BACKENDS.iter().find(|entry| entry.name == name)?;
+        Some(make(entry, cache.map(PathBuf::as_path)))
+    };
+    devices::named(names, make).map_err(|why| exception(&why))
 }
 
 /// The devices of this machine that an Engine can have: for each its name, "cuda:0" for example, its model, and its UUID or None. The

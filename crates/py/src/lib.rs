@@ -3,7 +3,6 @@
 
 mod calls;
 mod columns;
-mod devices;
 mod engine;
 mod error;
 mod foreign;

@@ -284,11 +284,11 @@ fn devices_are_chosen_by_name() {
     assert!(sign(&["--redundant", "--backend", "reference"]).0 == plain);
 
     let refuses = |args: &[&str], words: &[&str]| place.run(&[&["devices"][..], args].concat()).refuses(words);
-    refuses(&["--device", "tpu:0"], &["'tpu'", "the devices are cpu:0", "reference:0"]);
-    refuses(&["--device", "cpu:1"], &["'cpu:1'", "the devices are cpu:0"]);
+    refuses(&["--device", "tpu:0"], &["no backend \"tpu\"", "the devices are cpu:0", "reference:0"]);
+    refuses(&["--device", "cpu:1"], &["\"cpu:1\"", "the devices are cpu:0"]);
     refuses(&["--device", "cpu,cpu:0"], &["cpu:0 is named twice"]);
-    refuses(&["--device", "cpu:x"], &["'x' is no number"]);
-    refuses(&["--device", ""], &["no device ''"]);
+    refuses(&["--device", "cpu:x"], &["\"x\" is neither a number nor a UUID"]);
+    refuses(&["--device", ""], &["no backend \"\""]);
     refuses(&["--device", "cpu", "--backend", "cpu"], &["--backend and --device"]);
     refuses(&["--device", "reference", "--isa", "portable"], &["--isa", "reference has none"]);
     refuses(&["--backend", "abacus"], &["abacus", "auto", "cpu", "reference"]);

@@ -1,13 +1,72 @@
-//! Which of a backend's devices a name means: `cuda`, `cuda:1`, `vulkan:GPU-5c01d2e7-…`.
+//! Devices by their names: `cuda`, `cuda:1`, `vulkan:GPU-5c01d2e7-…`.
 
-use hypergrove::Device;
+use crate::{BACKENDS, Backend, Device, Error};
+use std::path::Path;
+use std::sync::Arc;
 
 /// Hex digits of a UUID, and how many of them at least a name has. A number has fewer.
 const DIGITS: usize = 32;
 const FEWEST: usize = 8;
 
-/// A UUID as NVIDIA's tools write it.
-pub(crate) fn uuid(device: &Device) -> Option<String> {
+/// The devices with these names, in their order, as [`EngineBuilder::devices`](crate::EngineBuilder::devices) takes them: each is a backend and
+/// the number of one of its devices. A name is that of a backend, with a colon and a device: its number (`cuda:1`), or its UUID, of which the first 8
+/// digits are enough (`cuda:GPU-5c01d2e7`). A backend's name alone means all of its devices that need not be named one by one: see
+/// [`Device::automatic`]. `make` makes the backend of a name, once, or gives `None` if there is none: [`backend`] does so for those of this build.
+///
+/// ```
+/// use hypergrove::{Engine, devices};
+///
+/// let chosen = devices::named(["cpu:0"], |name| devices::backend(name, None))?;
+/// assert_eq!(Engine::builder().devices(chosen).build()?.devices()[0].id(), "cpu:0");
+/// # Ok::<(), hypergrove::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::Value`] if a name means nothing, or if there is no such device; and the error of a backend that cannot list its devices.
+pub fn named<N: AsRef<str>>(
+    names: impl IntoIterator<Item = N>,
+    mut make: impl FnMut(&str) -> Option<Arc<dyn Backend>>,
+) -> Result<Vec<(Arc<dyn Backend>, u32)>, Error> {
+    let (mut made, mut all) = (Vec::<Arc<dyn Backend>>::new(), Vec::new());
+    for name in names {
+        let name = name.as_ref();
+        let (of, which) = match name.split_once(':') {
+            Some((of, which)) => (of.to_ascii_lowercase(), Some(which)),
+            None => (name.to_ascii_lowercase(), None),
+        };
+        let backend = match made.iter().find(|backend| backend.name() == of) {
+            Some(backend) => backend.clone(),
+            None => {
+                let backend = make(&of).ok_or_else(|| {
+                    let known = list(BACKENDS.iter().map(|entry| entry.name.into()));
+                    bad(format!("device {name:?}: there is no backend {of:?}; there are {known}"))
+                })?;
+                made.push(backend.clone());
+                backend
+            }
+        };
+        let numbers = numbers(name, which, &backend.devices()?).map_err(|why| match backend.absent() {
+            Some(absent) => bad(format!("there is no device {name:?}: {absent}")),
+            None => bad(why),
+        })?;
+        all.extend(numbers.into_iter().map(|number| (backend.clone(), number)));
+    }
+    Ok(all)
+}
+
+/// Makes the backend of this build with this name, which may keep compiled kernels in a directory.
+pub fn backend(name: &str, cache: Option<&Path>) -> Option<Arc<dyn Backend>> {
+    let entry = BACKENDS.iter().find(|entry| entry.name == name)?;
+    Some((entry.make)(cache))
+}
+
+fn bad(what: String) -> Error {
+    Error::Value { what }
+}
+
+/// The UUID of a device as NVIDIA's tools write it: `GPU-`, and 32 hexadecimal digits in five groups.
+pub fn uuid(device: &Device) -> Option<String> {
     let hex = digits(device)?;
     Some(format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
 }
@@ -18,7 +77,7 @@ fn digits(device: &Device) -> Option<String> {
 
 /// The numbers of the devices that a name means, of those that its backend has. `which` follows the colon in the name; without it, these are
 /// all devices that need not be named one by one.
-pub(crate) fn numbers(name: &str, which: Option<&str>, there: &[Device]) -> Result<Vec<u32>, String> {
+fn numbers(name: &str, which: Option<&str>, there: &[Device]) -> Result<Vec<u32>, String> {
     let found = match which {
         None => numbers_if(there, |device| device.automatic),
         Some(which) => match number(which) {
@@ -27,7 +86,11 @@ pub(crate) fn numbers(name: &str, which: Option<&str>, there: &[Device]) -> Resu
         },
     };
     match found.is_empty() {
-        true => Err(format!("there is no device {name:?}; the devices are {}", list(there.iter().map(Device::id)))),
+        true => {
+            let one_by_one = if which.is_none() && !there.is_empty() { "; name these one by one" } else { "" };
+            let known = list(there.iter().map(Device::id));
+            Err(format!("there is no device {name:?}; the devices are {known}{one_by_one}"))
+        }
         false => Ok(found),
     }
 }
@@ -104,6 +167,31 @@ mod tests {
         assert_eq!((of("0"), of("3")), (Ok(vec![0]), Ok(vec![3])));
         assert!(of("4").unwrap_err().starts_with("there is no device \"cuda:4\"; the devices are cuda:0, cuda:1, "));
         assert!(numbers("cuda", None, &[]).unwrap_err().ends_with("the devices are none"));
+    }
+
+    #[test]
+    fn names_of_backends() {
+        let named = |names: &[&str]| named(names, |name| backend(name, None));
+        let names = |found: Vec<(Arc<dyn Backend>, u32)>| {
+            found.iter().map(|(of, number)| format!("{}:{number}", of.name())).collect::<Vec<_>>()
+        };
+        assert_eq!(named(&["cpu", "CPU:0"]).map(names), Ok(vec!["cpu:0".into(), "cpu:0".into()]));
+        assert_eq!(named(&[]).map(names), Ok(vec![]));
+        for (name, says) in [
+            ("gpu:0", "there is no backend \"gpu\"; there are cpu"),
+            ("", "there is no backend"),
+            ("cpu:1", "there is no device \"cpu:1\"; the devices are cpu:0"),
+            ("cpu:x", "neither a number nor a UUID"),
+        ] {
+            let why = named(&["cpu", name]).map(names).unwrap_err().to_string();
+            assert!(why.contains(says), "{name}: {why}");
+        }
+    }
+
+    #[test]
+    fn devices_that_are_named_one_by_one() {
+        let why = numbers("vulkan", None, &[device(3, None)]).unwrap_err();
+        assert!(why.ends_with("the devices are cuda:3; name these one by one"), "{why}");
     }
 
     #[test]
