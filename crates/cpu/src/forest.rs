@@ -9,6 +9,7 @@ use hypergrove_engine::wiped;
 use hypergrove_fips205::{Adrs, AdrsType, Params};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, Trace, TweakableHash};
 use rayon::prelude::*;
+use std::sync::{Mutex, PoisonError};
 
 /// A tree to grow.
 #[derive(Clone, Copy)]
@@ -340,7 +341,7 @@ fn keys<'a>(keys: &'a [KeyState], key_of: &'a mut Vec<u32>, trees: &[Tree], per:
     Keys::Of { keys, of: key_of }
 }
 
-/// Runs tasks one after the other, or on rayon's threads with a scratch each.
+/// Runs tasks one after the other. In parallel, each of rayon's threads takes the next task, in their order, until none is left.
 pub(crate) fn run<T: Send>(
     parallel: bool,
     pool: &Pool,
@@ -348,11 +349,18 @@ pub(crate) fn run<T: Send>(
     tasks: impl Iterator<Item = T>,
     work: impl Fn(&mut Scratch, T) + Sync,
 ) {
-    if parallel {
-        let tasks: Vec<T> = tasks.collect();
-        // A task takes a millisecond: threads that are done early take single ones.
-        tasks.into_par_iter().with_max_len(1).for_each(|task| pool.with(|scratch| work(scratch, task)));
-    } else {
-        tasks.for_each(|task| work(scratch, task));
+    if !parallel {
+        return tasks.for_each(|task| work(scratch, task));
     }
+    let tasks: Vec<T> = tasks.collect();
+    let threads = tasks.len().min(rayon::current_num_threads());
+    let tasks = Mutex::new(tasks.into_iter());
+    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+    (0..threads).into_par_iter().with_max_len(1).for_each(|_| {
+        pool.with(|scratch| {
+            while let Some(task) = next() {
+                work(scratch, task);
+            }
+        });
+    });
 }

@@ -9,10 +9,12 @@ use crate::verify::{Group, SlotValues};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::trace::{Step, TraceContext};
-use hypergrove_engine::{Batch, Digests, Error, Program, Timing, forward, wiped};
+use hypergrove_engine::{Batch, Digests, Error, Key, Program, Timing, forward, wiped};
 use hypergrove_fips205::plan::{Op, Plan, Slot, Stage};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, TweakableHash};
+use rayon::prelude::*;
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -30,11 +32,8 @@ pub(crate) struct CpuProgram {
     jobs: usize,
 }
 
-/// Groups of signatures that each thread verifies, at least, if there are enough signatures.
-const GROUPS_OF_A_THREAD: usize = 4;
-
-/// The fewest signatures of a group, unless there are too few for all threads: as many as AVX-512 has lanes.
-const LEAST_GROUP: usize = 16;
+/// The fewest keys that a thread prepares.
+const KEYS_OF_A_THREAD: usize = 64;
 
 /// Bytes that a program holds, at most, by an estimate.
 pub(crate) fn bytes(plan: &Plan, batch: usize, policy: &CpuPolicy) -> u64 {
@@ -110,10 +109,10 @@ impl CpuProgram {
         });
     }
 
-    /// Makes one signature. `parallel` spreads its chunks over the threads.
-    fn sign(&self, scratch: &mut Scratch, parallel: bool, job: Job<'_>) -> Result<(), Error> {
+    /// Makes one signature.
+    fn sign(&self, scratch: &mut Scratch, job: Job<'_>) -> Result<(), Error> {
         let (p, n, len) = (self.plan.params, self.plan.params.n, self.plan.params.len());
-        let Job { keys, key, cached_nodes, at, signature, kept, clock } = job;
+        let Job { keys, key, cached_nodes, at, signature, kept, clock, is_shared: parallel } = job;
         let mut kept = SlotValues::new(p, kept);
         let (fors_parts, ht) = signature[n..].split_at_mut(p.fors_bytes());
         let (grown_parts, cached_parts) = ht.split_at_mut(self.grown * p.xmss_bytes());
@@ -232,25 +231,17 @@ impl CpuProgram {
         Ok(())
     }
 
-    /// Signatures of a group that one thread verifies. Several threads get groups of equal size: at least one each, and [`GROUPS_OF_A_THREAD`] as long
-    /// as a group keeps [`LEAST_GROUP`] signatures, so that all threads end at about the same time.
-    fn group_size(&self, jobs: usize) -> usize {
-        let (threads, most) = (self.policy.threads, self.policy.verify_group);
-        let fair = match threads {
-            1 => most,
-            _ => jobs.div_ceil(threads * GROUPS_OF_A_THREAD).clamp(LEAST_GROUP.min(most), most),
-        };
-        let groups = jobs.div_ceil(fair).max(threads.min(jobs)).max(1);
-        jobs.div_ceil(groups).max(1)
-    }
-
     /// Runs a batch, which must have been checked.
     #[expect(clippy::too_many_lines, reason = "the stages of an operation, in their order")]
     fn execute(&mut self, batch: &Batch<'_>, digests: Option<&dyn Digests>, out: &mut [u8]) -> Result<Timing, Error> {
         let start = Instant::now();
         let p: &'static Params = self.plan.params;
         let (jobs, threads) = (batch.len(), self.policy.threads);
-        let keys: Vec<KeyState> = batch.keys.iter().map(|key| KeyState::new(key.pk_seed, key.sk_seed)).collect();
+        let state = |key: &Key<'_>| KeyState::new(key.pk_seed, key.sk_seed);
+        let keys: Vec<KeyState> = match threads {
+            1 => batch.keys.iter().map(state).collect(),
+            _ => batch.keys.par_iter().with_min_len(KEYS_OF_A_THREAD).map(state).collect(),
+        };
         let mut kept = std::mem::take(&mut self.kept);
         let each = SlotValues::bytes(p);
         if matches!(self.plan.op, Op::Sign | Op::Verify) {
@@ -289,8 +280,12 @@ impl CpuProgram {
                 }
             }
             Op::Sign => {
+                // With few messages, the threads share the trees of each message. With many, each thread takes a message, and they share the trees
+                // of the last messages, so that all end at about the same time.
+                let are_few = jobs < 2 * threads || clock.runs();
                 let tasks = out.chunks_mut(p.sig_bytes()).zip(kept.chunks_mut(each)).enumerate().map(
                     |(job, (signature, kept))| Job {
+                        is_shared: threads > 1 && (are_few || jobs - job <= threads),
                         keys: &keys,
                         key: batch.key_of[job],
                         cached_nodes: batch.keys[batch.key_of[job] as usize].cached_nodes,
@@ -300,12 +295,10 @@ impl CpuProgram {
                         clock: &clock,
                     },
                 );
-                // With few messages, the threads share the trees of each message. With many, each thread takes a message.
-                let share = threads > 1 && (jobs < 2 * threads || clock.runs());
                 let error = std::sync::Mutex::new(Ok(()));
                 self.pool.with(|scratch| {
-                    run(threads > 1 && !share, &self.pool, scratch, tasks, |scratch, job| {
-                        let sign = || wiped(|| self.sign(scratch, share, job));
+                    run(threads > 1 && !are_few, &self.pool, scratch, tasks, |scratch, job| {
+                        let sign = || wiped(|| self.sign(scratch, job));
                         if let Err(e) = trace.step(Step::Group, 1, sign) {
                             *error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Err(e);
                         }
@@ -314,16 +307,17 @@ impl CpuProgram {
                 failed = error.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
             }
             Op::Verify => {
-                let size = self.group_size(jobs);
-                let groups = jobs.div_ceil(size);
-                let tasks = out.chunks_mut(size * p.n).zip(kept.chunks_mut(size * each)).enumerate().map(
-                    |(group, (roots, kept))| {
-                        let jobs = group * size..(group * size + size).min(jobs);
-                        (Group { p, hash: self.hash(), keys: &keys, batch, jobs, digests }, roots, kept)
-                    },
-                );
+                let (mut roots, mut kept, mut next) = (&mut *out, &mut kept[..jobs * each], 0);
+                let tasks = self.policy.group_sizes(jobs).map(|size| {
+                    let (of_roots, of_kept);
+                    (of_roots, roots) = take(&mut roots).split_at_mut(size * p.n);
+                    (of_kept, kept) = take(&mut kept).split_at_mut(size * each);
+                    let jobs = next..next + size;
+                    next = jobs.end;
+                    (Group { p, hash: self.hash(), keys: &keys, batch, jobs, digests }, of_roots, of_kept)
+                });
                 self.pool.with(|scratch| {
-                    let parallel = threads > 1 && groups > 1 && !clock.runs();
+                    let parallel = threads > 1 && jobs > 1 && !clock.runs();
                     run(parallel, &self.pool, scratch, tasks, |scratch, (group, roots, kept)| {
                         trace.step(Step::Group, group.jobs.len(), || group.roots(scratch, roots, kept, &clock));
                     });
@@ -345,6 +339,8 @@ struct Job<'a> {
     signature: &'a mut [u8],
     kept: &'a mut [u8],
     clock: &'a Clock,
+    /// Whether the threads share its trees.
+    is_shared: bool,
 }
 
 impl Program for CpuProgram {
