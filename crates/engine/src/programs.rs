@@ -159,6 +159,8 @@ struct ProgramPool {
     running: Vec<Running>,
     /// Programs that are in use, or that are being prepared.
     active: usize,
+    /// Threads that wait until a program is no longer in use.
+    waiting: usize,
     /// Programs that began to run so far.
     begun: u64,
 }
@@ -193,7 +195,7 @@ impl Drop for InUse<'_> {
         let mut pool = lock(&self.programs.pool);
         pool.running.retain(|running| running.number != self.number);
         pool.active -= usize::from(self.is_active);
-        self.programs.changed.notify_all();
+        self.programs.notify(&pool);
     }
 }
 
@@ -438,15 +440,24 @@ impl Programs {
             run.is_active = false;
             match why {
                 Error::OutOfMemory { .. } if !facts.habits.is_sized && pool.active > 0 => {
-                    drop(self.changed.wait(pool));
+                    pool.waiting += 1;
+                    pool = self.changed.wait(pool).unwrap_or_else(PoisonError::into_inner);
+                    pool.waiting -= 1;
                 }
                 // A program became idle since, and makes way in the next round.
                 Error::OutOfMemory { .. } if !facts.habits.is_sized && !pool.idle.is_empty() => {}
                 why => {
-                    self.changed.notify_all();
+                    self.notify(&pool);
                     return Err(why);
                 }
             }
+        }
+    }
+
+    /// Wakes the threads that wait for running programs. If there are none, this makes no system call, which single jobs would notice.
+    fn notify(&self, pool: &ProgramPool) {
+        if pool.waiting > 0 {
+            self.changed.notify_all();
         }
     }
 

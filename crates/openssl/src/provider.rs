@@ -3,16 +3,16 @@
 use crate::abi::{Core, Leaked};
 use crate::algorithms::ALGORITHMS;
 use crate::failure::{Failure, Reason};
-use hypergrove::{BACKENDS, Backend, Engine, ErrorKind, Job, TableSource};
+use hypergrove::{Engine, Job, TableSource, devices};
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{fs, process};
 
 /// The most bytes of a message that comes in parts, unless the configuration says otherwise: SLH-DSA reads a message twice, so parts are kept.
 const MESSAGE_LIMIT: usize = 256 << 20;
 
-/// Tickets copy their message. A message of more bytes than this is not copied: it takes so long to hash that a batch gains nothing.
+/// Jobs that share batches copy their messages. A message of more bytes than this is not copied: it takes so long to hash that a batch gains nothing.
 const LARGE: usize = 1 << 20;
 
 /// The engine's part of the configuration.
@@ -20,8 +20,8 @@ const LARGE: usize = 1 << 20;
 struct Settings {
     threads: Option<usize>,
     memory: Option<u64>,
-    /// Backends and numbers of devices. None: the CPU, and GPUs where measurements say that they are faster.
-    devices: Option<Vec<(String, u32)>>,
+    /// Names of devices. None: the CPU, and GPUs where measurements say that they are faster.
+    devices: Option<Vec<String>>,
     redundant: bool,
     verify_after_sign: bool,
     tables: Vec<PathBuf>,
@@ -89,15 +89,6 @@ fn bytes(text: &str) -> Option<u64> {
     digits.trim_end().parse::<u64>().ok()?.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
 }
 
-fn devices(text: &str) -> Option<Vec<(String, u32)>> {
-    let device = |name: &str| {
-        let (backend, index) = name.split_once(':').unwrap_or((name, "0"));
-        let entry = BACKENDS.iter().find(|entry| entry.name == backend)?;
-        Some((entry.name.to_string(), index.parse().ok()?))
-    };
-    text.split(',').map(|name| device(name.trim())).collect()
-}
-
 /// Reads names and their texts; a name without a text keeps its default.
 struct Section<F>(F);
 
@@ -119,7 +110,7 @@ impl<F: Fn(&CStr) -> Option<String>> Section<F> {
     }
     fn settings(&self) -> Result<Settings, Failure> {
         let paths = |text: &str| Some(text.split(',').map(|path| PathBuf::from(path.trim())).collect());
-        let names: Vec<String> = BACKENDS.iter().map(|entry| format!("{}:0", entry.name)).collect();
+        let names = |text: &str| Some(text.split(',').map(|name| name.trim().into()).collect());
         let log = |text: &str| match text {
             "none" => Some(false),
             "devices" => Some(true),
@@ -129,7 +120,7 @@ impl<F: Fn(&CStr) -> Option<String>> Section<F> {
         Ok(Settings {
             threads: self.read(name::THREADS, threads, "a number of 1 or more")?,
             memory: self.read(name::MEMORY, bytes, SIZE)?,
-            devices: self.read(name::DEVICES, devices, &format!("some of {}", names.join(", ")))?,
+            devices: self.read(name::DEVICES, names, "names of devices")?,
             redundant: self.switch(name::REDUNDANT)?,
             verify_after_sign: self.switch(name::VERIFY_AFTER_SIGN)?,
             tables: self.read(name::TABLES, paths, "paths")?.unwrap_or_default(),
@@ -151,14 +142,10 @@ impl Settings {
         if let Some(bytes) = self.memory {
             builder = builder.memory_budget(bytes);
         }
-        if let Some(chosen) = &self.devices {
-            let mut made: Vec<Arc<dyn Backend>> = Vec::new();
-            for entry in BACKENDS.iter().filter(|entry| chosen.iter().any(|(name, _)| name == entry.name)) {
-                made.push((entry.make)(self.cache.as_deref()));
-            }
-            let backend = |name: &str| made.iter().find(|backend| backend.name() == name).cloned();
-            let devices = chosen.iter().filter_map(|(name, index)| Some((backend(name)?, *index))).collect();
-            builder = builder.devices(devices);
+        if let Some(names) = &self.devices {
+            let chosen = devices::named(names, |name| devices::backend(name, self.cache.as_deref()));
+            let wrong = |why| Failure::new(Reason::Configuration, format!("openssl.cnf, hypergrove: devices: {why}"));
+            builder = builder.devices(chosen.map_err(wrong)?);
         } else if let Some(cache) = &self.cache {
             builder = builder.cache(cache.clone());
         }
@@ -308,18 +295,11 @@ impl Provider {
         Ok(&self.running()?.engine)
     }
 
-    /// Does one job, whose message has so many bytes. Callers at the same time share batches by the engine's tickets; the thread of a caller that
-    /// is alone does the work itself. So it does if the queue is full, and for a large message.
-    pub(crate) fn run<J: Job>(&self, bytes: usize, mut job: J) -> Result<J::Out, Failure> {
+    /// Does one job, whose message has so many bytes. Callers at the same time share batches, and a caller that is alone does the work itself. So it
+    /// does for a large message.
+    pub(crate) fn run<J: Job>(&self, bytes: usize, job: J) -> Result<J::Out, Failure> {
         let engine = self.engine()?;
-        if bytes <= LARGE {
-            match engine.submit(job) {
-                Ok(ticket) => return Ok(ticket.wait()?),
-                Err(refused) if refused.why.kind() == ErrorKind::QueueFull => job = refused.job,
-                Err(refused) => return Err(refused.why.into()),
-            }
-        }
-        Ok(engine.run(job)?)
+        Ok(if bytes <= LARGE { engine.share(job) } else { engine.run(job) }?)
     }
 }
 
@@ -348,7 +328,7 @@ mod tests {
         ];
         let settings = section(&pairs).settings().unwrap();
         assert_eq!((settings.threads, settings.memory), (Some(3), Some(64 << 20)));
-        assert_eq!(settings.devices, Some(vec![("cpu".to_string(), 0)]));
+        assert_eq!(settings.devices.as_deref(), Some(&["cpu:0".to_string()][..]));
         assert!(settings.redundant && settings.verify_after_sign && settings.log);
         assert_eq!(settings.tables, ["a.toml", "b.toml"].map(PathBuf::from));
         assert!(settings.tables().unwrap_err().what.contains("a.toml"));
@@ -360,7 +340,6 @@ mod tests {
             (name::THREADS, "0", "a number of 1 or more"),
             (name::MEMORY, "lots", "bytes, such as 512M"),
             (name::MEMORY, "99999999999G", "bytes, such as 512M"),
-            (name::DEVICES, "gpu:0", "some of cpu:0"),
             (name::REDUNDANT, "maybe", "yes or no"),
             (name::LOG, "all", "none or devices"),
         ];
@@ -370,6 +349,14 @@ mod tests {
             let said = failure.what;
             assert!(said.contains(name.to_str().unwrap()) && said.contains(text) && said.contains(way_out), "{said}");
         }
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_named_when_it_is_needed() {
+        let settings = section(&[(name::DEVICES, "cpu, gpu:0")]).settings().unwrap();
+        let failure = settings.engine().err().unwrap();
+        assert_eq!(failure.reason, Reason::Configuration);
+        assert!(failure.what.contains("devices: device \"gpu:0\": there is no backend \"gpu\""), "{}", failure.what);
     }
 
     #[test]
