@@ -4,12 +4,11 @@
 //! together. High trees are reduced from the chunks' tops to their roots at the end.
 
 use crate::scratch::{Pool, Scratch, sized};
+use crate::share;
 use hypergrove_engine::trace::{Step, TraceContext};
 use hypergrove_engine::wiped;
 use hypergrove_fips205::{Adrs, AdrsType, Params};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, Trace, TweakableHash};
-use rayon::prelude::*;
-use std::sync::{Mutex, PoisonError};
 
 /// A tree to grow.
 #[derive(Clone, Copy)]
@@ -341,7 +340,7 @@ fn keys<'a>(keys: &'a [KeyState], key_of: &'a mut Vec<u32>, trees: &[Tree], per:
     Keys::Of { keys, of: key_of }
 }
 
-/// Runs tasks one after the other. In parallel, each of rayon's threads takes the next task, in their order, until none is left.
+/// Runs tasks one after the other, or shares them out among rayon's threads, with a scratch each.
 pub(crate) fn run<T: Send>(
     parallel: bool,
     pool: &Pool,
@@ -349,18 +348,8 @@ pub(crate) fn run<T: Send>(
     tasks: impl Iterator<Item = T>,
     work: impl Fn(&mut Scratch, T) + Sync,
 ) {
-    if !parallel {
-        return tasks.for_each(|task| work(scratch, task));
+    match parallel {
+        true => share::each(tasks.collect(), |task| pool.with(|scratch| work(scratch, task))),
+        false => tasks.for_each(|task| work(scratch, task)),
     }
-    let tasks: Vec<T> = tasks.collect();
-    let threads = tasks.len().min(rayon::current_num_threads());
-    let tasks = Mutex::new(tasks.into_iter());
-    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
-    (0..threads).into_par_iter().with_max_len(1).for_each(|_| {
-        pool.with(|scratch| {
-            while let Some(task) = next() {
-                work(scratch, task);
-            }
-        });
-    });
 }

@@ -7,6 +7,7 @@ mod hash;
 mod policy;
 mod program;
 mod scratch;
+mod share;
 mod swapped;
 mod verify;
 mod wots;

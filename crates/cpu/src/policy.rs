@@ -1,8 +1,8 @@
 //! The axes of tuning for SLH-DSA on a CPU, and defaults that were measured to be good.
 
+use crate::share;
 use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
 use hypergrove_lanes::Isa;
-use std::iter;
 
 /// Choices that change time and memory, never bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -40,26 +40,17 @@ pub(crate) fn axes(isas: bool) -> Vec<Axis> {
         Axis::new("xmss_leaves", XMSS_LEAVES),
         Axis::new("fors_leaves", FORS_LEAVES),
         Axis::new("verify_group", VERIFY_GROUP),
-        Axis { name: "isa", values: iter::once(0).chain(isas).collect(), tuned: true },
+        Axis { name: "isa", values: std::iter::once(0).chain(isas).collect(), tuned: true },
     ]
 }
 
 /// The fewest signatures of a group, unless there are too few for all threads. Smaller groups leave lanes empty.
-const LEAST_GROUP: usize = 4;
+const LEAST_GROUP: usize = 2;
 
 impl CpuPolicy {
-    /// The sizes of the groups of so many signatures. Threads take groups in this order, and one thread verifies a group. A group is a thread's share of
-    /// the signatures that are left, so the last groups are small and all threads end at about the same time.
-    pub(crate) fn group_sizes(&self, jobs: usize) -> impl Iterator<Item = usize> + use<> {
-        let (threads, most, mut left) = (self.threads, self.verify_group, jobs);
-        let least = jobs.div_ceil(threads).clamp(1, LEAST_GROUP.min(most));
-        iter::from_fn(move || {
-            // Powers of two fill lanes.
-            let share = 1 << (left / threads).clamp(least, most).ilog2();
-            let size = if threads == 1 { most } else { share }.min(left);
-            left -= size;
-            (size > 0).then_some(size)
-        })
+    /// The sizes of the groups of so many signatures, each of which one thread verifies.
+    pub(crate) fn groups(&self, jobs: usize) -> impl Iterator<Item = usize> + use<> {
+        share::sizes(jobs, self.threads, LEAST_GROUP, self.verify_group)
     }
 
     /// The policy with the named values, and defaults for the rest.
@@ -95,26 +86,5 @@ impl CpuPolicy {
         isa.filter(|isa| isa.detect()).map(Some).ok_or_else(|| Error::Value {
             what: format!("policy axis isa is {}, which is no instruction set of this CPU", self.isa),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_groups_are_small() {
-        let sizes = |threads, jobs| {
-            let policy = CpuPolicy { threads, ..CpuPolicy::default() };
-            policy.group_sizes(jobs).collect::<Vec<_>>()
-        };
-        assert_eq!(sizes(1, 70), [32, 32, 6]);
-        assert_eq!(sizes(2, 70), [32, 16, 8, 4, 4, 4, 2]);
-        assert_eq!(sizes(4, 4), [1; 4]);
-        assert_eq!(sizes(4, 7), [2, 2, 2, 1]);
-        assert!(sizes(16, 0).is_empty());
-        let many = sizes(16, 1024);
-        assert!(many.is_sorted_by(|a, b| a >= b) && many.iter().sum::<usize>() == 1024);
-        assert_eq!([32, 16, 8, 4].map(|size| many.iter().filter(|of| **of == size).count()), [17, 15, 15, 30]);
     }
 }

@@ -11,6 +11,7 @@ mod program;
 mod sign;
 mod verify;
 
+use crate::share;
 use hypergrove_engine::trace::{Step, TraceContext};
 use hypergrove_engine::wiped;
 use hypergrove_lanes::{Constants, Isa, Lattice, Width, lattice};
@@ -25,7 +26,7 @@ use lanes::{Lanes, Scratch};
 use next::Next;
 pub(crate) use program::CpuZk;
 pub use program::LatticeWrapper;
-use rayon::prelude::*;
+use std::mem::take;
 use std::sync::{Mutex, PoisonError};
 use zeroize::Zeroize;
 
@@ -108,7 +109,7 @@ impl ZkDilithium {
         self.isa
     }
 
-    /// Bytes that each thread works in: scratch for lanes of either width, and the decoded signatures of a chunk's jobs.
+    /// Bytes that each thread works in: scratch for lanes of either width, and the decoded signatures of a group's jobs.
     pub fn thread_bytes(&self) -> usize {
         let scratch = [&self.narrow, &self.wide].map(|lattice| Scratch::bytes(lattice.lanes()));
         scratch.iter().sum::<usize>() + MOST * size_of::<DecodedSignature>()
@@ -136,7 +137,7 @@ impl ZkDilithium {
     }
     /// Writes the keys of these seeds to the caller's memory, which has a place for each seed.
     pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) {
-        self.chunks_into(seeds, keys, |lanes, seeds, keys| lanes.keygen(seeds, keys));
+        self.share(seeds, keys, ScratchEnd::Wipe, |lanes, seeds, keys| lanes.keygen(seeds, keys));
     }
     /// The signatures, in the order of the jobs.
     pub fn sign(&self, jobs: &[Sign<'_>]) -> Vec<Signature> {
@@ -146,43 +147,43 @@ impl ZkDilithium {
     }
     /// Writes the signatures to the caller's memory, which has a place for each job.
     pub fn sign_into(&self, jobs: &[Sign<'_>], signatures: &mut [&mut SignatureBytes]) {
-        self.chunks_into(jobs, signatures, |lanes, jobs, signatures| lanes.sign(jobs, signatures));
+        self.share(jobs, signatures, ScratchEnd::Wipe, |lanes, jobs, signatures| lanes.sign(jobs, signatures));
     }
     /// The verdicts, in the order of the jobs.
     pub fn verify(&self, jobs: &[Verify<'_>]) -> Vec<bool> {
-        let (chunk, trace) = (self.chunk(jobs.len()), TraceContext::current());
-        let one = |jobs: &[Verify<'_>]| {
+        let mut verdicts = vec![false; jobs.len()];
+        self.share(jobs, &mut verdicts, ScratchEnd::Keep, |lanes, jobs, places| {
             let mut verdicts = Vec::with_capacity(jobs.len());
-            let run = || self.on_lanes(jobs.len(), ScratchEnd::Keep, |lanes| lanes.verify(jobs, &mut verdicts));
-            trace.step(Step::Group, jobs.len(), run);
-            verdicts
-        };
-        if jobs.len() <= chunk {
-            return one(jobs);
-        }
-        match self.threads() {
-            1 => jobs.chunks(chunk).flat_map(one).collect(),
-            _ => jobs.par_chunks(chunk).map(one).collect::<Vec<_>>().into_iter().flatten().collect(),
-        }
+            lanes.verify(jobs, &mut verdicts);
+            places.copy_from_slice(&verdicts);
+        });
+        verdicts
     }
 
-    /// Runs chunks of jobs on the threads of the current pool, in lanes of the width that suits a chunk's number of jobs. Outside of any pool, the
-    /// calling thread runs one chunk after the other. `run` gets the jobs' places; secrets are wiped after it.
-    fn chunks_into<J: Sync, T: Send>(
+    /// Shares jobs out among the threads of the current pool, in groups, each in lanes of the width that suits its number of jobs. Outside of any pool,
+    /// the calling thread runs one group after the other. `run` gets the jobs' places.
+    fn share<J: Sync, T: Send>(
         &self,
         jobs: &[J],
         places: &mut [T],
+        then: ScratchEnd,
         run: impl Fn(&mut Lanes<'_>, &[J], &mut [T]) + Sync,
     ) {
         assert_eq!(jobs.len(), places.len(), "a place for each job");
-        let (chunk, trace) = (self.chunk(jobs.len()), TraceContext::current());
+        let (threads, trace, mut left) = (self.threads(), TraceContext::current(), (jobs, places));
+        let groups = share::sizes(jobs.len(), threads, self.wide.lanes(), MOST).map(|size| {
+            let (group, jobs) = left.0.split_at(size);
+            let (of_group, places) = take(&mut left.1).split_at_mut(size);
+            left = (jobs, places);
+            (group, of_group)
+        });
         let one = |(jobs, places): (&[J], &mut [T])| {
-            let run = || self.on_lanes(jobs.len(), ScratchEnd::Wipe, |lanes| run(lanes, jobs, places));
-            trace.step(Step::Group, jobs.len(), run);
+            let work = || self.on_lanes(jobs.len(), then, |lanes| run(lanes, jobs, places));
+            trace.step(Step::Group, jobs.len(), work);
         };
-        match self.threads() {
-            1 => jobs.chunks(chunk).zip(places.chunks_mut(chunk)).for_each(one),
-            _ => jobs.par_chunks(chunk).zip(places.par_chunks_mut(chunk)).for_each(one),
+        match threads {
+            1 => groups.for_each(one),
+            _ => share::each(groups.collect(), one),
         }
     }
 
@@ -190,11 +191,6 @@ impl ZkDilithium {
     /// global pool, which nobody wants, and which panics if it cannot start threads.
     fn threads(&self) -> usize {
         rayon::current_thread_index().filter(|_| !self.alone).map_or(1, |_| rayon::current_num_threads())
-    }
-
-    /// Jobs that a thread takes at a time.
-    fn chunk(&self, jobs: usize) -> usize {
-        jobs.div_ceil(self.threads()).clamp(1, MOST)
     }
 
     /// Runs work on this thread, with lanes for so many jobs.
@@ -215,7 +211,7 @@ impl ZkDilithium {
     }
 }
 
-/// Jobs of a chunk, at most: more jobs make it no faster, but keep threads waiting for its end.
+/// Jobs of a group, at most: more jobs make it no faster, but keep threads waiting for its end.
 const MOST: usize = 256;
 
 /// Whether scratch is kept as it is after a call, or wiped, since it held secrets.
