@@ -4,13 +4,15 @@ use crate::{BACKENDS, Backend, Device, Error};
 use std::path::Path;
 use std::sync::Arc;
 
+/// A backend, and the number of one of its devices.
+pub type Chosen = (Arc<dyn Backend>, u32);
+
 /// Hex digits of a UUID, and how many of them at least a name has. A number has fewer.
 const DIGITS: usize = 32;
 const FEWEST: usize = 8;
 
-/// The devices with these names, in their order, as [`EngineBuilder::devices`](crate::EngineBuilder::devices) takes them: each is a backend and
-/// the number of one of its devices. A name is that of a backend, with a colon and a device: its number (`cuda:1`), or its UUID, of which the first 8
-/// digits are enough (`cuda:GPU-5c01d2e7`). A backend's name alone means all of its devices that need not be named one by one: see
+/// The devices with these names, in their order, as [`EngineBuilder::devices`](crate::EngineBuilder::devices) takes them. A name is that of a backend,
+/// with a colon and a device: its number (`cuda:1`), or its UUID, of which the first 8 digits are enough (`cuda:GPU-5c01d2e7`). A backend's name alone means all of its devices that need not be named one by one: see
 /// [`Device::automatic`]. `make` makes the backend of a name, once, or gives `None` if there is none: [`backend`] does so for those of this build.
 ///
 /// ```
@@ -27,7 +29,7 @@ const FEWEST: usize = 8;
 pub fn named<N: AsRef<str>>(
     names: impl IntoIterator<Item = N>,
     mut make: impl FnMut(&str) -> Option<Arc<dyn Backend>>,
-) -> Result<Vec<(Arc<dyn Backend>, u32)>, Error> {
+) -> Result<Vec<Chosen>, Error> {
     let (mut made, mut all) = (Vec::<Arc<dyn Backend>>::new(), Vec::new());
     for name in names {
         let name = name.as_ref();
@@ -172,9 +174,8 @@ mod tests {
     #[test]
     fn names_of_backends() {
         let named = |names: &[&str]| named(names, |name| backend(name, None));
-        let names = |found: Vec<(Arc<dyn Backend>, u32)>| {
-            found.iter().map(|(of, number)| format!("{}:{number}", of.name())).collect::<Vec<_>>()
-        };
+        let names =
+            |found: Vec<Chosen>| found.iter().map(|(of, number)| format!("{}:{number}", of.name())).collect::<Vec<_>>();
         assert_eq!(named(&["cpu", "CPU:0"]).map(names), Ok(vec!["cpu:0".into(), "cpu:0".into()]));
         assert_eq!(named(&[]).map(names), Ok(vec![]));
         for (name, says) in [

@@ -104,7 +104,7 @@ pub fn describe(engine: &Engine) -> String {
 }
 
 /// Devices by backend and index.
-pub type Devices = Vec<(Arc<dyn Backend>, u32)>;
+pub type Devices = Vec<hypergrove::devices::Chosen>;
 
 /// The devices that were asked for; `None` for the first that there is.
 pub fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {

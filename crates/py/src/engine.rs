@@ -2,7 +2,8 @@
 
 use crate::error::{bad, exception};
 use crate::foreign::array::Array;
-use hypergrove::{BACKENDS, Backend, BackendEntry, EngineBuilder, TableSource, devices};
+use hypergrove::devices::{self, Chosen};
+use hypergrove::{BACKENDS, Backend, BackendEntry, EngineBuilder, TableSource};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -177,9 +178,6 @@ fn users_cache() -> Option<PathBuf> {
     let usual = || if cfg!(windows) { set("LOCALAPPDATA") } else { set("HOME").map(|home| home.join(".cache")) };
     Some(set("XDG_CACHE_HOME").or_else(usual)?.join("hypergrove"))
 }
-
-/// A backend and one of its devices.
-type Chosen = (Arc<dyn Backend>, u32);
 
 /// The devices with these names: `cpu`, `cuda`, `cuda:1`, `cuda:GPU-…`.
 fn chosen(names: &[String], cache: Option<&PathBuf>) -> PyResult<Vec<Chosen>> {
