@@ -20,7 +20,7 @@ const ARTEFACTS: [(&str, &str); 4] = [
 ];
 /// Features and packages that are for tests and checks alone.
 const OF_TESTS: [&str; 3] = ["fuzz", "faults", "valgrind"];
-const PACKAGES_OF_TESTS: [&str; 2] = ["hypergrove-kernels-host", "hypergrove-testkit"];
+const PACKAGES_OF_TESTS: [&str; 3] = ["hypergrove-kernels-host", "hypergrove-testkit", "hypergrove-trials"];
 /// How the names of our packages begin.
 const OURS: &str = "hypergrove";
 

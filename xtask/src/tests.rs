@@ -13,6 +13,8 @@ const PROGRAMS: [&str; 3] = ["--lib", "--bins", "--tests"];
 /// Tests that mostly wait, and the program that has them: they run while others compute.
 const WAITING: &str = "hang::";
 const LIBRARY: &str = "library";
+/// The package that has most tests of the library.
+const TRIALS: &str = "hypergrove-trials";
 
 /// `cargo xtask test`: whether all passed.
 pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
@@ -154,8 +156,10 @@ type Suite = (Vec<String>, Option<String>);
 fn suites(name: &str) -> Result<Vec<Suite>, String> {
     if Path::new("crates").join(name).join("Cargo.toml").is_file() {
         let package = if name == "hypergrove" { name.into() } else { format!("hypergrove-{name}") };
-        // The second has no tests, and the features of the whole workspace.
-        return Ok(vec![(["-p", &package, "-p", "hypergrove-unified"].map(String::from).to_vec(), None)]);
+        let others = if name == "hypergrove" { &["-p", TRIALS][..] } else { &[] };
+        // The last has no tests, and the features of the whole workspace.
+        let packages = [&["-p", &package[..]], others, &["-p", "hypergrove-unified"]].concat();
+        return Ok(vec![(packages.into_iter().map(String::from).collect(), None)]);
     }
     let program = |program: &str| ["--test", program].map(String::from).to_vec();
     let mut found = Vec::new();
@@ -240,6 +244,7 @@ mod test {
             ("negative", "--test negative --; --test library -- negative::"),
             ("tickets -- --ignored", "--test library -- tickets:: --ignored"),
             ("engine", "-p hypergrove-engine -p hypergrove-unified --"),
+            ("hypergrove", "-p hypergrove -p hypergrove-trials -p hypergrove-unified --"),
         ] {
             assert_eq!(chosen_by(line).as_deref(), Ok(arguments), "{line}");
         }
