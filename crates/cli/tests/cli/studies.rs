@@ -78,7 +78,7 @@ fn studies_measure_and_name_what_they_leave_out() {
         assert!(
             (number(record, "limit_fraction") - number(record, "ideal_s") / number(record, "median_s")).abs() < 1e-9
         );
-        assert_eq!((number(record, "threads"), number(record, "runs")), (f64::from(1 + (record > 0) as u8), 5.0));
+        assert_eq!((number(record, "threads"), number(record, "runs")), (f64::from(1 + (record > 0) as u8), 9.0));
     }
     assert!(number(0, "process_fraction").is_nan() && number(1, "process_fraction") > 0.0);
     let (measured, skipped) = study("crossover", &["--op", "verify", "--within", "0.000001"]);
