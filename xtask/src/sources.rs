@@ -311,6 +311,7 @@ mod test {
             "cli",
             "py",
             "testkit",
+            "trials",
         ];
         let at = |name: &str| {
             let folder = name.strip_prefix("hypergrove-").unwrap_or(name);
