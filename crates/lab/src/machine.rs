@@ -120,12 +120,7 @@ pub fn devices(options: &MachineOptions) -> Result<Option<Devices>, Failure> {
             &first[..]
         }
     };
-    let mut failed = None;
-    let make = |name: &str| make(name, options.isa).map_err(|why| failed = Some(why)).ok()?;
-    let chosen = hypergrove::devices::named(names, make);
-    if let Some(why) = failed {
-        return Err(why);
-    }
+    let chosen = hypergrove::devices::named(names, |name| make(name, options.isa));
     let chosen = chosen.map_err(|why| Failure::from(why).hint(present()))?;
     if options.isa.0.is_some() && !chosen.iter().any(|(backend, _)| backend.name() == Cpu::NAME) {
         let others: Vec<&str> = chosen.iter().map(|(backend, _)| backend.name()).collect();
@@ -152,16 +147,12 @@ pub(crate) fn chosen(options: &MachineOptions) -> Result<Vec<Chosen>, Failure> {
     devices.into_iter().map(device).collect()
 }
 
-/// The backend of this name, if there is one. A CPU may lack an instruction set.
-fn make(name: &str, isa: IsaName) -> Result<Option<Arc<dyn Backend>>, Failure> {
-    let entry = BACKENDS.iter().find(|entry| entry.name == name);
-    match (name, isa, entry) {
-        (Cpu::NAME, IsaName(Some(isa)), _) => {
-            let lacking = || Failure::new(format!("this CPU lacks {}", isa.name()));
-            Ok(Some(Arc::new(Cpu::with(isa).ok_or_else(lacking)?)))
-        }
-        (REFERENCE, ..) => Ok(Some(Arc::new(Reference))),
-        _ => Ok(entry.map(made)),
+/// The backend of this name, if there is one. An instruction set that the CPU lacks is refused as an argument.
+fn make(name: &str, isa: IsaName) -> Option<Arc<dyn Backend>> {
+    match (name, isa) {
+        (Cpu::NAME, IsaName(Some(isa))) => Some(Arc::new(Cpu::with(isa)?)),
+        (REFERENCE, _) => Some(Arc::new(Reference)),
+        _ => BACKENDS.iter().find(|entry| entry.name == name).map(made),
     }
 }
 
