@@ -244,24 +244,96 @@ fn check_made(by: &Programs<'_>, set: &str) -> Result<(), String> {
     }
 }
 
-/// A client of TLS 1.3 accepts the server's certificate, which SLH-DSA signed, as is the handshake. One of both may be another OpenSSL.
-fn check_tls(server: &Programs<'_>, client: &Programs<'_>) -> Result<(), String> {
+/// Runs `client` with the address of a server of TLS 1.3, whose certificate SLH-DSA signed. The server ends after so many connections.
+fn with_server<T>(
+    server: &Programs<'_>,
+    connections: usize,
+    client: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, String> {
     let failed = |why: &dyn std::fmt::Display| format!("TLS: {}: {why}", server.describe());
-    let mut command = server.command("s_server -accept 127.0.0.1:0 -naccept 1 -cert leaf.pem -key key.pem -tls1_3");
+    let mut command = server.command(&format!(
+        "s_server -accept 127.0.0.1:0 -naccept {connections} -www -cert leaf.pem -key key.pem -tls1_3"
+    ));
     // The server ends when its input does.
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut running = command.spawn().map_err(|error| failed(&error))?;
     let mut lines = BufReader::new(running.stdout.take().expect("it is piped")).lines();
     let address = lines.by_ref().map_while(Result::ok).find_map(|line| line.strip_prefix("ACCEPT ").map(String::from));
-    let said = match &address {
-        Some(address) => {
-            client.openssl(&format!("s_client -connect {address} -tls1_3 -CAfile ca.pem -verify_return_error -brief"))
-        }
+    let result = match &address {
+        Some(address) => client(address),
         None => Err(failed(&"the server does not say where it listens")),
     };
     let _ = running.kill();
     running.wait().map_err(|error| failed(&error))?;
-    said.map(drop)
+    result
+}
+
+/// A client of TLS 1.3 accepts the server's certificate and handshake. One of both may be another OpenSSL.
+fn check_tls(server: &Programs<'_>, client: &Programs<'_>) -> Result<(), String> {
+    with_server(server, 1, |address| {
+        client.openssl(&format!("s_client -connect {address} -tls1_3 -CAfile ca.pem -verify_return_error -brief"))
+    })
+    .map(drop)
+}
+
+/// Debian's own programs, whatever else is installed.
+const CLIENTS: [&str; 2] = ["/usr/bin/curl", "/usr/bin/python3"];
+
+/// Asks a server whose certificate is for `reader` for its page; the certificates and the address are arguments.
+const PYTHON_CLIENT: &str = "\
+import socket, ssl, sys
+context = ssl.create_default_context(cafile=sys.argv[1])
+with socket.create_connection(sys.argv[2].rsplit(':', 1)) as plain:
+    with context.wrap_socket(plain, server_hostname='reader') as secured:
+        secured.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n')
+        print(ssl.OPENSSL_VERSION, secured.version(), secured.recv(15))
+";
+
+/// Debian's own curl and Python are clients, with the libraries of this OpenSSL instead of Debian's, which has no signature schemes of providers.
+fn check_clients(server: &Programs<'_>) -> Result<(), String> {
+    let libraries = shared_libraries(server.openssl, &server.folder)?;
+    let in_folder = |file: &str| server.folder.join(file).to_string_lossy().into_owned();
+    let (authority, script) = (in_folder("ca.pem"), in_folder("client.py"));
+    disk::write(&script, PYTHON_CLIENT)?;
+    let ask = |program: &str, words: &[&str], config: &Path| {
+        let mut command = process::limited(1, program, words);
+        command.env("LD_LIBRARY_PATH", &libraries).env("OPENSSL_CONF", config);
+        process::text(command)
+    };
+    let [curl_program, python] = CLIENTS;
+    with_server(server, 3, |address| {
+        let curl = ["--silent", "--show-error", "--include", "--cacert", &authority];
+        let here = format!("reader:443:{address}");
+        let curl = [&curl[..], &["--connect-to", &here, "https://reader/"]].concat();
+        let page = ask(curl_program, &curl, &server.config)?;
+        let answer = ask(python, &[&script, &authority, address], &server.config)?;
+        if !page.starts_with("HTTP/1.0 200 ok") || !answer.contains("TLSv1.3 b'HTTP/1.0 200 ok'") {
+            return Err(format!("curl got {page:?}, and Python {answer:?}"));
+        }
+        // The provider is what makes the difference.
+        match ask(curl_program, &curl, Path::new("/dev/null")) {
+            Err(why) if why.contains("handshake failure") => Ok(()),
+            other => Err(format!("without the provider, curl should fail in the handshake, and gives {other:?}")),
+        }
+    })
+}
+
+/// Makes shared libraries of OpenSSL's static ones, since the source that we build lacks what its own shared ones need; the folder. Programs
+/// that are linked with OpenSSL 3 ask for functions of one version alone.
+fn shared_libraries(openssl: &OpenSsl, folder: &Path) -> Result<PathBuf, String> {
+    let versions = folder.join("versions");
+    disk::write(&versions, "OPENSSL_3.0.0 { global: *; };\n")?;
+    let installed = openssl.prefix.as_ref().ok_or("the system's OpenSSL has shared libraries")?.join("lib");
+    let made = |name: &str| folder.join(format!("{name}.so.3"));
+    for (name, needs) in [("libcrypto", vec!["-ldl".into()]), ("libssl", vec![made("libcrypto").into_os_string()])] {
+        let mut command = Command::new("cc");
+        command.arg("-shared").arg("-o").arg(made(name)).arg(format!("-Wl,-soname,{name}.so.3"));
+        command.arg(format!("-Wl,--version-script={}", versions.display()));
+        command.arg("-Wl,--whole-archive").arg(installed.join(format!("{name}.a"))).arg("-Wl,--no-whole-archive");
+        command.args(needs).arg("-pthread");
+        process::run(command)?;
+    }
+    folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 /// An authority issues so many certificates in one call.
@@ -413,6 +485,12 @@ fn check_between(all: &[OpenSsl], module: &Path, prefix: &Path, extent: Extent) 
                 if who == Who::Hypergrove && set == SETS[0] {
                     check_bad_input(&by)?;
                     check_authority(&by, if extent == Extent::Full { 1000 } else { 10 })?;
+                    if maker.has_own() && maker.name.starts_with("OpenSSL 3.") {
+                        process::ensure_packages(&["curl", "python3"], || {
+                            CLIENTS.iter().all(|it| answers(it, &["--version"]))
+                        })?;
+                        check_clients(&by)?;
+                    }
                 }
                 for checker in all {
                     for who in [Who::Hypergrove, Who::OpenSsl] {
