@@ -53,7 +53,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "site",      about: "the site of the documents, by mdBook",                       run: |_, _| site::check() },
     CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },
     CiStep { name: "no-std",    about: "fips205 and zkdilithium without an operating system",        run: |_, _| foreign::no_std() },
-    CiStep { name: "systems",   about: "the tool for Windows and macOS; in full, its tests under Wine",  run: foreign::systems },
+    CiStep { name: "systems",   about: "the tool for Windows; in full, for macOS, and its tests under Wine", run: foreign::systems },
     CiStep { name: "neon",      about: "lanes and cpu on aarch64 under qemu",                        run: |tally, _| foreign::neon(tally) },
     CiStep { name: "miri",      about: "the host logic, its threads and the lanes under Miri",       run: foreign::miri },
 ];
@@ -155,7 +155,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     let is_own = |step: &&CiStep| meanwhile.is_none() || !MEANWHILE.contains(&step.name);
     for step in request.chosen().filter(is_own) {
         println!("\n=== {}: {}", step.name, step.about);
-        let (start, failures) = (Instant::now(), tally.failed);
+        let (start, cpu, failures) = (Instant::now(), process::cpu_time(), tally.failed);
         let (result, note) = match request.judge(step.name, (step.run)(&mut tally, extent)) {
             Ok(Outcome::Passed(note)) => ("passed", note),
             Ok(Outcome::Skipped(why)) => (SKIPPED, why),
@@ -171,7 +171,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
             shown(start.elapsed()),
             if note.is_empty() { "" } else { ": " }
         );
-        rows.push((step.name, result, start.elapsed(), note));
+        rows.push((step.name, result, start.elapsed(), process::cpu_time().saturating_sub(cpu), note));
     }
     let (mut have_passed, mut closing_lines) = (true, Vec::new());
     if let Some(meanwhile) = meanwhile {
@@ -188,13 +188,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
         have_passed = passed;
     }
     tests::print_named(&tally);
-    println!("\n=== all steps in {}", shown(start.elapsed()));
-    for (name, result, time, note) in &rows {
-        println!("{name:<12} {result:<8} {:>9}  {}", shown(*time), note.lines().next().unwrap_or_default());
+    println!("\n=== all steps in {}, {} of CPU time", shown(start.elapsed()), shown(process::cpu_time()));
+    println!("{:<12} {:<8} {:>9}  {:>9}", "step", "result", "time", "CPU time");
+    for (name, result, time, cpu, note) in &rows {
+        let note = note.lines().next().unwrap_or_default();
+        println!("{name:<12} {result:<8} {:>9}  {:>9}  {note}", shown(*time), shown(*cpu));
     }
     let skipped: Vec<&str> = rows.iter().filter(|(_, result, ..)| *result == SKIPPED).map(|(name, ..)| *name).collect();
     tests::print_total(&tally, failed, skipped.len() as u64);
-    for (name, _, _, why) in rows.iter().filter(|(_, result, ..)| *result == FAILED) {
+    for (name, .., why) in rows.iter().filter(|(_, result, ..)| *result == FAILED) {
         println!("FAILED {name}: {why}");
     }
     if !skipped.is_empty() {

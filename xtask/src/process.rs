@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// The result of a step: a note for the table, or why there was nothing to run.
 pub(crate) enum Outcome {
@@ -104,6 +105,20 @@ pub(crate) fn made(mut command: Command, target: &str) -> Result<Vec<PathBuf>, S
     Ok(files.filter_map(|file| file.as_str().map(PathBuf::from)).collect())
 }
 
+/// The CPU time of all programs that this process has started and that have ended. Unlike the time on a clock, it says little about what
+/// else the machine did meanwhile. Zero where the system does not report it in Linux's way.
+pub(crate) fn cpu_time() -> Duration {
+    std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| children_time(&stat)).unwrap_or_default()
+}
+
+/// The fields `cutime` and `cstime` of `/proc/PID/stat`, which count hundredths of a second (proc_pid_stat(5)).
+fn children_time(stat: &str) -> Option<Duration> {
+    // The second field, the program's name in parentheses, may contain spaces; the 16th and 17th fields are the times.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(13);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    Some(Duration::from_millis(10 * (ticks()? + ticks()?)))
+}
+
 /// Cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     workspace().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
@@ -155,7 +170,7 @@ pub(crate) fn fetch(command: impl Fn() -> Command) -> Result<(), String> {
             Ok(()) => return Ok(()),
             Err(why) => eprintln!("{why}; trying again in ten seconds"),
         }
-        std::thread::sleep(std::time::Duration::from_secs(10));
+        std::thread::sleep(Duration::from_secs(10));
     }
     run(command()).inspect_err(|why| eprintln!("{why}"))
 }
@@ -290,6 +305,13 @@ pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
 #[cfg(test)]
 mod test {
     use super::*;
+
+    #[test]
+    fn the_time_of_children_is_read_behind_the_programs_name() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 900 80000 0 5 3 4 1250 75 20 0 1 0 100 2000 300";
+        assert_eq!(children_time(stat), Some(Duration::from_millis(13_250)));
+        assert_eq!(children_time("7 (a) S 1"), None);
+    }
 
     #[test]
     fn counts_results_and_names_skips() {

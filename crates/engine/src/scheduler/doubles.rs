@@ -1,9 +1,7 @@
 //! Calls that share devices which compute next to nothing: few enough steps for Miri and ThreadSanitizer to follow all threads.
 
-use super::tests::Nothing;
+use super::tests::{Nothing, light};
 use super::*;
-use hypergrove_fips205::plan::Op;
-use hypergrove_testkit::toys::TOY_SHA2_16;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
@@ -40,7 +38,7 @@ impl<'a> Job for Number<'a> {
     const JOINS: bool = false;
 
     fn kind(&self) -> Result<Kind, Error> {
-        Ok(Kind::slh_dsa(&TOY_SHA2_16, Op::Sign, 0))
+        Ok(light(None))
     }
     fn owned(&self) -> usize {
         OWNED

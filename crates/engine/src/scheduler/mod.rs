@@ -701,13 +701,11 @@ impl Scheduler {
     /// Gives an error in a forked process. After a fork the child has none of its parent's threads, and permits that they held are never given back.
     /// Calls that run on the calling thread alone need neither.
     fn same_process(&self) -> Result<(), Error> {
-        self.is_process(std::process::id())
-    }
-
-    fn is_process(&self, process: u32) -> Result<(), Error> {
+        // The system is asked for the process only where that matters: under some hypervisors, each system call costs microseconds.
         if self.all().all(|worker| self.works_on_calling_thread(worker)) {
             return Ok(());
         }
+        let process = std::process::id();
         match *self.process.get_or_init(|| process) {
             first if first != process => Err(Error::of_parent()),
             _ => Ok(()),
@@ -949,6 +947,54 @@ impl<'a> Asker<'a> {
 mod tests {
     use super::*;
     use crate::Reference;
+    use crate::scheme::{Facts, FirstChunks, Habits, Prepared, ProgramFactory, Scheme, Site};
+
+    /// Kinds of work whose facts take no time, where those of SLH-DSA take Miri twenty seconds. They have the habits of verification.
+    static LIGHT: Scheme = Scheme { name: "light work", factory: &Light };
+    struct Light;
+
+    /// Work for which nothing is measured, and with the time of a job as a measurement would give it.
+    pub(super) fn light(seconds: Option<Seconds>) -> Kind {
+        Kind { scheme: &LIGHT, set: &(), op: seconds.map_or(0, |seconds| seconds as u8), variant: 0 }
+    }
+
+    /// Times of a job.
+    #[derive(Clone, Copy)]
+    pub(super) enum Seconds {
+        Millionth = 1,
+        Four,
+    }
+
+    impl ProgramFactory for Light {
+        fn habits(&self, _: Kind) -> Habits {
+            let first_chunks = FirstChunks::Doubling;
+            Habits { is_chain: true, shares_lanes: true, first_chunks, is_sized: true, ..Habits::default() }
+        }
+        fn facts(&self, site: &Site<'_>, group: Group) -> Result<Facts, Error> {
+            const MILLIONTH: u8 = Seconds::Millionth as u8;
+            const FOUR: u8 = Seconds::Four as u8;
+            Ok(Facts {
+                jobs: group.threads,
+                queue: site.device.queue as usize,
+                default: Policy::default(),
+                space: Vec::new(),
+                compressions: 1000.0,
+                predicted: match group.kind.op {
+                    MILLIONTH => Some(1e-6),
+                    FOUR => Some(4.0),
+                    _ => None,
+                },
+                own: Box::new(()),
+                program: None,
+            })
+        }
+        fn bytes(&self, _: &Site<'_>, _: &GroupFacts, _: usize, _: &Policy) -> u64 {
+            0
+        }
+        fn prepare(&self, _: &Site<'_>, _: &GroupFacts, _: usize, _: &Policy) -> Result<Box<dyn Prepared>, Error> {
+            unreachable!("jobs of these kinds use no program")
+        }
+    }
 
     pub(super) struct Nothing;
 

@@ -615,7 +615,7 @@ impl Shared {
 
     /// Locks the queue of this process, unless it takes no more jobs.
     fn open(&self, process: u32) -> Result<MutexGuard<'_, State>, Error> {
-        self.scheduler.is_process(process)?;
+        self.scheduler.same_process()?;
         self.is_process(process)?;
         let state = lock(&self.state);
         match state.is_closed {

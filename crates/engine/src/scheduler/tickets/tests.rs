@@ -1,10 +1,8 @@
 //! Tickets of jobs that wait for the test, and times by a clock that the test sets.
 
 use super::*;
-use crate::scheduler::tests::{options, scheduler};
-use crate::{Backend, Choice, Device, Knowledge, Policy, PolicySource, Reference};
-use hypergrove_fips205::plan::{Op, Plan};
-use hypergrove_testkit::toys::TOY_SHA2_16;
+use crate::scheduler::tests::{Nothing, Seconds, light, options, scheduler};
+use crate::{Backend, Policy, Reference};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
@@ -58,7 +56,7 @@ impl Queued for Gated {
     const BY_ALL_THREADS: bool = false;
 
     fn kind(&self) -> Result<Kind, Error> {
-        Ok(Kind::slh_dsa(&TOY_SHA2_16, Op::Verify, 0))
+        Ok(light(None))
     }
     fn run(_: &Scheduler, jobs: Vec<Gated>, sink: &mut dyn FnMut(usize, Result<(), Error>)) -> Result<(), Error> {
         let (gate, opened) = &*jobs[0].0;
@@ -351,20 +349,6 @@ fn sets_share_batches_of_all_threads() {
     assert_eq!(keeper.queue.stats().batch_sizes, [2, 2, 0, 1, 0, 1, 1]);
 }
 
-/// Predicts that a signature takes four seconds, and all else a microsecond.
-struct Slow;
-
-impl Knowledge for Slow {
-    fn choose(&self, _: &dyn Backend, _: &Device, plan: &Plan, _: usize) -> Option<Choice> {
-        let seconds = if plan.op == Op::Sign { 4.0 } else { 1e-6 };
-        let (policy, source) = (Policy::default(), PolicySource::Table);
-        Some(Choice { policy, source, seconds: Some((seconds, 0.0)), why: String::new() })
-    }
-    fn interpolate(&self, _: &[(usize, f64)], _: usize) -> Option<f64> {
-        None
-    }
-}
-
 /// Where the devices are not named, others are initialised for about a second of work. A job that takes longer is a batch by itself: a
 /// batch of no jobs would leave all of them in the queue.
 #[test]
@@ -375,11 +359,11 @@ fn a_slow_job_is_a_batch() {
         vec![(host, device)],
         Some(Arc::new(Vec::new)),
         options(2, 1 << 20),
-        Arc::new(|_, _| Arc::new(Slow)),
+        Arc::new(|_, _| Arc::new(Nothing)),
         Policy::default(),
     );
-    let most = |op| scheduler.jobs_that_pay(Kind::slh_dsa(&TOY_SHA2_16, op, 0)).most;
-    assert_eq!([Op::Verify, Op::Sign].map(most), [1_000_000, 1]);
+    let most = |seconds| scheduler.jobs_that_pay(light(Some(seconds))).most;
+    assert_eq!([Seconds::Millionth, Seconds::Four].map(most), [1_000_000, 1]);
 }
 
 /// The entries of a line, as a number of jobs only.
