@@ -262,9 +262,11 @@ impl Provider {
         Ok(Provider { core, message_limit, offers_tls, has_messages, shared, info: Leaked::none() })
     }
 
-    /// Whether there is an engine: the configuration has no mistake, and its devices are there.
-    pub(crate) fn is_usable(&self) -> bool {
-        self.running().is_ok()
+    /// An error if there is no engine: the configuration has a mistake, or a device is missing. Each operation begins with this, so the engine of
+    /// a parent process is answer enough, and the system is not asked which process this is.
+    pub(crate) fn usable(&self) -> Result<(), Failure> {
+        let shared = self.shared.as_ref().map_err(Clone::clone)?;
+        if shared.engine.get().is_some() { Ok(()) } else { shared.running().map(drop) }
     }
 
     fn running(&self) -> Result<&'static Running, Failure> {

@@ -73,7 +73,7 @@ impl Context {
 
     /// Begins an operation with a key, or with the last one. A digest has no place here: the message itself is signed.
     pub(crate) fn begin(&mut self, key: Option<&Key>, digest: &str, given: Given<'_>) -> Result<(), Failure> {
-        self.provider.engine()?;
+        self.provider.usable()?;
         if !digest.is_empty() && !digest.eq_ignore_ascii_case("UNDEF") {
             let what = format!("{} takes no digest, and {digest} is given; leave it out", self.named.name());
             return Err(Failure::new(Reason::Parameter, what));

@@ -156,7 +156,7 @@ pub(crate) unsafe extern "C" fn provider_get(context: ProviderContext, params: *
             b"name" => put(Value::Text(c"hypergrove")),
             b"version" => put(Value::Text(VERSION)),
             b"buildinfo" => put(Value::Text(provider.info())),
-            b"status" => put(Value::Number(provider.is_usable().into())),
+            b"status" => put(Value::Number(provider.usable().is_ok().into())),
             _ => Ok(()),
         };
         // SAFETY: OpenSSL's parameters.
