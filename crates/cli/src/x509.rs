@@ -287,9 +287,9 @@ fn judge(
     let (mut judged, mut remark, mut other, mut wrong) = (false, None, None, None);
     for (key, by) in keys {
         let valid = match document {
-            Document::Certificate(certificate) => engine.verify_certificate(certificate, key),
-            Document::Request(request) => engine.verify_request(request),
-            Document::Cms(signed) => engine.verify_cms(signed, key, detached).map(|verdict| {
+            Document::Certificate(certificate) => certificate.verify(engine, key),
+            Document::Request(request) => request.verify(engine),
+            Document::Cms(signed) => signed.verify(engine, key, detached).map(|verdict| {
                 if verdict == CmsVerdict::Content {
                     let sentence =
                         "changed content: the signature is the key's, and the message is not the one that it is of";

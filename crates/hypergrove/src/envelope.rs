@@ -17,9 +17,9 @@
 //!
 //! let envelope = Envelope::parse(text.as_bytes())?;
 //! assert_eq!(envelope.header().comment(), Some("to the reader"));
-//! assert_eq!(engine.open(&envelope, &public, b"letters", b"Dear reader")?, Ok(()));
-//! assert_eq!(engine.open(&envelope, &public, b"letters", b"Dear writer")?, Err(Mismatch::Content));
-//! assert!(matches!(engine.open(&envelope, &public, b"", b"Dear reader")?, Err(Mismatch::Context { .. })));
+//! assert_eq!(envelope.verify(&engine, &public, b"letters", b"Dear reader")?, Ok(()));
+//! assert_eq!(envelope.verify(&engine, &public, b"letters", b"Dear writer")?, Err(Mismatch::Content));
+//! assert!(matches!(envelope.verify(&engine, &public, b"", b"Dear reader")?, Err(Mismatch::Context { .. })));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -304,6 +304,22 @@ impl Envelope {
             .map_err(|error| wrong(end, format!("the lines before are no base64: {error}")))?;
         Envelope::new(header, signature).map_err(|error| wrong(end, error.what))
     }
+    /// Verifies the envelope of a message by a key. The signer must have named this context. If the envelope is not valid, the
+    /// [`Mismatch`] says what is wrong.
+    pub fn verify(
+        &self,
+        engine: &Engine,
+        key: &VerifyingKey,
+        context: &[u8],
+        message: &[u8],
+    ) -> Result<Result<(), Mismatch>, Error> {
+        if let Err(mismatch) = self.header.check(key, context) {
+            return Ok(Err(mismatch));
+        }
+        let context = self.header.signed_context();
+        let valid = engine.verify(key, self.header.mode(&context), message, &self.signature)?;
+        Ok(if valid { Ok(()) } else { Err(Mismatch::Content) })
+    }
 }
 
 /// Reads the header from the lines up to the first empty one.
@@ -370,26 +386,6 @@ impl fmt::Display for Envelope {
             writeln!(f, "{}", str::from_utf8(line).expect("base64 is ASCII"))?;
         }
         writeln!(f, "{END}")
-    }
-}
-
-impl Engine {
-    /// Verifies the envelope of a message by a key. The signer must have named this context. If the envelope is not valid, the
-    /// [`Mismatch`] says what is wrong.
-    pub fn open(
-        &self,
-        envelope: &Envelope,
-        key: &VerifyingKey,
-        context: &[u8],
-        message: &[u8],
-    ) -> Result<Result<(), Mismatch>, Error> {
-        let header = envelope.header();
-        if let Err(mismatch) = header.check(key, context) {
-            return Ok(Err(mismatch));
-        }
-        let context = header.signed_context();
-        let valid = self.verify(key, header.mode(&context), message, envelope.signature())?;
-        Ok(if valid { Ok(()) } else { Err(Mismatch::Content) })
     }
 }
 

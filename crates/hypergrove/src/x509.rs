@@ -10,9 +10,9 @@
 //! let engine = Engine::new()?;
 //! let issuer = Certificate::read(&std::fs::read("ca.der")?)?;
 //! let leaf = Certificate::read(&std::fs::read("leaf.der")?)?;
-//! assert!(engine.verify_certificate(&leaf, &issuer.key()?)?);
+//! assert!(leaf.verify(&engine, &issuer.key()?)?);
 //! let signed = SignedData::read(&std::fs::read("release.p7s")?)?;
-//! engine.verify_cms(&signed, &leaf.key()?, Some(b"the detached message"))?;
+//! signed.verify(&engine, &leaf.key()?, Some(b"the detached message"))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -269,6 +269,10 @@ impl Certificate {
         let time = |time: Time| SystemTime::UNIX_EPOCH + time.to_unix_duration();
         (time(validity.not_before), time(validity.not_after))
     }
+    /// Verifies the signature on the certificate by this key, and nothing else.
+    pub fn verify(&self, engine: &Engine, issuer: &VerifyingKey) -> Result<bool, X509Error> {
+        self.parts.verify(engine, &self.bytes, issuer, Self::WHAT)
+    }
 }
 
 fn subject_key(spki: &der::Result<Vec<u8>>) -> Result<VerifyingKey, X509Error> {
@@ -325,6 +329,10 @@ impl Request {
     /// The subject (RFC 4514), shortened if it is long.
     pub fn subject(&self) -> String {
         shown(&self.parsed.info.subject)
+    }
+    /// Verifies the signature on the request by the key in it.
+    pub fn verify(&self, engine: &Engine) -> Result<bool, X509Error> {
+        self.parts.verify(engine, &self.bytes, &self.key()?, Self::WHAT)
     }
 }
 
@@ -492,33 +500,23 @@ fn digest_of(oid: ObjectIdentifier) -> Option<PreHash> {
     PreHash::ALL.into_iter().find(|hash| ObjectIdentifier::from_der(hash.oid_der()) == Ok(oid))
 }
 
-impl Engine {
-    /// Verifies the signature on a certificate by this key, and nothing else.
-    pub fn verify_certificate(&self, certificate: &Certificate, issuer: &VerifyingKey) -> Result<bool, X509Error> {
-        certificate.parts.verify(self, &certificate.bytes, issuer, Certificate::WHAT)
-    }
-
-    /// Verifies the signature on a certificate request by the key in it.
-    pub fn verify_request(&self, request: &Request) -> Result<bool, X509Error> {
-        request.parts.verify(self, &request.bytes, &request.key()?, Request::WHAT)
-    }
-
+impl SignedData {
     /// Verifies CMS by this key, which must be one of the signers, and nothing else. `detached` is the message if it is not inside.
-    pub fn verify_cms(
+    pub fn verify(
         &self,
-        signed: &SignedData,
+        engine: &Engine,
         key: &VerifyingKey,
         detached: Option<&[u8]>,
     ) -> Result<CmsVerdict, X509Error> {
-        let content = match (signed.content(), detached) {
+        let content = match (self.content(), detached) {
             (Some(content), None) | (None, Some(content)) => content,
             (inside, _) => return Err(X509Error::Content { is_inside: inside.is_some() }),
         };
         let oid = oid_of(key)?;
         let by_key = |signer: &&SignerInfo| signer.signature_algorithm.oid == oid;
-        let signers: Vec<_> = signed.parsed.signer_infos.0.iter().filter(by_key).collect();
+        let signers: Vec<_> = self.parsed.signer_infos.0.iter().filter(by_key).collect();
         if signers.is_empty() {
-            let mut others: Vec<_> = signed.signers().map(|signer| signer.algorithm).take(8).collect();
+            let mut others: Vec<_> = self.signers().map(|signer| signer.algorithm).take(8).collect();
             others.dedup();
             let signed = if others.is_empty() { "no signature".into() } else { others.join(", ") };
             return Err(X509Error::Algorithm { signed, key: name_of(oid) });
@@ -529,14 +527,14 @@ impl Engine {
             let has_parameters = signer.signature_algorithm.parameters.is_some();
             let form = check_form(SignedData::WHAT, has_parameters, signature, key);
             // One valid signer suffices: an error of another signer counts only if no signer is valid.
-            let (right, message) = match form.and_then(|()| signed.message(signer, content)) {
+            let (right, message) = match form.and_then(|()| self.message(signer, content)) {
                 Ok(message) => message,
                 Err(why) => {
                     unread.get_or_insert(why);
                     continue;
                 }
             };
-            match (self.verify(key, key.mode(&[]), &message, signature)?, right) {
+            match (engine.verify(key, key.mode(&[]), &message, signature)?, right) {
                 (true, true) => return Ok(CmsVerdict::Valid),
                 (true, false) => verdict = CmsVerdict::Content,
                 (false, _) => {}
