@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The library and the crates whose items it gives on, with the features that tests alone have left out. Each crate has those too that
+/// The library, the crate of its file formats, and the crates whose items it gives on, with the features that tests alone have left out. Each crate has those too that
 /// another of them asks for.
-const CRATES: [(&str, &str); 4] = [
-    ("hypergrove", "encryption,signers,x509"),
+const CRATES: [(&str, &str); 5] = [
+    ("hypergrove", "encryption"),
+    ("hypergrove-files", ""),
     ("hypergrove-engine", ""),
     ("hypergrove-fips205", "std,encryption"),
     ("hypergrove-zkdilithium", ""),

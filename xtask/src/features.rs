@@ -7,7 +7,10 @@ use crate::{capi, disk, install, openssl};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The optional features.
-const FEATURES: [&str; 7] = ["cuda", "vulkan", "zkdilithium", "tables", "encryption", "signers", "x509"];
+const FEATURES: [&str; 5] = ["cuda", "vulkan", "zkdilithium", "tables", "encryption"];
+/// The crate of file formats, and its optional features, as the page calls them.
+const FILES: &str = "hypergrove-files";
+const FEATURES_OF_FILES: [&str; 2] = ["hypergrove-files/signers", "hypergrove-files/x509"];
 const PAGE: &str = "docs/features.md";
 /// Packages at most: without any feature, and with the default ones.
 const MOST: [(&str, usize); 2] = [("none", 40), ("default", 70)];
@@ -29,7 +32,8 @@ pub(crate) fn check(extent: Extent) -> Step {
     let page = disk::read(PAGE)?;
     let stated = rows(&page);
     let names: Vec<&str> = stated.iter().map(|(feature, _)| *feature).collect();
-    if !FEATURES.iter().chain(&["none", "default"]).all(|feature| names.contains(feature)) {
+    let mut wanted = FEATURES.iter().chain(&FEATURES_OF_FILES).chain(&["none", "default", FILES]);
+    if !wanted.all(|feature| names.contains(feature)) {
         return Err(format!("{PAGE} lacks a row: it has {}", names.join(", ")));
     }
     for (feature, stated) in stated {
@@ -48,6 +52,8 @@ pub(crate) fn check(extent: Extent) -> Step {
         lint(&["hypergrove", "--no-default-features", "--features", &features.join(",")])?;
     }
     lint(&["hypergrove", "--all-targets"])?;
+    lint(&[FILES, "--no-default-features"])?;
+    FEATURES_OF_FILES.iter().try_for_each(|feature| lint(&[FILES, "--no-default-features", "--features", feature]))?;
     lint(&["hypergrove-lab", "--no-default-features"])?;
     Ok(Outcome::Passed(format!("{} combinations of the library's features", sets.len())))
 }
@@ -79,12 +85,13 @@ fn rows(page: &str) -> Vec<(&str, usize)> {
     page.lines().filter_map(row).collect()
 }
 
-/// How many packages a build of the library compiles on Linux, its own included.
+/// How many packages a build of the library compiles on Linux, its own included, or a build of [`FILES`].
 fn packages(feature: &str) -> Result<usize, String> {
-    let mut arguments = vec!["-p", "hypergrove", "-e", "normal"];
+    let package = if feature.starts_with(FILES) { FILES } else { "hypergrove" };
+    let mut arguments = vec!["-p", package, "-e", "normal"];
     match feature {
         "default" => {}
-        "none" => arguments.push("--no-default-features"),
+        "none" | FILES => arguments.push("--no-default-features"),
         feature => arguments.extend(["--no-default-features", "--features", feature]),
     }
     Ok(tree(&arguments)?.len())
@@ -109,9 +116,12 @@ fn users_builds(page: &str) -> Result<(), String> {
                 return Err(format!("{name} has the feature {feature} of {of}, which is for tests"));
             }
         }
-        let has = packages.get("hypergrove").ok_or_else(|| format!("{name} does not contain the library"))?;
+        let of_library = packages.get("hypergrove").ok_or_else(|| format!("{name} does not contain the library"))?;
+        let of_files = packages.get(FILES).into_iter().flatten().map(|feature| format!("{FILES}/{feature}"));
+        let files = packages.contains_key(FILES).then(|| FILES.into());
+        let has: BTreeSet<String> = of_library.iter().cloned().chain(of_files).chain(files).collect();
         let listed = listed(page, name).ok_or_else(|| format!("{PAGE} has no row for {name}"))?;
-        if *has != listed {
+        if has != listed {
             return Err(format!("{PAGE} says that {name} has {listed:?}, it has {has:?}"));
         }
     }

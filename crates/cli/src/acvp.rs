@@ -3,11 +3,11 @@
 use crate::args::{Acvp, MachineOptions};
 use crate::files::{Access, Replace, Source, Sources, Target};
 use crate::hexadecimal;
-use hypergrove::text::without_mark;
 use hypergrove::{
     Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, UnknownHash, UnknownSet, VerifyJob,
     VerifyingKey,
 };
+use hypergrove_files::text::without_mark;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine::{self, Watched};
 use hypergrove_lab::printer::shortened;

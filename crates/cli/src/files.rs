@@ -1,7 +1,7 @@
 //! Files: read whole, written whole.
 
 use crate::staged::{self, PairMember, Staged};
-use hypergrove::text::{Position, is_raw_private_key, private_key, without_mark};
+use hypergrove_files::text::{Position, is_raw_private_key, private_key, without_mark};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped, unbuffered};
 use std::collections::{BTreeMap, BTreeSet};

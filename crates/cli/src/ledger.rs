@@ -4,8 +4,8 @@ use crate::args::{self, Ledger, LedgerCommand, LedgerInit, LedgerKey, LedgerLeas
 use crate::files::{Access, Replace, Source, Sources, Target};
 use crate::json::{LedgerLine, Line};
 use crate::keys::KeyFile;
-use hypergrove::ledger::{FileLedger, Ledger as _, LedgerError, LedgerState, Reservation, note, witnessed};
 use hypergrove::{SlhDsa, VerifyingKey};
+use hypergrove_files::ledger::{FileLedger, Ledger as _, LedgerError, LedgerState, Reservation, note, witnessed};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};

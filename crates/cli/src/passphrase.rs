@@ -2,7 +2,7 @@
 
 use crate::files::Source;
 use clap::Args;
-use hypergrove::text::without_mark;
+use hypergrove_files::text::without_mark;
 use hypergrove_lab::failure::Failure;
 use std::fmt::Display;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! PEM as it is met: text around it, several blocks in a file, a byte order mark, lines of any length.
 
 use hypergrove::pkcs8::der::pem;
-use hypergrove::text::without_mark;
+use hypergrove_files::text::without_mark;
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::brief;
 use std::fmt::Display;

@@ -432,9 +432,9 @@ fn lease() -> Run {
 }
 
 /// What a ledger says; none if there is no such file.
-fn state(run: &Run, name: &str) -> Option<hypergrove::ledger::LedgerState> {
+fn state(run: &Run, name: &str) -> Option<hypergrove_files::ledger::LedgerState> {
     let bytes = fs::read(run.place.path(name)).ok()?;
-    Some(hypergrove::ledger::LedgerState::from_bytes(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")))
+    Some(hypergrove_files::ledger::LedgerState::from_bytes(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")))
 }
 
 /// Leases numbers of a ledger again and again, and ends the tool at one system call after the other: no number comes twice.

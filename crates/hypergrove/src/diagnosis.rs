@@ -18,13 +18,14 @@ use crate::engine::Engine;
 use crate::hexadecimal::{from_hex, to_hex};
 use crate::keys::VerifyingKey;
 use crate::slh_dsa::VerifyJob;
-use crate::text::BYTE_ORDER_MARK;
 use base64ct::{Base64, Encoding};
 use hypergrove_engine::Error;
 use hypergrove_fips205::{MAX_CONTEXT, Mode, Params, PreHash, known_sets};
 use std::borrow::Cow;
 use std::fmt;
 
+/// UTF-8's byte order mark, with which some editors begin a file.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// The most bytes of messages that one diagnosis hashes. Beyond it, combinations with more changes are not tried.
 const HASHED: usize = 1 << 31;
 /// Messages with more bytes than this are not tried in forms that need a copy.

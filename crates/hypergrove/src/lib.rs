@@ -86,7 +86,6 @@ mod calls;
 pub mod devices;
 pub mod diagnosis;
 mod engine;
-pub mod envelope;
 mod explain;
 mod flow;
 mod hash;
@@ -94,19 +93,12 @@ mod hexadecimal;
 mod identity;
 mod jobs;
 mod keys;
-pub mod ledger;
-pub mod manifest;
 mod pre_hash;
 pub mod rows;
 #[doc(hidden)]
 pub mod scheme;
-#[cfg(feature = "signers")]
-pub mod signers;
 mod slh_dsa;
-pub mod text;
 mod tickets;
-#[cfg(feature = "x509")]
-pub mod x509;
 #[cfg(feature = "zkdilithium")]
 pub mod zkdilithium;
 
@@ -226,20 +218,14 @@ const _: () = {
     is_shared::<(Fingerprint, SigningKey, VerifyingKey, Signature, Seeds, PreHasher)>();
     is_shared::<(JobKey<'_, SigningKey>, SignJob<'_>, VerifyJob<'_>, Mode<'_>, Randomizer<'_>)>();
     is_shared::<(Error, ErrorKind, KeyError, UnknownSet, UnknownHash, Fault, Explanation, Timing)>();
-    is_shared::<(diagnosis::Diagnosis, envelope::Envelope, envelope::EnvelopeError, envelope::Mismatch)>();
+    is_shared::<diagnosis::Diagnosis>();
     is_shared::<(Ticket<Signature>, Canceller, Room, Refused<SignJob<'_>>, GenerateJob<'_, SlhDsa>)>();
-    is_shared::<(manifest::Manifest, manifest::ManifestError)>();
     is_shared::<(BackendEntry, Device, Rates, Work, Params, Wake, Box<dyn Backend>, Cpu, Isa)>();
     is_shared::<(backend::Axis, backend::Policy, backend::Plan, backend::Checked, backend::Reference)>();
     #[cfg(feature = "tables")]
     is_shared::<TableSource>();
-    #[cfg(feature = "signers")]
-    is_shared::<(signers::AllowedSigners, signers::SignersError)>();
-    #[cfg(feature = "x509")]
-    is_shared::<(x509::Certificate, x509::Request, x509::SignedData, x509::X509Error)>();
     #[cfg(feature = "encryption")]
     is_shared::<(EncryptedSigningKey, PassphraseKdf)>();
-    is_shared::<(ledger::FileLedger, ledger::MemoryLedger, ledger::Blocks<ledger::FileLedger>, ledger::LedgerError)>();
 };
 #[cfg(feature = "zkdilithium")]
 const _: () = {

@@ -5,10 +5,10 @@ use crate::files::{Source, listed};
 use crate::hash::{LineFormat, SumLine, line, read_sums};
 use crate::table::{self, Row};
 use hypergrove::Mode;
-use hypergrove::envelope::{Envelope, looks_like_it};
-use hypergrove::manifest::Manifest;
-use hypergrove::signers::{AllowedSigner, AllowedSigners};
-use hypergrove::text::{Position, private_key};
+use hypergrove_files::envelope::{Envelope, looks_like_it};
+use hypergrove_files::manifest::Manifest;
+use hypergrove_files::signers::{AllowedSigner, AllowedSigners};
+use hypergrove_files::text::{Position, private_key};
 use std::path::Component;
 use std::time::SystemTime;
 
@@ -24,7 +24,7 @@ pub(super) fn lists(data: &[u8], _: Extent) {
 
 /// Two records of a ledger.
 fn ledger(data: &[u8]) {
-    use hypergrove::ledger::LedgerState;
+    use hypergrove_files::ledger::LedgerState;
     match LedgerState::from_bytes(data) {
         Ok(state) => assert_eq!(LedgerState::from_bytes(&state.to_bytes()).ok(), Some(state)),
         Err(error) => brief(&error),

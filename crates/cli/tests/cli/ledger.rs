@@ -4,7 +4,7 @@
 
 use crate::place::{Place, Run};
 use crate::schema::check;
-use hypergrove::ledger::{LedgerState, witnessed};
+use hypergrove_files::ledger::{LedgerState, witnessed};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use crate::place::{Place, Run};
 use base64ct::{Base64, Encoding};
-use hypergrove::x509::SignedData;
+use hypergrove_files::x509::SignedData;
 use hypergrove_testkit::vectors;
 use serde_json::Value;
 #[cfg(unix)]

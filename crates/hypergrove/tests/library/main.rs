@@ -13,8 +13,6 @@ mod faults;
 mod foreign;
 mod hang;
 mod hash;
-mod ledger;
-mod manifest;
 mod memory;
 mod negative;
 mod rows;

@@ -4,7 +4,6 @@ use crate::failure::Failure;
 use crate::printer::PathDisplay;
 use crate::printer::shortened;
 use crate::record::Record;
-use hypergrove::text::without_mark;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -56,7 +55,9 @@ impl Run {
         let mut run = Run { name, setup, records: Vec::new(), skipped: Vec::new(), bad: Vec::new() };
         for file in files {
             let bytes = fs::read(&file).map_err(|why| failed(&file, &why))?;
-            for (number, line) in without_mark(&bytes).split(|byte| *byte == b'\n').enumerate() {
+            // Some editors put UTF-8's byte order mark before a text.
+            let text = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes);
+            for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
                 if line.trim_ascii().is_empty() {
                     continue;
                 }

@@ -5,7 +5,7 @@
 //!
 //! ```no_run
 //! use hypergrove::Engine;
-//! use hypergrove::x509::{Certificate, SignedData};
+//! use hypergrove_files::x509::{Certificate, SignedData};
 //!
 //! let engine = Engine::new()?;
 //! let issuer = Certificate::read(&std::fs::read("ca.der")?)?;
@@ -16,15 +16,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::engine::Engine;
-use crate::keys::VerifyingKey;
 use cms::content_info::ContentInfo;
 use cms::signed_data::{SignedData as Cms, SignerInfo};
 use der::asn1::{BitStringRef, ContextSpecific, ObjectIdentifier, OctetString, SetOfVec};
 use der::{Any, AnyRef, Decode, Encode, EncodingRules, Reader, SliceReader, Tag, TagNumber, Tagged};
-use hypergrove_engine::Error;
-use hypergrove_fips205::{KeyError, Params, PreHash};
-use pkcs8::spki::{AlgorithmIdentifierRef, SubjectPublicKeyInfoRef};
+use hypergrove::pkcs8::spki::{AlgorithmIdentifierRef, SubjectPublicKeyInfoRef};
+use hypergrove::{Engine, Error, KeyError, PARAMETER_SETS, Params, PreHash, VerifyingKey, pre_hasher};
 use std::fmt::{self, Display};
 use std::ops::Range;
 use std::time::SystemTime;
@@ -112,7 +109,7 @@ fn shown(name: &dyn Display) -> String {
 
 /// The name of an algorithm: the set's name, or the object identifier.
 fn name_of(oid: ObjectIdentifier) -> String {
-    let hashed = || hypergrove_fips205::PARAMETER_SETS.iter().find(|p| p.hash_oid() == Some(oid));
+    let hashed = || PARAMETER_SETS.iter().find(|p| p.hash_oid() == Some(oid));
     match (Params::by_oid(oid), hashed()) {
         (Some(p), _) => p.name.into(),
         (_, Some(p)) => format!("{p} with {} (HashSLH-DSA)", p.prehash_of_keys()),
@@ -444,7 +441,7 @@ impl SignedData {
         };
         let oid = signer.digest_alg.oid;
         let hash = digest_of(oid).ok_or_else(|| wrong(format!("its digest {oid} is none that SLH-DSA goes with")))?;
-        let mut hasher = crate::pre_hasher(hash);
+        let mut hasher = pre_hasher(hash);
         hasher.update(content);
         Ok((hasher.finish() == digest, der))
     }

@@ -4,7 +4,7 @@
 //! private keys instead.
 //!
 //! ```
-//! use hypergrove::text::private_key;
+//! use hypergrove_files::text::private_key;
 //! use hypergrove::{Engine, SLH_DSA_SHA2_128F};
 //!
 //! let key = Engine::new()?.generate(&SLH_DSA_SHA2_128F)?;
@@ -14,14 +14,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::hexadecimal::from_hex;
 use base64ct::{Base64UrlUnpadded, Encoding};
-use hypergrove_fips205::PARAMETER_SETS;
+use hypergrove::PARAMETER_SETS;
 use hypergrove_zkdilithium::params::SK_BYTES;
 use std::fmt;
 
 /// UTF-8's byte order mark, with which some editors begin a file.
-pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The letters of base64, or the hexadecimal digits, that reveal the beginning of PKCS#8: at least 8 bytes.
 const LETTERS: usize = 16;
 
@@ -98,7 +97,7 @@ fn is_pkcs8(word: &[u8]) -> bool {
         letter => letter,
     });
     let is_base64 = Base64UrlUnpadded::decode(letters, &mut [0; LETTERS]).is_ok_and(begins_as_pkcs8);
-    is_base64 || from_hex(&letters).is_some_and(|bytes| begins_as_pkcs8(&bytes))
+    is_base64 || hex::decode(letters).is_ok_and(|bytes| begins_as_pkcs8(&bytes))
 }
 
 /// Whether a word has as many letters as a raw private key of zkDilithium, in base64 (without padding) or hexadecimal. No path is so long,
@@ -144,20 +143,15 @@ pub fn is_raw_private_key(word: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::SigningKey;
-    use crate::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_192S, SLH_DSA_SHAKE_256F};
     use base64ct::Base64;
+    use hypergrove::{Params, SLH_DSA_SHA2_128F, SLH_DSA_SHA2_192S, SLH_DSA_SHAKE_256F, SigningKey};
 
     fn keys() -> Vec<SigningKey> {
-        let key = |p: &'static crate::Params| {
+        let key = |p: &'static Params| {
             let bytes: Vec<u8> = (0..p.sk_bytes()).map(|i| (i * 37 + 11) as u8).collect();
             SigningKey::from_bytes(p, &bytes).unwrap()
         };
         [&SLH_DSA_SHA2_128F, &SLH_DSA_SHA2_192S, &SLH_DSA_SHAKE_256F].map(key).into()
-    }
-
-    fn hex(bytes: &[u8]) -> String {
-        crate::hexadecimal::to_hex(bytes)
     }
 
     #[test]
@@ -166,7 +160,7 @@ mod tests {
             let word = key.to_base64().unwrap();
             let der = Base64::decode_vec(&word).unwrap();
             let at = |text: &[u8]| private_key(text).map(|at| (at.line, at.column));
-            for word in [&word[..], &hex(&der), &hex(&der).to_uppercase(), &word[..40]] {
+            for word in [&word[..], &hex::encode(&der), &hex::encode(&der).to_uppercase(), &word[..40]] {
                 assert_eq!(at(word.as_bytes()), Some((1, 1)));
                 assert_eq!(at(format!("# größe\r\nä\t{word}\r\n").as_bytes()), Some((2, 3)), "{word}");
                 for before in ["key=", "\"", "a,b,", "SHA256:", "a\0"] {
@@ -181,7 +175,7 @@ mod tests {
             assert_eq!(at(&raw), Some((1, 1)));
             // The last byte of a raw key may look like a line end.
             assert_eq!(at(&[&raw[..raw.len() - 1], b"\n"].concat()), Some((1, 1)));
-            let raw = [hex(&key.to_bytes()), Base64::encode_string(&key.to_bytes())];
+            let raw = [hex::encode(key.to_bytes()), Base64::encode_string(&key.to_bytes())];
             raw.iter().for_each(|raw| assert!(is_raw_private_key(raw.as_bytes()), "{raw}"));
             let public = key.verifying_key();
             for harmless in [public.to_base64().unwrap(), public.fingerprint().to_string()] {
@@ -199,7 +193,7 @@ mod tests {
     fn a_raw_key_of_zkdilithium_is_found() {
         assert_eq!(private_key(&[0xa5; SK_BYTES]), Some(Position { line: 1, column: 1 }));
         assert_eq!(private_key(&[0xa5; SK_BYTES - 1]), None);
-        for word in [Base64::encode_string(&[0xa5; SK_BYTES]), hex(&[0xa5; SK_BYTES])] {
+        for word in [Base64::encode_string(&[0xa5; SK_BYTES]), hex::encode([0xa5; SK_BYTES])] {
             let text = format!("key\tfile\t{word}\n");
             assert_eq!(private_key(text.as_bytes()), Some(Position { line: 1, column: 10 }));
             assert_eq!(private_key(&text.as_bytes()[..word.len()]), None);

@@ -1,11 +1,11 @@
 //! Ledgers: how many signatures a key of a limited set has made (draft SP 800-230).
 //!
 //! A key of a limited set keeps its security for 2²⁴ signatures and loses it beyond
-//! ([`Params::signature_limit`](crate::Params::signature_limit)). A ledger counts signatures before they are made: whoever signs reserves
+//! ([`Params::signature_limit`](hypergrove::Params::signature_limit)). A ledger counts signatures before they are made: whoever signs reserves
 //! numbers first, and no number is handed out twice, whatever happens to the process. Numbers that were reserved and not used are lost.
 //!
 //! ```
-//! use hypergrove::ledger::{Blocks, FileLedger, Ledger, LedgerState};
+//! use hypergrove_files::ledger::{Blocks, FileLedger, Ledger, LedgerState};
 //! use hypergrove::{SLH_DSA_SHA2_128_24, VerifyingKey};
 //!
 //! # let directory = std::env::temp_dir().join(format!("hypergrove-ledger-{}", std::process::id()));
@@ -25,10 +25,7 @@
 //!
 //! docs/ledger.md says what a ledger cannot notice: cloned machines above all.
 
-use crate::hexadecimal::to_hex;
-use crate::identity::Fingerprint;
-use crate::keys::VerifyingKey;
-use hypergrove_fips205::PreHash;
+use hypergrove::{Fingerprint, PreHash, VerifyingKey};
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -173,7 +170,7 @@ fn newest(bytes: &[u8]) -> Result<(usize, LedgerState), LedgerError> {
 }
 
 fn sum(text: &str) -> String {
-    to_hex(&PreHash::Sha256.hash(&[text.as_bytes()]))
+    hex::encode(PreHash::Sha256.hash(&[text.as_bytes()]))
 }
 
 /// The error of a ledger that gives no number.

@@ -1,6 +1,6 @@
 //! Manifests: lines that are read and written, and those that are refused. crates/cli/tests/cli/trees.rs compares them with sha256sum's.
 
-use hypergrove::manifest::{Manifest, ManifestError, escape, unescape};
+use hypergrove_files::manifest::{Manifest, ManifestError, escape, unescape};
 use std::path::Path;
 
 fn text(names: &[&str]) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Lists of who may sign: names with their public keys, after OpenSSH's `allowed_signers`.
 //!
 //! ```
-//! use hypergrove::signers::AllowedSigners;
+//! use hypergrove_files::signers::AllowedSigners;
 //! use hypergrove::{Engine, Mode, SLH_DSA_SHA2_128F};
 //! use std::time::SystemTime;
 //!
@@ -15,9 +15,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::keys::VerifyingKey;
 use crate::text::{Position, is_raw_private_key, private_key, quoted, without_mark};
-use hypergrove_fips205::Mode;
+use hypergrove::{Mode, VerifyingKey};
 use jiff::SignedDuration;
 use jiff::civil::{DateTime, Time};
 use jiff::fmt::temporal::Pieces;
@@ -287,7 +286,7 @@ fn signer(line: &str) -> Result<AllowedSigner, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PreHash, SLH_DSA_SHA2_128F};
+    use hypergrove::{PreHash, SLH_DSA_SHA2_128F, SigningKey};
     use std::time::Duration;
 
     fn key() -> VerifyingKey {
@@ -406,9 +405,9 @@ mod tests {
     #[test]
     fn private_keys_are_refused_and_not_shown() {
         let private: Vec<u8> = (100..164).collect();
-        let private = crate::SigningKey::from_bytes(&SLH_DSA_SHA2_128F, &private).unwrap();
+        let private = SigningKey::from_bytes(&SLH_DSA_SHA2_128F, &private).unwrap();
         let (word, public) = (private.to_base64().unwrap(), key().to_base64().unwrap());
-        let raw = crate::hexadecimal::to_hex(&private.to_bytes());
+        let raw = hex::encode(&*private.to_bytes());
         for (text, place) in [
             (format!("alice {}", *word), "line 1: column 7 "),
             (word.to_string(), "line 1: column 1 "),

@@ -1,7 +1,7 @@
 //! Manifests: the SHA-256 of every file of a tree in sha256sum's lines, to be signed as one message and checked file by file.
 //!
 //! ```
-//! use hypergrove::manifest::Manifest;
+//! use hypergrove_files::manifest::Manifest;
 //! use hypergrove::{Engine, Mode, Randomizer, SLH_DSA_SHA2_128F};
 //!
 //! # let tree = std::env::temp_dir().join(format!("hypergrove-manifest-{}", std::process::id()));
@@ -25,10 +25,8 @@
 //!
 //! Names are relative to the tree and have `/` between their parts. A manifest says nothing about modes, owners, times and empty directories.
 
-use crate::engine::Engine;
-use crate::hexadecimal::{from_hex, to_hex};
 use crate::text::without_mark;
-use hypergrove_engine::Error;
+use hypergrove::{Engine, Error};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::path::{Component, Path, PathBuf};
@@ -168,7 +166,7 @@ impl Manifest {
         for ManifestEntry { path, sum } in &self.0 {
             let (mark, name) = escape(&name(path));
             text.extend_from_slice(mark);
-            text.extend_from_slice(to_hex(sum).as_bytes());
+            text.extend_from_slice(hex::encode(sum).as_bytes());
             // sha256sum takes a lone `-` as standard input.
             text.extend_from_slice(if name == b"-" { b"  ./" } else { b"  " });
             text.extend(name);
@@ -292,7 +290,7 @@ fn entry(line: &[u8]) -> Result<ManifestEntry, String> {
     let (is_escaped, rest) = line.strip_prefix(b"\\").map_or((false, line), |rest| (true, rest));
     let (digits, rest) = rest.split_at_checked(DIGITS).ok_or(FORM)?;
     let name = rest.strip_prefix(b"  ").or(rest.strip_prefix(b" *")).ok_or(FORM)?;
-    let sum = from_hex(digits).and_then(|sum| sum.try_into().ok()).ok_or(FORM)?;
+    let sum = hex::decode(digits).ok().and_then(|sum| sum.try_into().ok()).ok_or(FORM)?;
     // sha256sum escapes a CR in a name.
     if name.contains(&b'\r') {
         return Err("the line ends with CR LF, or has a CR in it; sha256sum writes LF alone".into());

@@ -1,7 +1,7 @@
 //! Ledgers of keys of limited sets: no number twice, whatever is written in part, put back or done concurrently.
 
-use hypergrove::ledger::{Blocks, FileLedger, Ledger, LedgerError, LedgerState, MemoryLedger, witnessed};
 use hypergrove::{SLH_DSA_SHA2_128_24, SLH_DSA_SHA2_128F, VerifyingKey, known_sets};
+use hypergrove_files::ledger::{Blocks, FileLedger, Ledger, LedgerError, LedgerState, MemoryLedger, witnessed};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@
 //! and a signature that was made without an envelope is not valid in one.
 //!
 //! ```
-//! use hypergrove::envelope::{Envelope, Header, Mismatch};
+//! use hypergrove_files::envelope::{Envelope, Header, Mismatch};
 //! use hypergrove::{Engine, Mode, Randomizer, SLH_DSA_SHA2_128F};
 //!
 //! let engine = Engine::new()?;
@@ -23,14 +23,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::engine::Engine;
-use crate::hexadecimal::{from_hex, to_hex};
-use crate::identity::Fingerprint;
-use crate::keys::VerifyingKey;
 use crate::text::{quoted, without_mark};
 use base64ct::{Base64, Encoding};
-use hypergrove_engine::Error;
-use hypergrove_fips205::{MAX_CONTEXT, Mode, Params, PreHash};
+use hypergrove::{Engine, Error, Fingerprint, MAX_CONTEXT, Mode, Params, PreHash, VerifyingKey};
 use std::fmt;
 
 /// The first line of an envelope.
@@ -116,7 +111,7 @@ impl fmt::Display for Mismatch {
             }
             Mismatch::Context { signed } => match text_of(signed) {
                 Some(text) => write!(f, "wrong context: the envelope's is '{text}'"),
-                None => write!(f, "wrong context: the envelope's is {} in hexadecimal", to_hex(signed)),
+                None => write!(f, "wrong context: the envelope's is {} in hexadecimal", hex::encode(signed)),
             },
             Mismatch::Mode { signed: Some(hash) } => write!(f, "wrong mode: the envelope is of the pre-hash {hash}"),
             Mismatch::Mode { signed: None } => f.write_str("wrong mode: the envelope is of pure mode"),
@@ -249,7 +244,7 @@ impl fmt::Display for Header {
         match text_of(&self.context) {
             _ if self.context.is_empty() => {}
             Some(text) => writeln!(f, "Context: {text}")?,
-            None => writeln!(f, "Context-Hex: {}", to_hex(&self.context))?,
+            None => writeln!(f, "Context-Hex: {}", hex::encode(&self.context))?,
         }
         writeln!(f, "Key: {}", self.key)?;
         self.comment.iter().try_for_each(|comment| writeln!(f, "Comment: {comment}"))
@@ -345,9 +340,7 @@ fn header<'t>(lines: &mut impl Iterator<Item = (&'t str, usize)>) -> Result<Head
                 hash = Some(Some(name.parse::<PreHash>().map_err(|_| unknown())?));
             }
             "Context" => context = Some(value.as_bytes().to_vec()),
-            "Context-Hex" => {
-                context = Some(from_hex(value.as_bytes()).ok_or_else(|| wrong("it is no hexadecimal".into()))?)
-            }
+            "Context-Hex" => context = Some(hex::decode(value).map_err(|_| wrong("it is no hexadecimal".into()))?),
             "Key" => key = Some(value.parse::<Fingerprint>().map_err(|_| wrong("it is no fingerprint".into()))?),
             "Comment" => {
                 check_comment(value).map_err(wrong)?;
@@ -392,7 +385,7 @@ impl fmt::Display for Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{SLH_DSA_SHA2_128F, SLH_DSA_SHAKE_128F};
+    use hypergrove::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_256F, SLH_DSA_SHAKE_128F};
 
     fn key() -> VerifyingKey {
         VerifyingKey::from_bytes(&SLH_DSA_SHA2_128F, &[7; 32]).unwrap()
@@ -427,7 +420,7 @@ mod tests {
             assert_eq!(Envelope::parse(mailed.as_bytes()).as_ref(), Ok(one), "{text}");
             assert!(is_reserved(&one.header.signed_context()) && !is_reserved(one.header.context()));
         }
-        let longest = VerifyingKey::from_bytes(&crate::SLH_DSA_SHA2_256F, &[1; 64]).unwrap();
+        let longest = VerifyingKey::from_bytes(&SLH_DSA_SHA2_256F, &[1; 64]).unwrap();
         let header = Header::new(&longest, Mode::Pure { context: &[0; 255] }, Some(&"x".repeat(MAX_COMMENT))).unwrap();
         let longest = Envelope::new(header, vec![0; 49_856]).unwrap().to_string();
         assert!(
