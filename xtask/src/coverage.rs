@@ -31,9 +31,9 @@ const DECODERS: &[(&str, usize, usize)] = &[
     ("crates/cli/src/hash.rs", 4, 95),
     ("crates/cli/src/table.rs", 1, 95),
     ("crates/cli/src/files.rs", 4, 93),
-    ("crates/cli/src/hexadecimal.rs", 2, 95),
-    ("crates/cli/src/acvp.rs", 11, 95),
-    ("crates/cli/src/kat.rs", 4, 95),
+    ("crates/kat/src/hexadecimal.rs", 2, 95),
+    ("crates/kat/src/acvp.rs", 11, 95),
+    ("crates/kat/src/zkdilithium.rs", 4, 95),
     ("crates/lab/src/failure.rs", 5, 86),
     ("crates/lab/src/report/read.rs", 1, 95),
 ];

@@ -2,101 +2,14 @@
 
 use crate::args::{Kat, MachineOptions};
 use crate::files::Source;
-use crate::hexadecimal;
-use hypergrove::Engine;
-use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
-use hypergrove::zkdilithium::{SignJob, VerifyJob, VerifyingKey, ZkDilithium};
-use hypergrove_files::text::without_mark;
+use hypergrove::zkdilithium::params::NAME;
+use hypergrove_kat::zkdilithium::{Answers, answers, parse};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
-use hypergrove_lab::printer::{Printer, brief, shortened};
-use serde::{Deserialize, Serialize};
+use hypergrove_lab::printer::Printer;
 
 /// Cases computed together: how often the progress bar moves.
 const BATCH: usize = 64;
-
-type Hex = hexadecimal::Hex<false>;
-
-#[derive(Deserialize)]
-pub(crate) struct Questions {
-    pub(crate) cases: Vec<Case>,
-}
-
-#[derive(Deserialize)]
-pub(crate) struct Case {
-    id: String,
-    seed: Hex,
-    msg: Hex,
-    #[serde(default)]
-    verify_mutations: Vec<Mutation>,
-}
-
-/// What is altered before verification.
-#[derive(Deserialize)]
-struct Mutation {
-    name: String,
-    target: Target,
-    #[serde(flatten)]
-    alter: Alter,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Target {
-    Pk,
-    Msg,
-    Sig,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "op", rename_all = "lowercase")]
-enum Alter {
-    Xor { offset: usize, mask: u8 },
-    Truncate { len: usize },
-    Append { hex: Hex },
-    Set { offset: usize, hex: Hex },
-}
-
-impl Alter {
-    /// The altered bytes, or none where there are too few.
-    fn apply(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let mut bytes = bytes.to_vec();
-        match self {
-            Alter::Xor { offset, mask } => *bytes.get_mut(*offset)? ^= mask,
-            Alter::Truncate { len } if *len > bytes.len() => return None,
-            Alter::Truncate { len } => bytes.truncate(*len),
-            Alter::Append { hex } => bytes.extend_from_slice(&hex.0),
-            Alter::Set { offset, hex } => {
-                bytes.get_mut(*offset..offset.checked_add(hex.0.len())?)?.copy_from_slice(&hex.0)
-            }
-        }
-        Some(bytes)
-    }
-}
-
-#[derive(Serialize)]
-struct Answers<'a> {
-    scheme: &'static str,
-    cases: Vec<Answer<'a>>,
-}
-
-#[derive(Serialize)]
-pub(crate) struct Answer<'a> {
-    id: &'a str,
-    seed: &'a Hex,
-    msg: &'a Hex,
-    pk: Hex,
-    sk: Hex,
-    sig: Hex,
-    verify: bool,
-    verify_mutations: Vec<MutationVerdict<'a>>,
-}
-
-#[derive(Serialize)]
-struct MutationVerdict<'a> {
-    name: &'a str,
-    verify: bool,
-}
 
 pub(crate) fn run(args: &Kat, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let source = Source::from(args.file.as_path());
@@ -112,75 +25,4 @@ pub(crate) fn run(args: &Kat, machine: &MachineOptions, printer: &Printer) -> Re
     let answers = Answers { scheme: NAME, cases };
     printer.line(serde_json::to_string_pretty(&answers).map_err(|error| Failure::new(error.to_string()))?)?;
     Ok(Exit::Good)
-}
-
-/// The cases of a file.
-pub(crate) fn parse(source: &Source, bytes: &[u8]) -> Result<Questions, Failure> {
-    serde_json::from_slice(without_mark(bytes)).map_err(|error| {
-        let why = shortened(&error.to_string());
-        Failure::new(format!("{source} is no file of zkDilithium's cases: {why}"))
-            .hint("it is an object like that of vectors/zkdilithium/e2e_public.json")
-    })
-}
-
-/// The answers to some cases, each step for all of them.
-pub(crate) fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>, Failure> {
-    let seed = |case: &Case| {
-        <[u8; SEED_BYTES]>::try_from(&case.seed.0[..]).map_err(|_| {
-            let (id, got) = (brief(&case.id), case.seed.0.len());
-            Failure::new(format!("the seed of case {id} has {got} bytes, not {SEED_BYTES}"))
-        })
-    };
-    let seeds = cases.iter().map(seed).collect::<Result<Vec<_>, _>>()?;
-    let keys = engine.from_seeds(ZkDilithium, &seeds)?;
-    let jobs = cases.iter().zip(&keys).map(|(case, key)| SignJob::new(key, &case.msg.0));
-    let signatures = engine.sign_batch_to_vec(jobs)?.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mut answers = Vec::with_capacity(cases.len());
-    // What is to be verified of all cases: first of each case the signature itself, then its mutations.
-    let mut inputs = Vec::new();
-    for ((case, key), signature) in cases.iter().zip(&keys).zip(signatures) {
-        let (public, sig) = (key.verifying_key(), signature.into_bytes());
-        let unaltered = [public.as_bytes(), &case.msg.0, &sig].map(<[u8]>::to_vec);
-        inputs.push(unaltered.clone());
-        for mutation in &case.verify_mutations {
-            let mut altered = unaltered.clone();
-            let target = &mut altered[mutation.target as usize];
-            *target = mutation.alter.apply(target).ok_or_else(|| {
-                let (name, id) = (brief(&mutation.name), brief(&case.id));
-                Failure::new(format!("the mutation {name} of case {id} is beyond the end"))
-            })?;
-            inputs.push(altered);
-        }
-        answers.push(Answer {
-            id: &case.id,
-            seed: &case.seed,
-            msg: &case.msg,
-            pk: hexadecimal::Hex(public.as_bytes().to_vec()),
-            sk: hexadecimal::Hex(key.to_bytes().to_vec()),
-            sig: hexadecimal::Hex(sig),
-            verify: false,
-            verify_mutations: Vec::new(),
-        });
-    }
-    let mut verdicts = verdicts(engine, &inputs)?.into_iter();
-    let mut next = || verdicts.next().expect("a verdict for each input");
-    for (answer, case) in answers.iter_mut().zip(cases) {
-        answer.verify = next();
-        answer.verify_mutations = case
-            .verify_mutations
-            .iter()
-            .map(|mutation| MutationVerdict { name: &mutation.name, verify: next() })
-            .collect();
-    }
-    Ok(answers)
-}
-
-/// The verdicts on public keys, messages and signatures of any lengths.
-fn verdicts(engine: &Engine, inputs: &[[Vec<u8>; 3]]) -> Result<Vec<bool>, Failure> {
-    let keys: Vec<_> = inputs.iter().map(|[pk, ..]| VerifyingKey::from_bytes(pk).ok()).collect();
-    let jobs =
-        (inputs.iter().zip(&keys)).filter_map(|([_, msg, sig], key)| Some(VerifyJob::new(key.as_ref()?, msg, sig)));
-    let mut judged = engine.verify_batch_to_vec(jobs)?.into_iter();
-    let verdict = |key: &Option<_>| key.as_ref().and_then(|_| judged.next()).unwrap_or(Ok(false));
-    Ok(keys.iter().map(verdict).collect::<Result<_, _>>()?)
 }

@@ -11,7 +11,6 @@ mod files;
 #[doc(hidden)]
 pub mod fuzz;
 mod hash;
-mod hexadecimal;
 mod inputs;
 mod inspect;
 mod json;

@@ -3,11 +3,11 @@
 
 use super::{Extent, brief, brief_failure, engine};
 use crate::files::Source;
-use crate::{acvp as prompts, kat as cases};
 use hypergrove::backend::{Axis, Plan, THREADS};
 use hypergrove::{Backend, Cpu, Device, Engine, Op};
 use hypergrove_engine::Knowledge;
 use hypergrove_fips205::PARAMETER_SETS;
+use hypergrove_kat::{acvp as prompts, zkdilithium as cases};
 use hypergrove_lab::machine::Watched;
 use hypergrove_lab::printer::Printer;
 use hypergrove_lab::report::Report;

@@ -1,0 +1,309 @@
+//! NIST's ACVP tests of SLH-DSA, revision FIPS205: reads prompts and answers them.
+
+use crate::hexadecimal;
+use hypergrove::{
+    Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, UnknownHash, UnknownSet, VerifyJob,
+    VerifyingKey,
+};
+use hypergrove_files::text::without_mark;
+use hypergrove_lab::failure::Failure;
+use hypergrove_lab::machine::Watched;
+use hypergrove_lab::printer::{Bar, Printer, brief, grouped, shortened};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt::{self, Display};
+
+/// Bytes, in the capitals that ACVP writes.
+type Hex = hexadecimal::Hex<true>;
+
+/// A whole number that names something, kept as it is written: no integer type holds all of them.
+#[derive(Clone, Serialize)]
+struct Id(Box<RawValue>);
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
+        let number = Box::<RawValue>::deserialize(deserializer)?;
+        match number.get().bytes().all(|digit| digit.is_ascii_digit()) {
+            true => Ok(Id(number)),
+            false => Err(D::Error::custom(format!("an identifier is a whole number, not {}", brief(number.get())))),
+        }
+    }
+}
+
+impl Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&brief(self.0.get()))
+    }
+}
+
+/// A prompt: the tests that a server asks.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Prompt {
+    vs_id: Option<Id>,
+    algorithm: String,
+    mode: String,
+    revision: String,
+    is_sample: Option<bool>,
+    /// The tests, in groups.
+    pub test_groups: Vec<Group>,
+}
+
+/// Tests of one parameter set in one mode.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Group {
+    tg_id: Id,
+    parameter_set: String,
+    deterministic: Option<bool>,
+    signature_interface: Option<String>,
+    pre_hash: Option<String>,
+    /// The tests.
+    pub tests: Vec<Test>,
+}
+
+/// A test.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Test {
+    tc_id: Id,
+    sk_seed: Option<Hex>,
+    sk_prf: Option<Hex>,
+    pk_seed: Option<Hex>,
+    sk: Option<Hex>,
+    pk: Option<Hex>,
+    message: Option<Hex>,
+    context: Option<Hex>,
+    hash_alg: Option<String>,
+    additional_randomness: Option<Hex>,
+    signature: Option<Hex>,
+}
+
+/// The answers to a prompt.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Results {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vs_id: Option<Id>,
+    algorithm: String,
+    mode: String,
+    revision: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_sample: Option<bool>,
+    test_groups: Vec<AnsweredGroup>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnsweredGroup {
+    tg_id: Id,
+    tests: Vec<AnsweredTest>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnsweredTest {
+    tc_id: Id,
+    #[serde(flatten)]
+    answer: Answer,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Answer {
+    KeyGen {
+        sk: Hex,
+        pk: Hex,
+    },
+    SigGen {
+        signature: Hex,
+    },
+    #[serde(rename_all = "camelCase")]
+    SigVer {
+        test_passed: bool,
+    },
+}
+
+/// The prompt, and the object before it in the protocol's array, which holds the version alone.
+pub type VersionedPrompt = (Option<Box<RawValue>>, Prompt);
+
+/// Reads the prompt of a file. Errors name the file as `source`.
+pub fn parse(source: impl Display, bytes: &[u8]) -> Result<VersionedPrompt, Failure> {
+    let bytes = without_mark(bytes);
+    let is_array = bytes.trim_ascii_start().starts_with(b"[");
+    let read = match is_array {
+        true => serde_json::from_slice(bytes),
+        false => serde_json::from_slice(bytes).map(|prompt| (None, prompt)),
+    };
+    read.map_err(|error| {
+        let what = if error.is_data() { "is no ACVP prompt" } else { "is not JSON" };
+        Failure::new(format!("{source} {what}: {}", shortened(&error.to_string())))
+            .hint("name the server's prompt.json")
+    })
+}
+
+/// Answers a prompt, with an engine that is made when the prompt is known to be one for us.
+pub fn answer<'p>(
+    prompt: Prompt,
+    engine: impl FnOnce() -> Result<Watched<'p>, Failure>,
+    printer: &Printer,
+) -> Result<Results, Failure> {
+    let Prompt { vs_id, algorithm, mode, revision, is_sample, test_groups } = prompt;
+    if algorithm != "SLH-DSA" || revision != "FIPS205" {
+        return Err(Failure::new(format!("these are tests of {}, revision {}", brief(&algorithm), brief(&revision)))
+            .hint("hypergrove answers those of SLH-DSA, revision FIPS205"));
+    }
+    let compute = match mode.as_str() {
+        "keyGen" => key_gen,
+        "sigGen" => sig_gen,
+        "sigVer" => sig_ver,
+        mode => {
+            return Err(Failure::new(format!("there is no mode '{}'", brief(mode)))
+                .hint("hypergrove answers keyGen, sigGen and sigVer"));
+        }
+    };
+    let mut cases = Vec::new();
+    for group in &test_groups {
+        let unknown =
+            |error: UnknownSet| Failure::new(error.to_string()).of(format_args!("test group {}", group.tg_id));
+        let params = group.parameter_set.parse().map_err(unknown)?;
+        cases.extend(group.tests.iter().map(|test| TestCase { group, params, test }));
+    }
+    let bar = printer.progress(cases.len(), "answering");
+    let mut answers = compute(&*engine()?, &cases, &bar)?.into_iter();
+    bar.finish_and_clear();
+    printer.detail(format_args!("answered {} tests", grouped(cases.len() as u64)));
+    let answered = |group: &Group| AnsweredGroup {
+        tg_id: group.tg_id.clone(),
+        tests: std::iter::zip(&group.tests, answers.by_ref())
+            .map(|(test, answer)| AnsweredTest { tc_id: test.tc_id.clone(), answer })
+            .collect(),
+    };
+    let test_groups = test_groups.iter().map(answered).collect();
+    Ok(Results { vs_id, algorithm, mode, revision, is_sample, test_groups })
+}
+
+/// A test, with what its group says of it.
+struct TestCase<'p> {
+    group: &'p Group,
+    params: &'static Params,
+    test: &'p Test,
+}
+
+impl<'p> TestCase<'p> {
+    fn failed(&self, failure: impl Into<Failure>) -> Failure {
+        failure.into().of(format_args!("test group {}, test {}", self.group.tg_id, self.test.tc_id))
+    }
+
+    fn need(&self, name: &str, field: impl Fn(&'p Test) -> &'p Option<Hex>) -> Result<&'p [u8], Failure> {
+        match field(self.test) {
+            Some(hexadecimal::Hex(bytes)) => Ok(bytes),
+            None => Err(self.failed(Failure::new(format!("{name} is missing")))),
+        }
+    }
+
+    fn message(&self) -> Result<Cow<'p, [u8]>, Failure> {
+        Ok(Cow::Borrowed(self.need("message", |test| &test.message)?))
+    }
+
+    fn mode(&self) -> Result<Mode<'p>, Failure> {
+        let context: &[u8] = self.test.context.as_ref().map_or(&[], |hexadecimal::Hex(bytes)| bytes);
+        match (self.group.signature_interface.as_deref(), self.group.pre_hash.as_deref()) {
+            // The first prompts of this revision knew the internal interface alone.
+            (None | Some("internal"), _) => Ok(Mode::Internal),
+            (Some("external"), Some("preHash")) => {
+                let name = self.test.hash_alg.as_deref().unwrap_or("");
+                let hash = name.parse().map_err(|error: UnknownHash| self.failed(Failure::new(error.to_string())))?;
+                Ok(Mode::PreHash { context, hash })
+            }
+            (Some("external"), None | Some("pure")) => Ok(Mode::Pure { context }),
+            (Some("external"), Some(other)) => {
+                Err(self.failed(Failure::new(format!("there is no preHash '{}'", brief(other)))))
+            }
+            (Some(other), _) => {
+                Err(self.failed(Failure::new(format!("there is no signatureInterface '{}'", brief(other)))))
+            }
+        }
+    }
+}
+
+fn key_gen(engine: &Engine, cases: &[TestCase<'_>], bar: &Bar) -> Result<Vec<Answer>, Failure> {
+    let mut answers = Vec::with_capacity(cases.len());
+    for of_a_set in cases.chunk_by(|a, b| a.params == b.params) {
+        let mut seeds = Vec::new();
+        for case in of_a_set {
+            let part = |name: &str, field: fn(&Test) -> &Option<Hex>| {
+                let seed = case.need(name, field)?;
+                let (got, want) = (seed.len(), case.params.n);
+                if got == want {
+                    Ok(seed.to_vec())
+                } else {
+                    Err(case.failed(Failure::new(format!("{name} has {got} bytes, not {want}"))))
+                }
+            };
+            seeds.push(Seeds {
+                sk_seed: part("skSeed", |test| &test.sk_seed)?.into(),
+                sk_prf: part("skPrf", |test| &test.sk_prf)?.into(),
+                pk_seed: part("pkSeed", |test| &test.pk_seed)?,
+            });
+        }
+        for key in engine.from_seeds(of_a_set[0].params, &seeds)? {
+            answers.push(Answer::KeyGen {
+                sk: hexadecimal::Hex(key.to_bytes().to_vec()),
+                pk: hexadecimal::Hex(key.verifying_key().to_bytes()),
+            });
+            bar.inc(1);
+        }
+    }
+    Ok(answers)
+}
+
+fn sig_gen(engine: &Engine, cases: &[TestCase<'_>], bar: &Bar) -> Result<Vec<Answer>, Failure> {
+    let key = |case: &TestCase<'_>| {
+        SigningKey::from_bytes(case.params, case.need("sk", |test| &test.sk)?).map_err(|error| case.failed(error))
+    };
+    let keys = cases.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+    let job = |(case, key)| -> Result<SignJob<'_>, Failure> {
+        let case: &TestCase<'_> = case;
+        let randomizer = match (case.group.deterministic, &case.test.additional_randomness) {
+            (None | Some(false), Some(hexadecimal::Hex(bytes))) => Randomizer::Given(bytes),
+            (Some(false), None) => Randomizer::Hedged,
+            _ => Randomizer::Deterministic,
+        };
+        Ok(SignJob::new(key, case.message()?).mode(case.mode()?).randomizer(randomizer))
+    };
+    let jobs = std::iter::zip(cases, &keys).map(job).collect::<Result<Vec<_>, _>>()?;
+    let mut answers = Vec::with_capacity(cases.len());
+    engine.sign_batch(jobs, |index, signature| {
+        let answer = signature.map(|signature| Answer::SigGen { signature: hexadecimal::Hex(signature.into_bytes()) });
+        answers.push(answer.map_err(|error| cases[index].failed(error)));
+        bar.inc(1);
+    })?;
+    answers.into_iter().collect()
+}
+
+fn sig_ver(engine: &Engine, cases: &[TestCase<'_>], bar: &Bar) -> Result<Vec<Answer>, Failure> {
+    let key = |case: &TestCase<'_>| {
+        VerifyingKey::from_bytes(case.params, case.need("pk", |test| &test.pk)?).map_err(|error| case.failed(error))
+    };
+    let keys = cases.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+    let job = |(case, key)| -> Result<VerifyJob<'_>, Failure> {
+        let case: &TestCase<'_> = case;
+        let signature = case.need("signature", |test| &test.signature)?;
+        Ok(VerifyJob::new(key, case.message()?, signature).mode(case.mode()?))
+    };
+    let jobs = std::iter::zip(cases, &keys).map(job).collect::<Result<Vec<_>, _>>()?;
+    let mut answers = Vec::with_capacity(cases.len());
+    engine.verify_batch(jobs, |index, verdict| {
+        let test_passed = match verdict {
+            // A signature of the wrong length, or a context too long, is the test's point.
+            Err(Error::Key(_) | Error::Length { .. } | Error::Value { .. }) => Ok(false),
+            verdict => verdict.map_err(|error| cases[index].failed(error)),
+        };
+        answers.push(test_passed.map(|test_passed| Answer::SigVer { test_passed }));
+        bar.inc(1);
+    })?;
+    answers.into_iter().collect()
+}
