@@ -5,7 +5,7 @@ pub use hypergrove_cli;
 pub use libfuzzer_sys;
 pub use peak_alloc;
 
-/// The fuzz target of this name in `hypergrove_cli::fuzz::TARGETS`, its use of the heap measured.
+/// The fuzz target of this name among `hypergrove_cli::fuzz::targets`, its use of the heap measured.
 #[macro_export]
 macro_rules! target {
     ($name:literal) => {

@@ -23,7 +23,8 @@ const ARTEFACTS: [(&str, &str); 4] = [
 ];
 /// Features and packages that are for tests and checks alone.
 const OF_TESTS: [&str; 3] = ["fuzz", "faults", "valgrind"];
-const PACKAGES_OF_TESTS: [&str; 3] = ["hypergrove-kernels-host", "hypergrove-testkit", "hypergrove-trials"];
+const PACKAGES_OF_TESTS: [&str; 4] =
+    ["hypergrove-fuzz-targets", "hypergrove-kernels-host", "hypergrove-testkit", "hypergrove-trials"];
 /// How the names of our packages begin.
 const OURS: &str = "hypergrove";
 

@@ -1,161 +1,28 @@
-//! What has to hold for any bytes that are given to us to be read: the bodies of the fuzz targets in the folder `fuzz`.
+//! Fuzz targets that reach the tool's private decoders, and all others: those of `hypergrove-fuzz-targets`.
 //!
-//! They are here because most decoders are private to the tool. The tests of stable Rust replay the corpus through the same functions
-//! (`replay.rs`).
+//! The tests of stable Rust replay the corpus through the same functions (`replay.rs`).
 
-mod documents;
 mod keys;
 mod lists;
 #[cfg(test)]
 mod replay;
-mod signatures;
-mod zkdilithium;
 
-use hypergrove::{Cpu, Engine};
-use hypergrove_lab::failure::Failure;
-use peak_alloc::PeakAlloc;
-use std::fmt::Display;
-use std::hash::{DefaultHasher, Hasher};
-use std::sync::{Arc, OnceLock};
+pub use hypergrove_fuzz_targets::Target;
 
-/// How much is done with an input.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Extent {
-    /// It is read, and written again.
-    Read,
-    /// What was read is used as well: keys sign, questions are answered. That takes milliseconds.
-    Use,
-}
-
-/// A fuzz target.
-pub struct Target {
-    /// Its name: that of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-    pub name: &'static str,
-    run: fn(&[u8], Extent),
-    /// Bytes of the heap that reading may take for each byte of the input, in addition to [`HEAP`]. None where the target computes.
-    heap: Option<usize>,
-}
-
-/// Bytes of the heap that reading any input may take.
-const HEAP: usize = 256 << 10;
-/// One of so many inputs is used when a target is fuzzed.
-const USED: u64 = 4096;
-/// Characters of an error, at most: it quotes a beginning of what was read, never all of it.
-const LONGEST_ERROR: usize = 1000;
+/// The targets of the tool.
+#[rustfmt::skip]
+static OF_TOOL: &[Target] = &[
+    Target { name: "key_file", run: keys::key_file, heap: Some(64) },
+    Target { name: "x509",     run: keys::x509,     heap: Some(128) },
+    Target { name: "lists",    run: lists::lists,   heap: Some(64) },
+];
 
 /// Every target.
-#[rustfmt::skip]
-pub static TARGETS: &[Target] = &[
-    Target { name: "control",                run: control,                 heap: Some(16) },
-    Target { name: "pkcs8",                  run: keys::pkcs8,             heap: Some(16) },
-    Target { name: "spki",                   run: keys::spki,              heap: Some(16) },
-    Target { name: "key_file",               run: keys::key_file,          heap: Some(64) },
-    Target { name: "zkdilithium_keys",       run: zkdilithium::keys,       heap: Some(64) },
-    Target { name: "zkdilithium_signatures", run: zkdilithium::signatures, heap: None },
-    Target { name: "signatures_toy",         run: signatures::toy,         heap: None },
-    Target { name: "signatures_real",        run: signatures::real,        heap: None },
-    Target { name: "envelope",               run: lists::envelope,         heap: Some(16) },
-    Target { name: "x509",                   run: keys::x509,              heap: Some(128) },
-    Target { name: "signers",                run: lists::signers,          heap: Some(64) },
-    Target { name: "lists",                  run: lists::lists,            heap: Some(64) },
-    Target { name: "tables",                 run: documents::tables,       heap: Some(1024) },
-    Target { name: "journal",                run: documents::journal,      heap: Some(256) },
-    Target { name: "records",                run: documents::records,      heap: Some(512) },
-    Target { name: "acvp",                   run: documents::acvp,         heap: Some(512) },
-    Target { name: "kat",                    run: documents::kat,          heap: Some(512) },
-];
+pub fn targets() -> impl Iterator<Item = &'static Target> {
+    hypergrove_fuzz_targets::TARGETS.iter().chain(OF_TOOL)
+}
 
 /// The target of this name.
 pub fn target(name: &str) -> Option<&'static Target> {
-    TARGETS.iter().find(|target| target.name == name)
-}
-
-impl Target {
-    /// An input of many: a few of them are used, of the others the use of the heap is measured. A fault panics.
-    pub fn fuzz(&self, data: &[u8], heap: &PeakAlloc) {
-        let mut hash = DefaultHasher::new();
-        hash.write(data);
-        match hash.finish().is_multiple_of(USED) {
-            true => (self.run)(data, Extent::Use),
-            false => self.read(data, heap),
-        }
-    }
-
-    /// An input of the corpus: all is done. A fault panics.
-    pub fn replay(&self, data: &[u8], heap: &PeakAlloc) {
-        self.read(data, heap);
-        (self.run)(data, Extent::Use);
-    }
-
-    fn read(&self, data: &[u8], heap: &PeakAlloc) {
-        heap.reset_peak_usage();
-        let before = heap.current_usage();
-        (self.run)(data, Extent::Read);
-        let (used, most) = (heap.peak_usage().saturating_sub(before), self.heap.map(|each| HEAP + each * data.len()));
-        assert!(
-            most.is_none_or(|most| used <= most),
-            "{}: {used} bytes of the heap for an input of {} bytes, {most:?} are allowed",
-            self.name,
-            data.len()
-        );
-    }
-}
-
-/// Faults that are there to be found: by the fuzzer, which shows that it searches, and by the tests.
-fn control(data: &[u8], _: Extent) {
-    // Letter by letter: each one that is right is another branch.
-    let right = data.iter().zip(b"fault").take_while(|(byte, letter)| byte == letter).count();
-    assert!(right < 5, "the planted fault");
-    if data == b"heap" {
-        std::hint::black_box(vec![1; 2 * HEAP]);
-    }
-}
-
-/// What an error says is short, whatever was read.
-fn brief(error: &dyn Display) {
-    let text = error.to_string();
-    let length = text.chars().count();
-    assert!(length <= LONGEST_ERROR, "an error of {length} characters: {}", text.chars().take(200).collect::<String>());
-}
-
-/// The same of an error with a hint.
-fn brief_failure(failure: &Failure) {
-    brief(&failure.message);
-    failure.hint.iter().for_each(|hint| brief(hint));
-}
-
-/// An engine on the calling thread.
-fn engine() -> &'static Engine {
-    static ENGINE: OnceLock<Engine> = OnceLock::new();
-    ENGINE.get_or_init(|| {
-        let builder = Engine::builder().backend(Arc::new(Cpu::new())).threads(1);
-        builder.build().expect("an engine on the CPU")
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    static ALLOCATOR: PeakAlloc = PeakAlloc;
-
-    #[test]
-    #[should_panic(expected = "an error of 1001 characters")]
-    fn a_long_error_is_found() {
-        brief(&"x".repeat(LONGEST_ERROR + 1));
-    }
-
-    #[test]
-    fn inputs_are_read_and_a_share_is_used() {
-        use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-        static SEEN: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
-        let run = |_: &[u8], extent| {
-            SEEN[usize::from(extent == Extent::Use)].fetch_add(1, Relaxed);
-        };
-        let target = Target { name: "counted", run, heap: None };
-        (0..20_000u32).for_each(|input| target.fuzz(&input.to_le_bytes(), &ALLOCATOR));
-        let [read, used] = [SEEN[0].load(Relaxed), SEEN[1].load(Relaxed)];
-        assert_eq!(read + used, 20_000);
-        assert!((1..20).contains(&used), "{used} of 20,000 inputs were used");
-    }
+    targets().find(|target| target.name == name)
 }

@@ -1,56 +1,16 @@
-//! Lists of files, of sums and of signers.
+//! Lists of files and of sums, and tables.
 
-use super::{Extent, brief, brief_failure};
 use crate::files::{Source, listed};
 use crate::hash::{LineFormat, SumLine, line, read_sums};
 use crate::table::{self, Row};
-use hypergrove::Mode;
-use hypergrove_files::envelope::{Envelope, looks_like_it};
-use hypergrove_files::manifest::Manifest;
-use hypergrove_files::signers::{AllowedSigner, AllowedSigners};
-use hypergrove_files::text::{Position, private_key};
-use std::path::Component;
-use std::time::SystemTime;
+use hypergrove_fuzz_targets::{Extent, brief_failure};
 
-/// What a list names is written and read again, in every form.
+/// The entries of a list are written and read again, in every form.
 pub(super) fn lists(data: &[u8], _: Extent) {
     sums(data);
     paths(data);
-    manifest(data);
     rows(data);
-    private(data);
-    ledger(data);
-}
-
-/// Two records of a ledger.
-fn ledger(data: &[u8]) {
-    use hypergrove_files::ledger::LedgerState;
-    match LedgerState::from_bytes(data) {
-        Ok(state) => assert_eq!(LedgerState::from_bytes(&state.to_bytes()).ok(), Some(state)),
-        Err(error) => brief(&error),
-    }
-}
-
-fn manifest(data: &[u8]) {
-    let manifest = match Manifest::parse(data) {
-        Ok(manifest) => manifest,
-        Err(error) => return brief(&error),
-    };
-    assert!(
-        manifest
-            .entries()
-            .iter()
-            .all(|entry| entry.path().components().all(|part| matches!(part, Component::Normal(_))))
-    );
-    let again = Manifest::parse(&manifest.to_bytes()).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(again, manifest);
-}
-
-/// A private key that is found lies in the text.
-fn private(data: &[u8]) {
-    let Some(Position { line, column }) = private_key(data) else { return };
-    let found = data.split(|byte| *byte == b'\n').nth(line - 1).expect("a line of the text");
-    assert!((1..=found.len()).contains(&column), "column {column} of {} bytes", found.len());
+    hypergrove_fuzz_targets::lists(data);
 }
 
 fn rows(data: &[u8]) {
@@ -99,31 +59,4 @@ fn paths(data: &[u8]) {
     if text.split(|byte| *byte == b'\n').any(|line| !line.is_empty() && !line.ends_with(b"\r")) {
         assert_eq!(listed(&Source::Stdin, &text, false).map_err(|failure| failure.message), Ok(paths));
     }
-}
-
-/// An envelope that is read is written in one way.
-pub(super) fn envelope(data: &[u8], _: Extent) {
-    let envelope = match Envelope::parse(data) {
-        Ok(envelope) => envelope,
-        Err(error) => return brief(&error),
-    };
-    let text = envelope.to_string();
-    assert_eq!(Envelope::parse(text.as_bytes()).as_ref(), Ok(&envelope), "{text}");
-    assert!(text.contains(&envelope.header().to_string()) && looks_like_it(text.as_bytes()));
-}
-
-/// Who may sign by what is read is a signer without conditions where only names and keys are written again.
-pub(super) fn signers(data: &[u8], _: Extent) {
-    let signers = match AllowedSigners::parse(data) {
-        Ok(signers) => signers,
-        Err(error) => return brief(&error),
-    };
-    assert!(signers.iter().count() <= data.split(|byte| *byte == b'\n').count());
-    let line =
-        |signer: &AllowedSigner| format!("{} {}\n", signer.name(), signer.key().to_base64().expect("it was read"));
-    let text: String = signers.iter().map(line).collect();
-    let again = AllowedSigners::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
-    assert!(again.iter().all(|signer| signer.may_sign(Mode::Internal, SystemTime::UNIX_EPOCH)));
-    let named = |signers: &AllowedSigners| signers.iter().map(line).collect::<Vec<_>>();
-    assert_eq!(named(&again), named(&signers));
 }

@@ -1,8 +1,7 @@
 //! Files of text with a structure: the tuner's tables and journal, records of measurements, ACVP's prompts and cases of
 //! zkDilithium.
 
-use super::{Extent, brief, brief_failure, engine};
-use crate::files::Source;
+use crate::{Extent, brief, brief_failure, engine};
 use hypergrove::backend::{Axis, Plan, THREADS};
 use hypergrove::{Backend, Cpu, Device, Engine, Op};
 use hypergrove_engine::Knowledge;
@@ -19,6 +18,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
 use std::str;
+
+/// The name of an input in errors.
+const SOURCE: &str = "the input";
 
 /// A device that tables of the corpus are of: every machine has it.
 fn measured() -> Mock {
@@ -123,7 +125,7 @@ struct AnsweredGroup {
 
 /// A prompt is read; used, it is answered, test by test.
 pub(super) fn acvp(data: &[u8], extent: Extent) {
-    let (version, prompt) = match prompts::parse(&Source::Stdin, data) {
+    let (version, prompt) = match prompts::parse(SOURCE, data) {
         Ok(read) => read,
         Err(failure) => return brief_failure(&failure),
     };
@@ -151,7 +153,7 @@ pub(super) fn acvp(data: &[u8], extent: Extent) {
 
 /// Cases of zkDilithium are read; used, they are answered.
 pub(super) fn kat(data: &[u8], extent: Extent) {
-    let questions = match cases::parse(&Source::Stdin, data) {
+    let questions = match cases::parse(SOURCE, data) {
         Ok(questions) => questions,
         Err(failure) => return brief_failure(&failure),
     };

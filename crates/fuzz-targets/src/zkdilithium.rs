@@ -1,6 +1,6 @@
 //! zkDilithium's keys and signatures.
 
-use super::{Extent, brief};
+use crate::{Extent, brief};
 use arbitrary::Unstructured;
 use hypergrove::Isa;
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
@@ -36,7 +36,7 @@ pub(super) fn keys(data: &[u8], extent: Extent) {
                 .for_each(|(s, to)| pack_eta(s, to));
             assert_eq!(packed, key.to_bytes()[..packed.len()]);
         }
-        // What takes a public key is checked only where the key is used.
+        // A check that needs a public key is made only if the key is used.
         if extent == Extent::Use {
             match key.check() {
                 Ok(()) => {
@@ -165,7 +165,7 @@ fn job(input: &mut Unstructured<'_>) -> arbitrary::Result<Job> {
     Ok(job)
 }
 
-/// What the reference says; the parts of the signature are written again.
+/// The verdict of the reference; the parts of the signature are written again.
 fn verdict(job: &Job) -> bool {
     let Job { of, message, signature } = job;
     let valid = reference::verify(&of.key, Message::Bytes(message), signature, &mut Trace::default());

@@ -1,6 +1,6 @@
 //! Signatures of SLH-DSA that were altered: the reference and every instruction set judge alike, in all modes.
 
-use super::Extent;
+use crate::Extent;
 use arbitrary::Unstructured;
 use hypergrove::{Cpu, Engine, Isa, Mode, Params, PreHash, Randomizer, SignJob, SigningKey, VerifyJob, VerifyingKey};
 use hypergrove_engine::Reference;
@@ -20,7 +20,7 @@ pub(super) fn real(data: &[u8], _: Extent) {
     judge(data, PARAMETER_SETS, Cost::High);
 }
 
-/// What a signature of a set takes.
+/// How long a signature of a set takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cost {
     Low,
@@ -72,7 +72,7 @@ impl Interface {
     }
 }
 
-/// What a key has signed.
+/// A message that a key has signed.
 struct Signed {
     key: SigningKey,
     context: Vec<u8>,
@@ -166,7 +166,7 @@ fn job(input: &mut Unstructured<'_>, sets: &[&'static Params], cost: Cost) -> ar
     Ok(job)
 }
 
-/// What the reference says.
+/// The verdict of the reference.
 fn verdict(job: &Job) -> bool {
     let Job { key, interface, context, message, signature, .. } = job;
     let valid = match interface {
@@ -179,7 +179,7 @@ fn verdict(job: &Job) -> bool {
 }
 
 /// The job as engines take it.
-fn asked(job: &Job) -> VerifyJob<'_> {
+fn verify_job(job: &Job) -> VerifyJob<'_> {
     let Job { key, interface, context, message, signature, hashed, .. } = job;
     let (mode, message) = match *interface {
         Interface::PreHash(hash) if *hashed => (Mode::Digest { context, hash }, Cow::Owned(hash.hash(&[message]))),
@@ -193,9 +193,9 @@ fn agree(jobs: &[Job], wanted: &[bool]) {
     for (name, engine) in ENGINES.iter() {
         let mut verdicts = Vec::new();
         // Lengths that no signature and no context has are errors, and never valid.
-        let judged = engine.verify_batch(jobs.iter().map(asked), |_, valid| verdicts.push(valid.unwrap_or(false)));
+        let judged = engine.verify_batch(jobs.iter().map(verify_job), |_, valid| verdicts.push(valid.unwrap_or(false)));
         assert_eq!((judged, &verdicts[..]), (Ok(()), wanted), "in a batch by {name}");
-        if let (Some(job), Some(wanted)) = (jobs.first().map(asked), wanted.first()) {
+        if let (Some(job), Some(wanted)) = (jobs.first().map(verify_job), wanted.first()) {
             let alone = engine.verify(&job.key, job.mode, &job.message, &job.signature);
             assert_eq!(alone.unwrap_or(false), *wanted, "alone by {name}");
         }
