@@ -67,7 +67,7 @@ impl CColumn {
 }
 
 /// One key, or a table of keys and an index for each row.
-struct Keys<'a, K> {
+struct KeyColumn<'a, K> {
     one: &'a In<K>,
     table: &'a In<In<K>>,
     length: usize,
@@ -99,7 +99,7 @@ impl<S, K: Clone> Table<'_, Key<S, K>> {
     }
 }
 
-impl<'a, K> Keys<'a, K> {
+impl<'a, K> KeyColumn<'a, K> {
     fn read(&self, rows: usize) -> Result<Table<'a, K>, Failure> {
         let (keys, of) = match (self.one.is_null(), self.table.is_null()) {
             (true, true) => (Vec::new(), None),
@@ -187,7 +187,8 @@ extern "C" fn hg_sign_rows(
         let engine = engine.get("engine")?;
         let (batch, options) = (batch.required("batch")?, options.versioned("options")?);
         let rows = batch.rows;
-        let keys = Keys { one: &batch.key, table: &batch.table, length: batch.table_length, index: &batch.key_index };
+        let keys =
+            KeyColumn { one: &batch.key, table: &batch.table, length: batch.table_length, index: &batch.key_index };
         let mut others = Vec::from(options.spans());
         others.extend(keys.spans(rows));
         others.extend(batch.messages.spans(rows, "messages"));
@@ -212,7 +213,8 @@ extern "C" fn hg_verify_rows(
         let engine = engine.get("engine")?;
         let (batch, options) = (batch.required("batch")?, options.versioned("options")?);
         let rows = batch.rows;
-        let keys = Keys { one: &batch.key, table: &batch.table, length: batch.table_length, index: &batch.key_index };
+        let keys =
+            KeyColumn { one: &batch.key, table: &batch.table, length: batch.table_length, index: &batch.key_index };
         let mut others = Vec::from(options.spans());
         others.extend(keys.spans(rows));
         for (column, what) in [(&batch.keys, "keys"), (&batch.messages, "messages"), (&batch.signatures, "signatures")]

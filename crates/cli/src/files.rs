@@ -614,13 +614,13 @@ pub(crate) type FileOutcome = (usize, Result<(), Failure>);
 
 /// Files that wait for the disk together: waiting for many takes hardly longer than for one.
 #[derive(Default)]
-pub(crate) struct Batch {
+pub(crate) struct FilesToSync {
     waiting: Vec<(usize, Prepared)>,
     since: Option<Instant>,
     directories: BTreeSet<PathBuf>,
 }
 
-impl Batch {
+impl FilesToSync {
     /// How long the first waits for others.
     const LONGEST: Duration = Duration::from_millis(50);
 
@@ -638,7 +638,7 @@ impl Batch {
         let waits = prepared.staged().is_some_and(Staged::is_unnamed);
         self.waiting.push((index, prepared));
         let since = *self.since.get_or_insert_with(Instant::now);
-        let is_due = !waits || self.waiting.len() >= Batch::most() || since.elapsed() > Batch::LONGEST;
+        let is_due = !waits || self.waiting.len() >= FilesToSync::most() || since.elapsed() > FilesToSync::LONGEST;
         if is_due { self.flush(printer) } else { Vec::new() }
     }
 

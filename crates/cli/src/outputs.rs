@@ -1,6 +1,6 @@
 //! The files that signatures are written to: none twice, none that is read, and many on their way to the disk together.
 
-use crate::files::{Access, Batch, Entry, FileOutcome, Replace, Source, Target};
+use crate::files::{Access, Entry, FileOutcome, FilesToSync, Replace, Source, Target};
 use crate::verdicts::{SignedBy, Verdict, Verdicts};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::Printer;
@@ -47,13 +47,13 @@ impl<'a> Claims<'a> {
 /// Signatures on their way to the disk, and who made them.
 pub(crate) struct Writing<'a> {
     outputs: &'a Outputs<'a>,
-    batch: Batch,
+    batch: FilesToSync,
     signers: BTreeMap<usize, Arc<SignedBy>>,
 }
 
 impl<'a> Writing<'a> {
     pub(crate) fn new(outputs: &'a Outputs<'a>) -> Writing<'a> {
-        Writing { outputs, batch: Batch::default(), signers: BTreeMap::new() }
+        Writing { outputs, batch: FilesToSync::default(), signers: BTreeMap::new() }
     }
 
     /// Takes the signature of file number `index`, or why there is none.

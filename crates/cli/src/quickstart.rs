@@ -1,7 +1,7 @@
 //! `hypergrove quickstart`: the whole of it, on one's own files.
 
 use crate::args::{MachineOptions, Quickstart};
-use crate::files::{Access, Batch, Replace, Source, Target, commit_pair};
+use crate::files::{Access, FilesToSync, Replace, Source, Target, commit_pair};
 use crate::keygen::public_is_missing;
 use crate::keys::{Encoding, encode_private, encode_public};
 use crate::message::Messages;
@@ -146,7 +146,7 @@ impl Keeper<'_> {
         commit_pair(private, public, public_is_missing, self.printer)
     }
     /// In the same place below the kept directory as the file below its own.
-    fn signature(&self, file: &Path, signature: &[u8], batch: &mut Batch) -> Result<(), Failure> {
+    fn signature(&self, file: &Path, signature: &[u8], batch: &mut FilesToSync) -> Result<(), Failure> {
         let path = self.keep.join("signatures").join(below(self.dir, file));
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)
@@ -169,7 +169,7 @@ fn sign<'f>(
 ) -> Result<(Vec<&'f Path>, u64), Failure> {
     let bar = printer.progress(files.len(), "signing");
     let (mut signed, mut failed, mut bytes) = (Vec::with_capacity(files.len()), None, 0);
-    let mut batch = Batch::default();
+    let mut batch = FilesToSync::default();
     let (jobs, tags) = tagged(files.iter().filter_map(|file| match messages.read(&Source::File(file.clone())) {
         Ok(message) => {
             bytes += message.len() as u64;

@@ -1,13 +1,13 @@
 //! `hypergrove report`, and the files that `bench` and `tune` write.
 
 use crate::args::Report;
-use crate::files::{Access, Batch, Replace, Source, Sources, Target};
+use crate::files::{Access, FilesToSync, Replace, Source, Sources, Target};
 use hypergrove_lab::args::{Bench, MachineOptions};
 use hypergrove_lab::bench;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use hypergrove_lab::report::Report as Drawn;
-use hypergrove_lab::report::read::{self, Run};
+use hypergrove_lab::report::read::{self, RecordedRun};
 use std::fs;
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &Report, mut read: Sources, printer: &Printer) -> Result
     }
     let replace = Replace { force: args.overwrite.force, read: &read };
     target.check(Access::Public, false, replace)?;
-    let runs = args.runs.iter().map(|run| Run::read(run)).collect::<Result<Vec<_>, _>>()?;
+    let runs = args.runs.iter().map(|run| RecordedRun::read(run)).collect::<Result<Vec<_>, _>>()?;
     for bad in runs.iter().flat_map(|run| &run.bad) {
         printer.warning(format_args!("left out: {bad}"));
     }
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Report, mut read: Sources, printer: &Printer) -> Result
         for (target, _) in &files {
             target.check(Access::Public, false, replace)?;
         }
-        let mut batch = Batch::default();
+        let mut batch = FilesToSync::default();
         for (index, (target, text)) in files.iter().enumerate() {
             let prepared = target.prepare(text.as_bytes(), Access::Public, replace)?;
             batch.add(index, prepared, printer).into_iter().try_for_each(|(_, written)| written)?;

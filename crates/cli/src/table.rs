@@ -65,16 +65,16 @@ pub(crate) fn rows(table: &Source, bytes: &[u8]) -> Result<Vec<Row>, Failure> {
 type TableKey<'a, K> = (K, Mode<'a>, Arc<SignedBy>);
 
 /// The keys of a table. A key that cannot be read fails its rows alone.
-struct Keys<'a, K>(BTreeMap<PathBuf, Result<TableKey<'a, K>, Failure>>);
+struct TableKeys<'a, K>(BTreeMap<PathBuf, Result<TableKey<'a, K>, Failure>>);
 
-impl<'a, K> Keys<'a, K> {
+impl<'a, K> TableKeys<'a, K> {
     fn read(
         rows: &[Row],
         of: &KeyKind,
         passphrase: &crate::passphrase::PassphraseOptions,
         key: impl Fn(&KeyFile<'_>) -> Result<(K, VerifyingKey), Failure>,
         mode: impl Fn(&VerifyingKey) -> Result<Mode<'a>, Failure>,
-    ) -> Keys<'a, K> {
+    ) -> TableKeys<'a, K> {
         let read = |path: &Path| {
             let file = KeyFile::read(Source::File(path.into()), Some(passphrase))?;
             let scheme = file.scheme(of)?;
@@ -93,7 +93,7 @@ impl<'a, K> Keys<'a, K> {
                 keys.insert(key.clone(), read(key));
             }
         }
-        Keys(keys)
+        TableKeys(keys)
     }
 
     fn of(&self, row: &Row) -> Result<&TableKey<'a, K>, Failure> {
@@ -115,7 +115,7 @@ pub(crate) fn sign(
 ) -> Result<Exit, Failure> {
     let table = Source::from(path);
     let rows = rows(&table, &table.read_text()?)?;
-    let keys: Keys<'_, (SigningKey, OwnLedger)> = Keys::read(
+    let keys: TableKeys<'_, (SigningKey, OwnLedger)> = TableKeys::read(
         &rows,
         &args.of,
         &args.passphrase,
@@ -168,7 +168,7 @@ pub(crate) fn sign(
 pub(crate) fn verify(args: &Verify, path: &Path, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let table = Source::from(path);
     let rows = rows(&table, &table.read_text()?)?;
-    let keys: Keys<'_, VerifyingKey> = Keys::read(
+    let keys: TableKeys<'_, VerifyingKey> = TableKeys::read(
         &rows,
         &args.of,
         &args.passphrase,

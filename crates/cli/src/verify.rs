@@ -121,7 +121,7 @@ struct Verification<'a, S: InTool> {
 }
 
 /// A message and its signature, once for each key that may have signed it.
-type Group<'m, S> = (Mode<'m>, Vec<Trial<'m, S>>, iter::RepeatN<(Vec<u8>, Vec<u8>)>);
+type MessageTrials<'m, S> = (Mode<'m>, Vec<Trial<'m, S>>, iter::RepeatN<(Vec<u8>, Vec<u8>)>);
 
 impl<S: InTool> Verification<'_, S> {
     fn by(&self, engine: &Engine) -> Result<(), Failure> {
@@ -147,7 +147,7 @@ impl<S: InTool> Verification<'_, S> {
     }
 
     /// A file's message and signature with the keys that may have signed it; none if a verdict is known without.
-    fn groups(&self, index: usize) -> Result<Vec<Group<'_, S>>, Failure> {
+    fn groups(&self, index: usize) -> Result<Vec<MessageTrials<'_, S>>, Failure> {
         let (file, messages, keys) = (&self.files[index], &self.messages, self.keys);
         let signature = match Signed::read::<S>(&self.signatures[index], &self.lengths) {
             Ok(Signed::Bare(signature)) => signature,
@@ -177,7 +177,7 @@ impl<S: InTool> Verification<'_, S> {
     }
 
     /// The same of an envelope, which names its key.
-    fn of_envelope(&self, index: usize, envelope: &Envelope) -> Result<Vec<Group<'_, S>>, Failure> {
+    fn of_envelope(&self, index: usize, envelope: &Envelope) -> Result<Vec<MessageTrials<'_, S>>, Failure> {
         let key = match fitting_key(self.args, envelope, &self.signatures[index], self.keys)? {
             Ok(key) => key,
             Err(why) => {

@@ -56,7 +56,7 @@ pub(crate) struct ForestOutput<'a> {
 }
 
 /// Subtrees number `sub` of some trees, and where their values go.
-struct Chunk<'a> {
+struct Subtrees<'a> {
     trees: &'a [Tree],
     sub: usize,
     tops: &'a mut [u8],
@@ -120,8 +120,8 @@ impl Forest<'_> {
         let ((part, _), trace, tree_nodes) = (self.part_bytes(), self.trace_bytes(), ((2 << height) - 1) * n);
         let context = TraceContext::current();
         // Another thread may take the chunk.
-        let share = |scratch: &mut Scratch, chunk: Chunk<'_>| wiped(|| self.grow_chunk(scratch, s, chunk));
-        let work = |scratch: &mut Scratch, chunk: Chunk<'_>| match (parallel, chunk.trees.len()) {
+        let share = |scratch: &mut Scratch, chunk: Subtrees<'_>| wiped(|| self.grow_chunk(scratch, s, chunk));
+        let work = |scratch: &mut Scratch, chunk: Subtrees<'_>| match (parallel, chunk.trees.len()) {
             (true, trees) => context.step(Step::Trees, trees, || share(scratch, chunk)),
             (false, _) => self.grow_chunk(scratch, s, chunk),
         };
@@ -130,7 +130,7 @@ impl Forest<'_> {
             let each = trees.div_ceil(chunks);
             let (mut parts, mut traces) = (out.parts.chunks_mut(each * part), out.traces.chunks_mut(each * trace));
             let mut nodes = out.nodes.chunks_mut(each * tree_nodes);
-            let chunks = self.trees.chunks(each).zip(out.roots.chunks_mut(each * n)).map(|(trees, tops)| Chunk {
+            let chunks = self.trees.chunks(each).zip(out.roots.chunks_mut(each * n)).map(|(trees, tops)| Subtrees {
                 trees,
                 sub: 0,
                 tops,
@@ -165,7 +165,7 @@ impl Forest<'_> {
                     .map(|(sub, tops)| {
                         let reveals = tree.revealed.is_some_and(|leaf| leaf as usize >> s == sub);
                         let slices: Vec<_> = levels.iter_mut().filter_map(Iterator::next).collect();
-                        Chunk {
+                        Subtrees {
                             trees: std::slice::from_ref(tree),
                             sub,
                             tops,
@@ -199,7 +199,7 @@ impl Forest<'_> {
     }
 
     /// Grows a chunk's leaves and the s levels above them.
-    fn grow_chunk(&self, scratch: &mut Scratch, s: usize, mut chunk: Chunk<'_>) {
+    fn grow_chunk(&self, scratch: &mut Scratch, s: usize, mut chunk: Subtrees<'_>) {
         match self.leaves {
             Leaves::Fors => self.fors_leaves(scratch, s, &mut chunk),
             Leaves::Xmss => self.xmss_leaves(scratch, s, &mut chunk),
@@ -211,7 +211,7 @@ impl Forest<'_> {
     }
 
     /// Computes the secrets by PRF, and the leaves by F (FIPS 205, Algorithms 14 and 15).
-    fn fors_leaves(&self, scratch: &mut Scratch, s: usize, chunk: &mut Chunk<'_>) {
+    fn fors_leaves(&self, scratch: &mut Scratch, s: usize, chunk: &mut Subtrees<'_>) {
         let (n, (part, _)) = (self.p.n, self.part_bytes());
         let Scratch { adrs, key_of, nodes, .. } = scratch;
         adrs.clear();
@@ -234,7 +234,7 @@ impl Forest<'_> {
     }
 
     /// Computes the leaves: WOTS+ public keys (FIPS 205, Algorithm 6).
-    fn xmss_leaves(&self, scratch: &mut Scratch, s: usize, chunk: &mut Chunk<'_>) {
+    fn xmss_leaves(&self, scratch: &mut Scratch, s: usize, chunk: &mut Subtrees<'_>) {
         let (n, len) = (self.p.n, self.p.len());
         let Scratch { adrs, key_of, chains, wide, nodes, .. } = scratch;
         let leaves = || {

@@ -5,7 +5,7 @@ use crate::forest::{Forest, ForestOutput, Leaves, Tree, run, subtree_height};
 use crate::policy::CpuPolicy;
 use crate::scratch::{Pool, Scratch, sized};
 use crate::swapped::Swapped;
-use crate::verify::{Group, SlotValues};
+use crate::verify::{SlotValues, VerifyGroup};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::trace::{Step, TraceContext};
@@ -314,7 +314,7 @@ impl CpuProgram {
                     (of_kept, kept) = take(&mut kept).split_at_mut(size * each);
                     let jobs = next..next + size;
                     next = jobs.end;
-                    (Group { p, hash: self.hash(), keys: &keys, batch, jobs, digests }, of_roots, of_kept)
+                    (VerifyGroup { p, hash: self.hash(), keys: &keys, batch, jobs, digests }, of_roots, of_kept)
                 });
                 self.pool.with(|scratch| {
                     let parallel = threads > 1 && jobs > 1 && !clock.runs();

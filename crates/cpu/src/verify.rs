@@ -10,7 +10,7 @@ use hypergrove_lanes::{KeyState, Keys, Steps, TweakableHash};
 use std::ops::Range;
 
 /// The signatures of a batch that are verified together, and the keys and hash for them.
-pub(crate) struct Group<'a> {
+pub(crate) struct VerifyGroup<'a> {
     pub p: &'static Params,
     pub hash: &'a dyn TweakableHash,
     pub keys: &'a [KeyState],
@@ -44,7 +44,7 @@ impl<'a> SlotValues<'a> {
     }
 }
 
-impl Group<'_> {
+impl VerifyGroup<'_> {
     fn keys<'a>(&'a self, key_of: &'a mut Vec<u32>, per: usize) -> Keys<'a> {
         let of = &self.batch.key_of[self.jobs.clone()];
         if of.iter().all(|key| *key == of[0]) {

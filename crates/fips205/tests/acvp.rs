@@ -4,7 +4,7 @@ use hypergrove_fips205::reference::{
     hash_slh_sign, hash_slh_verify, slh_keygen_internal, slh_sign, slh_sign_internal, slh_verify, slh_verify_internal,
 };
 use hypergrove_fips205::{Family, Mode, Params, PreHash, Signature, SigningKey, VerifyingKey};
-use hypergrove_testkit::acvp::{self, Group, SigGen};
+use hypergrove_testkit::acvp::{self, CaseGroup, SigGen};
 use hypergrove_testkit::all;
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ fn sigver() {
 }
 
 /// Signs, compares and verifies.
-fn check_siggen(group: &Group, case: &SigGen) {
+fn check_siggen(group: &CaseGroup, case: &SigGen) {
     let (key, mode) = (case.key(group), case.mode(group));
     let signature = sign(&key, mode, &case.message, case.additional_randomness.as_deref());
     let what = format!("{} case {}", group.params, case.tc_id);

@@ -10,7 +10,7 @@ use hypergrove_kat::{acvp as prompts, zkdilithium as cases};
 use hypergrove_lab::machine::Watched;
 use hypergrove_lab::printer::Printer;
 use hypergrove_lab::report::Report;
-use hypergrove_lab::report::read::{Run, record};
+use hypergrove_lab::report::read::{RecordedRun, record};
 use hypergrove_tables::table::{Source as TableSource, Table, TableKnowledge};
 use hypergrove_testkit::mock::{Mock, mock};
 use hypergrove_tune::journal::{Head, Samples};
@@ -82,7 +82,7 @@ pub(super) fn journal(data: &[u8], _: Extent) {
 
 /// A record that is read is written and read again; used, all of them make a page in which nothing that they say is markup.
 pub(super) fn records(data: &[u8], extent: Extent) {
-    let mut run = Run {
+    let mut run = RecordedRun {
         name: "<run>".into(),
         setup: "<setup>".into(),
         records: Vec::new(),

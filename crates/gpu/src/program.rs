@@ -20,7 +20,7 @@ use crate::runs::reached;
 use hypergrove_engine::{Accept, Batch, Digests, Error, Key, Program, StageTime, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
-use hypergrove_kernels::arguments::Jobs;
+use hypergrove_kernels::arguments::JobArguments;
 use hypergrove_kernels::{JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS, WIDE_ROWS};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -274,9 +274,9 @@ impl<G: Gpu> GpuProgram<G> {
         Step::Download { to: self.on_host(part), from: self.device(part), bytes }
     }
     /// The addresses of keys and jobs on the device.
-    fn jobs(&self) -> Jobs {
+    fn jobs(&self) -> JobArguments {
         let keys = self.device(if self.keys_laid_out { self.layout.seeds } else { self.layout.keys });
-        Jobs { params: self.p(), keys, jobs: self.device(self.layout.positions) }
+        JobArguments { params: self.p(), keys, jobs: self.device(self.layout.positions) }
     }
     /// The address of the signatures on the device that this pass verifies or makes.
     fn signatures(&self) -> u64 {

@@ -166,22 +166,22 @@ impl<G: Gpu> Ring<'_, G> {
 
 /// Places that take the bytes of one slot.
 #[derive(Default)]
-struct Chunk<'p> {
+struct SlotPlaces<'p> {
     bytes: usize,
     places: Vec<&'p mut [u8]>,
 }
 
 /// Cuts places into chunks of `size` bytes; the last one may be smaller.
-fn chunks<'p>(places: impl IntoIterator<Item = &'p mut [u8]>, size: usize) -> Vec<Chunk<'p>> {
-    let mut chunks: Vec<Chunk<'p>> = Vec::new();
+fn chunks<'p>(places: impl IntoIterator<Item = &'p mut [u8]>, size: usize) -> Vec<SlotPlaces<'p>> {
+    let mut chunks: Vec<SlotPlaces<'p>> = Vec::new();
     for mut place in places {
         while !place.is_empty() {
             let chunk = chunks.pop_if(|chunk| chunk.bytes < size).unwrap_or_default();
             let (first, others) = place.split_at_mut(place.len().min(size - chunk.bytes));
-            let Chunk { bytes, mut places } = chunk;
+            let SlotPlaces { bytes, mut places } = chunk;
             let bytes = bytes + first.len();
             places.push(first);
-            chunks.push(Chunk { bytes, places });
+            chunks.push(SlotPlaces { bytes, places });
             place = others;
         }
     }

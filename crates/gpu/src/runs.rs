@@ -8,13 +8,13 @@ const ROWS_OF_A_COPY: usize = 4;
 
 /// Consecutive bytes of the host, and where they belong in a part of the device's memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Run {
+pub(crate) struct ByteRun {
     host: u64,
     device: u64,
     bytes: usize,
 }
 
-impl Run {
+impl ByteRun {
     /// A step that copies the run to the part of the device's memory that begins at `part`.
     pub(crate) fn upload(&self, part: u64) -> Step {
         Step::Upload { to: part + self.device, from: self.host, bytes: self.bytes }
@@ -37,8 +37,8 @@ pub(crate) fn reached<G: Gpu>(
     gpu: &G,
     rows: impl ExactSizeIterator<Item = (u64, usize)>,
     mut device: usize,
-) -> Option<Vec<Run>> {
-    let (count, mut runs) = (rows.len(), Vec::<Run>::new());
+) -> Option<Vec<ByteRun>> {
+    let (count, mut runs) = (rows.len(), Vec::<ByteRun>::new());
     for (host, bytes) in rows {
         match runs.last_mut() {
             Some(last) if last.host + last.bytes as u64 == host => last.bytes += bytes,
@@ -46,7 +46,7 @@ pub(crate) fn reached<G: Gpu>(
                 if last.is_some_and(|last| !gpu.reaches(last.host, last.bytes)) || runs.len() * ROWS_OF_A_COPY > count {
                     return None;
                 }
-                runs.push(Run { host, device: device as u64, bytes });
+                runs.push(ByteRun { host, device: device as u64, bytes });
             }
         }
         device += bytes;

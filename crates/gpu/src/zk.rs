@@ -229,19 +229,19 @@ impl<G: Gpu> Drop for ZkGpu<G> {
 }
 
 /// Distinct keys, identified by their place in memory. Many jobs with one key are the usual case, so the last key is found without a search.
-struct Keys<'a, K> {
+struct DistinctKeys<'a, K> {
     keys: Vec<&'a K>,
     numbers: BTreeMap<*const K, u32>,
     last: Option<(*const K, u32)>,
 }
 
-impl<'a, K> Keys<'a, K> {
-    fn new() -> Keys<'a, K> {
-        Keys { keys: Vec::new(), numbers: BTreeMap::new(), last: None }
+impl<'a, K> DistinctKeys<'a, K> {
+    fn new() -> DistinctKeys<'a, K> {
+        DistinctKeys { keys: Vec::new(), numbers: BTreeMap::new(), last: None }
     }
     /// A table that begins with `pad` times the first key. [`number`](Keys::number) does not find these.
-    fn behind(pad: usize, first: &'a K) -> Keys<'a, K> {
-        Keys { keys: vec![first; pad], ..Keys::new() }
+    fn behind(pad: usize, first: &'a K) -> DistinctKeys<'a, K> {
+        DistinctKeys { keys: vec![first; pad], ..DistinctKeys::new() }
     }
     /// The number of a key, which is added if it is new.
     fn number(&mut self, key: &'a K) -> u32 {
@@ -272,7 +272,7 @@ fn padded<J: Sync, T: Send>(pad: usize, jobs: &[J], parallel: bool, of: impl Fn(
 
 /// How many jobs the next pass takes: as many as the limits allow, one at least.
 fn cut<'a, K: 'a>(limits: &Limits, jobs: impl Iterator<Item = (&'a K, Message<'a>)>) -> usize {
-    let (mut keys, mut bytes, mut count) = (Keys::new(), 0, 0);
+    let (mut keys, mut bytes, mut count) = (DistinctKeys::new(), 0, 0);
     for (key, message) in jobs {
         keys.number(key);
         bytes += message_words(&message) * 4;

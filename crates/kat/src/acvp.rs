@@ -48,13 +48,13 @@ pub struct Prompt {
     revision: String,
     is_sample: Option<bool>,
     /// The tests, in groups.
-    pub test_groups: Vec<Group>,
+    pub test_groups: Vec<TestGroup>,
 }
 
 /// Tests of one parameter set in one mode.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Group {
+pub struct TestGroup {
     tg_id: Id,
     parameter_set: String,
     deterministic: Option<bool>,
@@ -175,7 +175,7 @@ pub fn answer<'p>(
     let mut answers = compute(&*engine()?, &cases, &bar)?.into_iter();
     bar.finish_and_clear();
     printer.detail(format_args!("answered {} tests", grouped(cases.len() as u64)));
-    let answered = |group: &Group| AnsweredGroup {
+    let answered = |group: &TestGroup| AnsweredGroup {
         tg_id: group.tg_id.clone(),
         tests: std::iter::zip(&group.tests, answers.by_ref())
             .map(|(test, answer)| AnsweredTest { tc_id: test.tc_id.clone(), answer })
@@ -187,7 +187,7 @@ pub fn answer<'p>(
 
 /// A test, with what its group says of it.
 struct TestCase<'p> {
-    group: &'p Group,
+    group: &'p TestGroup,
     params: &'static Params,
     test: &'p Test,
 }

@@ -7,17 +7,17 @@ mod plot;
 pub mod read;
 
 use self::page::PagePart;
-use self::read::Run;
+use self::read::RecordedRun;
 
 /// Runs and the pictures of them.
 pub struct Report<'a> {
-    runs: &'a [Run],
+    runs: &'a [RecordedRun],
     parts: Vec<PagePart>,
 }
 
 impl<'a> Report<'a> {
     /// Draws the runs, and each but the first against the first.
-    pub fn new(runs: &'a [Run]) -> Report<'a> {
+    pub fn new(runs: &'a [RecordedRun]) -> Report<'a> {
         Report { runs, parts: page::parts(runs) }
     }
 

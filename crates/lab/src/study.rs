@@ -20,7 +20,7 @@ use crate::stopwatch::{Question, Times, distinct, measure, until_used_up};
 use hypergrove::backend::{Plan, Policy};
 use hypergrove::{Backend, Device, Engine, Isa, Op, PARAMETER_SETS, Params, SlhDsa, UnknownSet, cache_bytes};
 use hypergrove_engine::{STAGES, THREADS, planner::bucket};
-use hypergrove_tune::trial::{self, Jobs, Trial};
+use hypergrove_tune::trial::{self, Trial, TrialJobs};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -306,15 +306,16 @@ impl Study<'_> {
                 continue;
             }
             let different = distinct(place.kind() == Kind::Gpu, SlhDsa::from(plan.params), most);
-            let jobs = match Jobs::new(place.trials(), plan, most, different, self.threads()).map_err(Failure::from) {
-                Ok(jobs) => jobs,
-                Err(why) if why.is_memory => {
-                    self.turns = self.turns.saturating_sub(choices.len());
-                    self.skip_many(base, why.message, batches.len() * choices.len())?;
-                    continue;
-                }
-                Err(why) => return Err(why.of(format_args!("{} {}", base.set, base.op))),
-            };
+            let jobs =
+                match TrialJobs::new(place.trials(), plan, most, different, self.threads()).map_err(Failure::from) {
+                    Ok(jobs) => jobs,
+                    Err(why) if why.is_memory => {
+                        self.turns = self.turns.saturating_sub(choices.len());
+                        self.skip_many(base, why.message, batches.len() * choices.len())?;
+                        continue;
+                    }
+                    Err(why) => return Err(why.of(format_args!("{} {}", base.set, base.op))),
+                };
             for choice in &choices {
                 let base = Record { shape: Some(choice.name.clone()), ..base.clone() };
                 self.turn();
@@ -331,7 +332,7 @@ impl Study<'_> {
         &mut self,
         row: &ProgramRow,
         place: &Place,
-        jobs: &Jobs,
+        jobs: &TrialJobs,
         choice: &Named,
         batches: &[usize],
         limits: &Limits,
@@ -679,7 +680,7 @@ impl Study<'_> {
 /// Each stage of a batch alone; of the launches of a kernel, their sum.
 fn timed_alone(
     place: trial::Place<'_>,
-    jobs: &Jobs,
+    jobs: &TrialJobs,
     batch: usize,
     policy: &Policy,
 ) -> Result<Vec<StageRecord>, Failure> {

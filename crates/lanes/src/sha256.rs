@@ -99,32 +99,32 @@ impl<'a> Lane<'a> {
 }
 
 /// The messages or parts to hash, and where results go. With closures instead, the drivers would be compiled once more for each.
-enum Jobs<'j, 'a> {
+enum HashInputs<'j, 'a> {
     Messages(&'j [&'a [u8]], &'j mut [[u8; 32]]),
     Parts(&'j mut [MessagePart<'a>]),
 }
 
-impl<'a> Jobs<'_, 'a> {
+impl<'a> HashInputs<'_, 'a> {
     #[inline(always)]
     fn len(&self) -> usize {
         match self {
-            Jobs::Messages(messages, _) => messages.len(),
-            Jobs::Parts(parts) => parts.len(),
+            HashInputs::Messages(messages, _) => messages.len(),
+            HashInputs::Parts(parts) => parts.len(),
         }
     }
     /// A job's state, bytes, and end of the message.
     #[inline(always)]
     fn get(&self, job: usize) -> ([u8; 32], &'a [u8], Option<u64>) {
         match self {
-            Jobs::Messages(messages, _) => (SHA256_START, messages[job], Some(messages[job].len() as u64)),
-            Jobs::Parts(parts) => (parts[job].state, parts[job].bytes, parts[job].end),
+            HashInputs::Messages(messages, _) => (SHA256_START, messages[job], Some(messages[job].len() as u64)),
+            HashInputs::Parts(parts) => (parts[job].state, parts[job].bytes, parts[job].end),
         }
     }
     #[inline(always)]
     fn done(&mut self, job: usize, state: &[u8; 32]) {
         match self {
-            Jobs::Messages(_, digests) => digests[job] = *state,
-            Jobs::Parts(parts) => parts[job].state = *state,
+            HashInputs::Messages(_, digests) => digests[job] = *state,
+            HashInputs::Parts(parts) => parts[job].state = *state,
         }
     }
     /// Jobs by length, the longest first. Complements of lengths stand above jobs' numbers, so that plain words are sorted. Empty if all lengths
@@ -141,12 +141,12 @@ impl<'a> Jobs<'_, 'a> {
     }
 }
 
-/// Jobs, at most, whose numbers fit the words of [`Jobs::order`].
+/// Jobs, at most, whose numbers fit the words of [`HashInputs::order`].
 const AT_A_TIME: usize = 1 << 24;
 
 /// Messages that were not taken yet, and those under way. States are rows, as digests are.
 struct InFlight<'j, 'a> {
-    jobs: Jobs<'j, 'a>,
+    jobs: HashInputs<'j, 'a>,
     order: Vec<u64>,
     next: usize,
     lanes: [Lane<'a>; MOST_LANES],
@@ -155,7 +155,7 @@ struct InFlight<'j, 'a> {
 }
 
 impl<'j, 'a> InFlight<'j, 'a> {
-    fn new(jobs: Jobs<'j, 'a>) -> Self {
+    fn new(jobs: HashInputs<'j, 'a>) -> Self {
         let (lanes, states) = ([Lane::IDLE; MOST_LANES], [[0; 32]; MOST_LANES]);
         InFlight { order: jobs.order(), jobs, next: 0, lanes, states, active: 0 }
     }
@@ -277,7 +277,7 @@ fn streams<T: Sha256Streams, const S: usize>(
 pub(crate) struct Messages<T>(pub(crate) T);
 
 impl<T: Simd> Messages<T> {
-    fn run(&self, jobs: Jobs<'_, '_>) {
+    fn run(&self, jobs: HashInputs<'_, '_>) {
         let few = T::STREAMS_UP_TO;
         let mut in_flight = InFlight::new(jobs);
         if few < in_flight.jobs.len() {
@@ -379,11 +379,11 @@ impl<T: Simd> Sha256 for Messages<T> {
     fn hash(&self, messages: &[&[u8]], digests: &mut [[u8; 32]]) {
         assert_eq!(messages.len(), digests.len(), "a digest for each message");
         for (messages, digests) in messages.chunks(AT_A_TIME).zip(digests.chunks_mut(AT_A_TIME)) {
-            self.run(Jobs::Messages(messages, digests));
+            self.run(HashInputs::Messages(messages, digests));
         }
     }
 
     fn absorb(&self, parts: &mut [MessagePart<'_>]) {
-        parts.chunks_mut(AT_A_TIME).for_each(|parts| self.run(Jobs::Parts(parts)));
+        parts.chunks_mut(AT_A_TIME).for_each(|parts| self.run(HashInputs::Parts(parts)));
     }
 }

@@ -112,7 +112,7 @@ pub(crate) trait PyScheme:
         set: Option<Self>,
         how: How<'_>,
     ) -> PyResult<Bound<'py, Array>> {
-        let (py, mut keys) = (messages.py(), Keys::of(public_keys, set)?);
+        let (py, mut keys) = (messages.py(), VerifyKeys::of(public_keys, set)?);
         let (signatures, messages) = (Rows::of(signatures, "signatures")?, Rows::of(messages, "messages")?);
         let call = how.call()?;
         keys.check(&signatures, messages.count, how.policy)?;
@@ -217,15 +217,15 @@ pub(crate) fn results<'py>(
 }
 
 /// The keys of a call that verifies.
-enum Keys<S: PyScheme> {
+enum VerifyKeys<S: PyScheme> {
     One(S::VerifyingKey),
     /// Each key once, and the number of each row's.
     Table(Vec<S::VerifyingKey>, Vec<u32>),
     Packed(S, Rows),
 }
 
-impl<S: PyScheme> Keys<S> {
-    fn of(object: &Object<'_>, set: Option<S>) -> PyResult<Keys<S>> {
+impl<S: PyScheme> VerifyKeys<S> {
+    fn of(object: &Object<'_>, set: Option<S>) -> PyResult<VerifyKeys<S>> {
         let fits = |key: &S::VerifyingKey, what: fmt::Arguments<'_>| match (set, S::of_public(key)) {
             (Some(set), other) if set != other => {
                 Err(bad(format!("{what} is of the set {}, and set is {}", other.name(), set.name())))
@@ -235,7 +235,7 @@ impl<S: PyScheme> Keys<S> {
         if let Ok(key) = object.cast::<S::PublicKey>() {
             let key = S::key(key);
             fits(key, format_args!("the public key"))?;
-            return Ok(Keys::One(key.clone()));
+            return Ok(VerifyKeys::One(key.clone()));
         }
         if let Some(items) = keys_of::<S::PublicKey>(object)? {
             // Objects that are alive have addresses of their own.
@@ -256,12 +256,12 @@ impl<S: PyScheme> Keys<S> {
                 }
                 of.push(number);
             }
-            return Ok(Keys::Table(keys, of));
+            return Ok(VerifyKeys::Table(keys, of));
         }
         match set {
-            Some(set) => Ok(Keys::Packed(set, Rows::of(object, "public_keys")?)),
+            Some(set) => Ok(VerifyKeys::Packed(set, Rows::of(object, "public_keys")?)),
             None if object.cast::<PySequence>().is_ok_and(|rows| rows.len().is_ok_and(|count| count == 0)) => {
-                Ok(Keys::Table(Vec::new(), Vec::new()))
+                Ok(VerifyKeys::Table(Vec::new(), Vec::new()))
             }
             None => Err(PyTypeError::new_err(
                 "public_keys: give a PublicKey, a sequence of PublicKey, or keys as bytes with set=\"SLH-DSA-…\"",
@@ -272,15 +272,15 @@ impl<S: PyScheme> Keys<S> {
     /// The set, if there is a key.
     fn set(&self) -> Option<S> {
         match self {
-            Keys::One(key) => Some(S::of_public(key)),
-            Keys::Table(keys, _) => keys.first().map(S::of_public),
-            Keys::Packed(set, _) => Some(*set),
+            VerifyKeys::One(key) => Some(S::of_public(key)),
+            VerifyKeys::Table(keys, _) => keys.first().map(S::of_public),
+            VerifyKeys::Packed(set, _) => Some(*set),
         }
     }
 
     /// Refuses keys and signatures that do not fit each other or the messages.
     fn check(&self, signatures: &Rows, messages: usize, policy: RowPolicy) -> PyResult<()> {
-        if let Keys::Packed(set, rows) = self
+        if let VerifyKeys::Packed(set, rows) = self
             && !policy.permits_malformed
         {
             rows.check_width(set.sizes().public, &format!("a public key of {}", set.name()))?;
@@ -290,11 +290,11 @@ impl<S: PyScheme> Keys<S> {
         }
         signatures.check_count(messages, "messages")?;
         match self {
-            Keys::Table(_, of) if of.len() != messages => {
+            VerifyKeys::Table(_, of) if of.len() != messages => {
                 let count = of.len();
                 Err(bad(format!("public_keys has {count} rows, messages has {messages}; give one for each row")))
             }
-            Keys::Packed(_, rows) => rows.check_count(messages, "messages"),
+            VerifyKeys::Packed(_, rows) => rows.check_count(messages, "messages"),
             _ => Ok(()),
         }
     }
@@ -303,7 +303,7 @@ impl<S: PyScheme> Keys<S> {
     /// table out that are not `picked`.
     fn prepare(&mut self, py: Python<'_>, picked: Option<&[usize]>) -> PyResult<()> {
         if S::MAKES_TABLES
-            && let Keys::Packed(set, rows) = &*self
+            && let VerifyKeys::Packed(set, rows) = &*self
             && let Some((values, of)) = rows.table(py, set.sizes().public)?
         {
             if picked.is_none()
@@ -314,10 +314,10 @@ impl<S: PyScheme> Keys<S> {
             }
             // The engine wants a key in its table.
             if !values.is_empty() {
-                *self = Keys::Table(values.iter().map(|value| set.public_key(value)).collect(), of);
+                *self = VerifyKeys::Table(values.iter().map(|value| set.public_key(value)).collect(), of);
             }
         }
-        if let (Keys::Table(_, of), Some(picked)) = (self, picked) {
+        if let (VerifyKeys::Table(_, of), Some(picked)) = (self, picked) {
             *of = picked.iter().map(|row| of[*row]).collect();
         }
         Ok(())
@@ -325,15 +325,15 @@ impl<S: PyScheme> Keys<S> {
 
     /// The column of keys that are bytes.
     fn packed(&self) -> Option<&Rows> {
-        if let Keys::Packed(_, rows) = self { Some(rows) } else { None }
+        if let VerifyKeys::Packed(_, rows) = self { Some(rows) } else { None }
     }
 
     /// The keys as a column; `packed` are those that are bytes.
     fn column<'a>(&'a self, packed: Option<&'a Held<'_>>) -> RowVerifyingKeys<'a, S::VerifyingKey, S::Set> {
         match (self, packed) {
-            (Keys::One(key), _) => RowVerifyingKeys::One(key),
-            (Keys::Table(keys, of), _) => RowVerifyingKeys::Table { keys, of },
-            (Keys::Packed(set, _), packed) => RowVerifyingKeys::Encoded {
+            (VerifyKeys::One(key), _) => RowVerifyingKeys::One(key),
+            (VerifyKeys::Table(keys, of), _) => RowVerifyingKeys::Table { keys, of },
+            (VerifyKeys::Packed(set, _), packed) => RowVerifyingKeys::Encoded {
                 params: set.set(),
                 keys: packed.expect("packed keys are a column").column(),
             },

@@ -94,22 +94,22 @@ pub enum Interface {
 
 /// What the cases of a group have in common.
 #[derive(Clone, Copy, Debug)]
-pub struct Group {
+pub struct CaseGroup {
     /// The set.
     pub params: &'static Params,
     /// Through which interface.
     pub interface: Interface,
 }
 
-impl Group {
-    fn of(row: &Row) -> Group {
+impl CaseGroup {
+    fn of(row: &Row) -> CaseGroup {
         let interface = match row.text("interface") {
             "pure" => Interface::Pure,
             "preHash" => Interface::PreHash,
             "internal" => Interface::Internal,
             other => panic!("case {} has the interface {other}", row.text("tcId")),
         };
-        Group { params: row.params(), interface }
+        CaseGroup { params: row.params(), interface }
     }
     fn mode<'a>(&self, context: &'a [u8], hash: Option<PreHash>) -> Mode<'a> {
         match self.interface {
@@ -143,17 +143,17 @@ pub struct SigGen {
 
 impl SigGen {
     /// The case's key.
-    pub fn key(&self, group: &Group) -> SigningKey {
+    pub fn key(&self, group: &CaseGroup) -> SigningKey {
         SigningKey::from_bytes(group.params, &self.sk).unwrap_or_else(|error| panic!("case {}: {error}", self.tc_id))
     }
     /// The case's mode.
-    pub fn mode(&self, group: &Group) -> Mode<'_> {
+    pub fn mode(&self, group: &CaseGroup) -> Mode<'_> {
         group.mode(&self.context, self.hash_alg)
     }
 }
 
 /// The 624 signature generations.
-pub fn siggen() -> Vec<(Group, SigGen)> {
+pub fn siggen() -> Vec<(CaseGroup, SigGen)> {
     let case = |row: &Row| SigGen {
         tc_id: row.number("tcId"),
         sk: row.bytes("sk").into(),
@@ -163,7 +163,7 @@ pub fn siggen() -> Vec<(Group, SigGen)> {
         additional_randomness: Some(row.bytes("additionalRandomness").to_vec()).filter(|bytes| !bytes.is_empty()),
         signature_sha256: row.bytes("signatureSha256").into(),
     };
-    rows("siggen").iter().map(|row| (Group::of(row), case(row))).collect()
+    rows("siggen").iter().map(|row| (CaseGroup::of(row), case(row))).collect()
 }
 
 /// A verification.
@@ -184,17 +184,17 @@ pub struct SigVer {
 
 impl SigVer {
     /// The case's key.
-    pub fn key(&self, group: &Group) -> VerifyingKey {
+    pub fn key(&self, group: &CaseGroup) -> VerifyingKey {
         VerifyingKey::from_bytes(group.params, &self.pk).unwrap_or_else(|error| panic!("case {}: {error}", self.tc_id))
     }
     /// The case's mode.
-    pub fn mode(&self, group: &Group) -> Mode<'_> {
+    pub fn mode(&self, group: &CaseGroup) -> Mode<'_> {
         group.mode(&self.context, self.hash_alg)
     }
 }
 
 /// The 504 verifications.
-pub fn sigver() -> Vec<(Group, SigVer)> {
+pub fn sigver() -> Vec<(CaseGroup, SigVer)> {
     let case = |row: &Row| SigVer {
         tc_id: row.number("tcId"),
         pk: row.bytes("pk").into(),
@@ -204,5 +204,5 @@ pub fn sigver() -> Vec<(Group, SigVer)> {
         signature: row.bytes("signature").into(),
         test_passed: row.text("testPassed") == "true",
     };
-    rows("sigver").iter().map(|row| (Group::of(row), case(row))).collect()
+    rows("sigver").iter().map(|row| (CaseGroup::of(row), case(row))).collect()
 }

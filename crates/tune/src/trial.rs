@@ -43,7 +43,7 @@ impl Place<'_> {
 }
 
 /// Jobs and their answers: whatever the policy, a program has to give these bytes.
-pub struct Jobs {
+pub struct TrialJobs {
     plan: Plan,
     /// A key a job for key generation, else one.
     seeds: Vec<[Vec<u8>; 2]>,
@@ -55,10 +55,16 @@ pub struct Jobs {
     answers: Vec<u8>,
 }
 
-impl Jobs {
+impl TrialJobs {
     /// So many jobs; of signatures that are verified only `distinct` differ. What is signed verifies, by the device and in
     /// part by the reference; what verifies does not with one bit changed; keys are in part made again by the reference.
-    pub fn new(place: Place<'_>, plan: Plan, count: usize, distinct: usize, threads: usize) -> Result<Jobs, Error> {
+    pub fn new(
+        place: Place<'_>,
+        plan: Plan,
+        count: usize,
+        distinct: usize,
+        threads: usize,
+    ) -> Result<TrialJobs, Error> {
         let p = plan.params;
         let seed = |which: u8, number: usize| -> Vec<u8> {
             (0..p.n).map(|i| (number as u64).to_le_bytes().get(i).copied().unwrap_or(which)).collect()
@@ -68,7 +74,7 @@ impl Jobs {
         let digest = |number: usize| PreHash::Sha3_512.hash(&[&(number as u64).to_le_bytes()])[..p.m].to_vec();
         let needs = matches!(plan.op, Op::Sign | Op::Verify);
         let positions = (0..if needs { count } else { 0 }).map(|number| Position::split(p, &digest(number))).collect();
-        let mut jobs = Jobs {
+        let mut jobs = TrialJobs {
             plan,
             seeds,
             nodes: Vec::new(),
@@ -93,11 +99,11 @@ impl Jobs {
                     jobs.nodes_id = NODES.fetch_add(1, Relaxed);
                 }
                 jobs.answers = jobs.compute(place, count, threads)?;
-                Jobs::of_signatures(p, &jobs, &jobs.answers)?.check(place, threads)?;
+                TrialJobs::of_signatures(p, &jobs, &jobs.answers)?.check(place, threads)?;
             }
             Op::Verify => {
                 let distinct = distinct.clamp(1, count);
-                let signed = Jobs::new(place, Plan::new(p, Op::Sign), distinct, distinct, threads)?;
+                let signed = TrialJobs::new(place, Plan::new(p, Op::Sign), distinct, distinct, threads)?;
                 jobs.positions = signed.positions.iter().cycle().take(count).copied().collect();
                 jobs.signatures = signed.answers.chunks(p.sig_bytes()).cycle().take(count).flatten().copied().collect();
                 jobs.answers = signed.root().repeat(count);
@@ -113,11 +119,19 @@ impl Jobs {
     }
 
     /// The verification of what another plan signed.
-    fn of_signatures(p: &'static Params, signed: &Jobs, signatures: &[u8]) -> Result<Jobs, Error> {
+    fn of_signatures(p: &'static Params, signed: &TrialJobs, signatures: &[u8]) -> Result<TrialJobs, Error> {
         let count = signatures.len() / p.sig_bytes();
         let positions = signed.positions[..count].to_vec();
         let (plan, seeds, answers) = (Plan::new(p, Op::Verify), signed.seeds.clone(), signed.root().repeat(count));
-        Ok(Jobs { plan, seeds, nodes: Vec::new(), nodes_id: 0, positions, signatures: signatures.to_vec(), answers })
+        Ok(TrialJobs {
+            plan,
+            seeds,
+            nodes: Vec::new(),
+            nodes_id: 0,
+            positions,
+            signatures: signatures.to_vec(),
+            answers,
+        })
     }
 
     /// PK.root of the one key, by the reference.
@@ -129,7 +143,7 @@ impl Jobs {
     fn grow_nodes(&self, place: Place<'_>, threads: usize) -> Result<Vec<u8>, Error> {
         let p = self.plan.params;
         let plan = Plan::cache(p, self.plan.cached_layers);
-        let grown = Jobs {
+        let grown = TrialJobs {
             plan,
             seeds: self.seeds.clone(),
             nodes: Vec::new(),
@@ -226,7 +240,7 @@ impl Trial {
         Ok(Trial { program, pool, out: Vec::new(), device: place.device.id(), policy: policy.clone() })
     }
 
-    fn once(&mut self, jobs: &Jobs, count: usize, out: &mut [u8]) -> Result<(Duration, Timing), Error> {
+    fn once(&mut self, jobs: &TrialJobs, count: usize, out: &mut [u8]) -> Result<(Duration, Timing), Error> {
         let (program, pool) = (&mut self.program, &self.pool);
         jobs.with_batch(count, |batch| {
             let start = Instant::now();
@@ -244,7 +258,7 @@ impl Trial {
     }
 
     /// Runs the first `count` jobs: the time of the whole run, and where it went. The answer is not looked at.
-    pub fn time(&mut self, jobs: &Jobs, count: usize) -> Result<(Duration, Timing), Error> {
+    pub fn time(&mut self, jobs: &TrialJobs, count: usize) -> Result<(Duration, Timing), Error> {
         let mut out = std::mem::take(&mut self.out);
         out.resize(count * jobs.plan.out_bytes(), 0);
         let done = self.once(jobs, count, &mut out);
@@ -253,7 +267,7 @@ impl Trial {
     }
 
     /// The same; a wrong answer is an error.
-    pub fn run(&mut self, jobs: &Jobs, count: usize) -> Result<(Duration, Timing), Error> {
+    pub fn run(&mut self, jobs: &TrialJobs, count: usize) -> Result<(Duration, Timing), Error> {
         let mut out = std::mem::take(&mut self.out);
         // What an earlier run left there must not pass for an answer. A large batch of signatures is a gigabyte.
         out.resize(count * jobs.plan.out_bytes(), 0);
@@ -283,7 +297,7 @@ mod tests {
         let place = Place { backend: &Reference, device: &device, timeout: DEVICE_TIMEOUT };
         let plans = [Op::Keygen, Op::Sign, Op::Verify].map(|op| Plan::new(&TOY_SHA2_16, op));
         for plan in plans.into_iter().chain([Plan::new(&TOY_SHA2_16, Op::Sign).with_cached_layers(2)]) {
-            let mut jobs = Jobs::new(place, plan.clone(), 3, 2, 2).unwrap();
+            let mut jobs = TrialJobs::new(place, plan.clone(), 3, 2, 2).unwrap();
             let policy = place.with_threads(&plan, &Policy::default(), 2).unwrap();
             let mut trial = Trial::new(place, &plan, 4, &policy).unwrap();
             for count in [1, 3] {

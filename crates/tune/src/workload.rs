@@ -1,7 +1,7 @@
 //! What is timed: a batch that is the same for every policy, whose answers all have to be equal.
 
 use crate::search::{Lab, Stop};
-use crate::trial::{Jobs, Place, Trial};
+use crate::trial::{Place, Trial, TrialJobs};
 use hypergrove_engine::{Backend, Device, Error, Policy, THREADS, Timing};
 use hypergrove_fips205::plan::Plan;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Workload {
     backend: Arc<dyn Backend>,
     device: Device,
     timeout: Duration,
-    jobs: Jobs,
+    jobs: TrialJobs,
     count: usize,
     prepared: Vec<Trial>,
 }
@@ -38,7 +38,7 @@ impl Workload {
         let distinct = if is_host { DISTINCT_ON_HOSTS } else { DISTINCT };
         let threads = base.get(THREADS).unwrap_or(1) as usize;
         let place = Place { backend: &**backend, device, timeout };
-        let jobs = Jobs::new(place, plan.clone(), count, distinct, threads)?;
+        let jobs = TrialJobs::new(place, plan.clone(), count, distinct, threads)?;
         Ok(Workload { backend: backend.clone(), device: device.clone(), timeout, jobs, count, prepared: Vec::new() })
     }
 

@@ -265,7 +265,7 @@ impl Line {
 
 trait Entries: Any + Send {
     /// Takes a batch of at most `most` jobs, or of one that counts for more. Also gives the number of entries whose job was withdrawn.
-    fn take(&mut self, most: usize, counters: &TicketCounters) -> (Option<Box<dyn Batch>>, isize);
+    fn take(&mut self, most: usize, counters: &TicketCounters) -> (Option<Box<dyn TakenBatch>>, isize);
     fn len(&self) -> usize;
     /// Jobs that the entries count for.
     fn jobs(&self) -> usize;
@@ -286,8 +286,8 @@ struct Waiting<J: Queued> {
 }
 
 impl<J: Queued> Entries for Waiting<J> {
-    fn take(&mut self, most: usize, counters: &TicketCounters) -> (Option<Box<dyn Batch>>, isize) {
-        let (mut batch, mut withdrawn) = (Jobs { jobs: Vec::new(), entries: Vec::new() }, 0);
+    fn take(&mut self, most: usize, counters: &TicketCounters) -> (Option<Box<dyn TakenBatch>>, isize) {
+        let (mut batch, mut withdrawn) = (TakenJobs { jobs: Vec::new(), entries: Vec::new() }, 0);
         let (now, mut count) = (Instant::now(), 0);
         while count < most {
             let Some(entry) = self.entries.front() else { break };
@@ -307,7 +307,7 @@ impl<J: Queued> Entries for Waiting<J> {
                 None => withdrawn += 1,
             }
         }
-        let batch: Option<Box<dyn Batch>> = if batch.jobs.is_empty() { None } else { Some(Box::new(batch)) };
+        let batch: Option<Box<dyn TakenBatch>> = if batch.jobs.is_empty() { None } else { Some(Box::new(batch)) };
         (batch, withdrawn)
     }
 
@@ -339,7 +339,7 @@ impl<J: Queued> Entries for Waiting<J> {
 }
 
 /// Jobs of one sort that are taken out of the queue.
-struct Jobs<J: Queued> {
+struct TakenJobs<J: Queued> {
     jobs: Vec<J>,
     entries: Vec<Arc<Entry<J>>>,
 }
@@ -351,7 +351,7 @@ struct Tell {
     tell: Box<dyn FnOnce()>,
 }
 
-trait Batch: Send {
+trait TakenBatch: Send {
     fn sort(&self) -> Sort;
     /// The number of tickets.
     fn len(&self) -> usize;
@@ -363,7 +363,7 @@ trait Batch: Send {
     fn refuse(self: Box<Self>, why: Error) -> Tell;
 }
 
-impl<J: Queued> Batch for Jobs<J> {
+impl<J: Queued> TakenBatch for TakenJobs<J> {
     fn sort(&self) -> Sort {
         self.entries[0].sort()
     }
@@ -379,7 +379,7 @@ impl<J: Queued> Batch for Jobs<J> {
 
     fn run(self: Box<Self>, shared: &Shared) -> Tell {
         let jobs = self.size().jobs;
-        let Jobs { jobs: all, entries } = *self;
+        let TakenJobs { jobs: all, entries } = *self;
         let mut wakes: Vec<Wake<J::Out>> = Vec::with_capacity(entries.len());
         let began = Instant::now();
         let done = catch_unwind(AssertUnwindSafe(|| {
@@ -400,7 +400,7 @@ impl<J: Queued> Batch for Jobs<J> {
     }
 
     fn refuse(self: Box<Self>, why: Error) -> Tell {
-        let Jobs { jobs, entries } = *self;
+        let TakenJobs { jobs, entries } = *self;
         let wakes = entries.iter().map(|entry| entry.resolve(Err(why.clone()))).collect();
         jobs.into_iter().for_each(|job| quietly(|| drop(job)));
         tell(entries, wakes)
@@ -505,7 +505,7 @@ impl State {
         slots: usize,
         patience: Option<Patience>,
         counters: &TicketCounters,
-    ) -> Option<Box<dyn Batch>> {
+    ) -> Option<Box<dyn TakenBatch>> {
         let in_flight = self.queued + self.taken;
         for at in (self.next..self.lines.len()).chain(0..self.next) {
             let line = &mut self.lines[at];
@@ -814,7 +814,7 @@ impl Shared {
     }
 
     /// Runs a batch, and notifies waiters when its slot is free again.
-    fn run(self: &Arc<Self>, batch: Box<dyn Batch>) -> MutexGuard<'_, State> {
+    fn run(self: &Arc<Self>, batch: Box<dyn TakenBatch>) -> MutexGuard<'_, State> {
         let (sort, jobs, tickets) = (batch.sort(), batch.size().jobs, batch.len());
         let tell = batch.run(self);
         let pay = self.scheduler.jobs_that_pay(sort.0.expect("the jobs of a line have a kind"));

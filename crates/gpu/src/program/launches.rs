@@ -24,14 +24,14 @@ struct Signing {
     /// How many cached layers have their chains walked: at least the lowest, which signs a new root.
     walked: usize,
     /// The layers that are grown.
-    grown: Group,
+    grown: LayerGroup,
     /// The cached layers whose chains are walked.
-    above: Group,
+    above: LayerGroup,
 }
 
 /// Layers whose chain values lie together.
 #[derive(Clone, Copy)]
-struct Group {
+struct LayerGroup {
     layers: Layers,
     /// (job, layer) pairs.
     units: usize,
@@ -41,7 +41,7 @@ struct Group {
 
 impl Signing {
     /// The groups of layers that are not empty.
-    fn groups(&self) -> impl Iterator<Item = Group> {
+    fn groups(&self) -> impl Iterator<Item = LayerGroup> {
         [self.grown, self.above].into_iter().filter(|group| group.units > 0)
     }
 }
@@ -349,7 +349,7 @@ impl<G: Gpu> GpuProgram<G> {
         let (l, keep) = (&self.layout, self.shape.policy.replay == 0);
         let walked = if self.stored { 1 } else { self.shape.cached };
         let grown = self.shape.grown;
-        let group = |first: usize, count: usize, part: Part| Group {
+        let group = |first: usize, count: usize, part: Part| LayerGroup {
             layers: Layers { first: first as u32, count: count.max(1) as u32 },
             units: jobs * count,
             values: self.device(part),
@@ -362,7 +362,7 @@ impl<G: Gpu> GpuProgram<G> {
     /// Adds the steps that read paths and roots from cached nodes, and walk chains of cached layers.
     fn cached_layers(&self, signing: &Signing, steps: &mut Vec<Step>) {
         let (l, jobs, cached) = (&self.layout, signing.jobs, self.shape.cached);
-        let Group { layers, units, values } = signing.above;
+        let LayerGroup { layers, units, values } = signing.above;
         let all_cached = jobs * cached;
         let read = ReadCached {
             jobs: self.jobs(),
@@ -400,7 +400,7 @@ impl<G: Gpu> GpuProgram<G> {
         let beside = self.shape.policy.beside == 1;
         let mut leaves: Vec<Step> = Vec::new();
         for group in signing.groups() {
-            let Group { layers, units, values } = group;
+            let LayerGroup { layers, units, values } = group;
             let (jobs, leaves_at) = (self.jobs(), self.leaves_of(signing, group));
             let again = LeavesAgain { jobs, layers, units: units as u32, values, leaves: leaves_at };
             let launch = self.wide(units as u32, 32, units, again);
@@ -421,7 +421,7 @@ impl<G: Gpu> GpuProgram<G> {
         let (p, l, check) = (self.p(), &self.layout, self.shape.policy.check == 1);
         let launches = signing.groups().count();
         for (i, group) in signing.groups().enumerate() {
-            let Group { layers, units, values } = group;
+            let LayerGroup { layers, units, values } = group;
             let slots = (l.fors.at + l.fors.bytes - l.roots.at) / 4;
             let is_last = i + 1 == launches;
             // Words of the roots and of the signatures, which the last launch copies.
@@ -450,7 +450,7 @@ impl<G: Gpu> GpuProgram<G> {
     fn wots_signatures(&self, signing: &Signing, steps: &mut Vec<Step>) {
         let (jobs, roots, signatures) = (self.jobs(), self.device(self.layout.roots), self.signatures());
         if signing.keep {
-            for Group { layers, units, values } in signing.groups() {
+            for LayerGroup { layers, units, values } in signing.groups() {
                 let select = SelectValues { jobs, layers, units: units as u32, values, roots, signatures };
                 steps.push(Step::Launch(self.flat([1, units, units], self.chains_of(units), select)));
             }
@@ -467,7 +467,7 @@ impl<G: Gpu> GpuProgram<G> {
         let (jobs, keep, grown) = (signing.jobs, signing.keep, self.shape.grown);
         if keep && self.shape.cached > 0 {
             // The cached layers' chains were walked to their ends already.
-            let Group { layers, units, .. } = signing.above;
+            let LayerGroup { layers, units, .. } = signing.above;
             let (climbing, ends) = (self.climbing(layers, true), self.device(self.layout.checked_ends));
             steps.push(Step::Launch(self.flat([1, jobs, units], units, ClimbFromEnds { climbing, ends })));
         }
@@ -492,7 +492,7 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// The address of a group's leaves that are computed once more.
-    fn leaves_of(&self, signing: &Signing, group: Group) -> u64 {
+    fn leaves_of(&self, signing: &Signing, group: LayerGroup) -> u64 {
         self.device(self.layout.leaves) + u64::from(group.layers.first) * (signing.jobs * self.p().n) as u64
     }
 

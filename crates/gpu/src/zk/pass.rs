@@ -1,9 +1,9 @@
 //! Memory of a pass, on the device and pinned on the host, and the copies between the two.
 
-use super::{JOBS_OF_A_THREAD, Keys, Limits, ZkGpu, message_words};
+use super::{DistinctKeys, JOBS_OF_A_THREAD, Limits, ZkGpu, message_words};
 use crate::gpu::{Gpu, Queue, Step, WaitLimit, wipe};
 use crate::ring::{Ring, Slots, in_threads};
-use crate::runs::{Run, reached};
+use crate::runs::{ByteRun, reached};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_kernels::zk::*;
 use hypergrove_zkdilithium::Message;
@@ -17,7 +17,7 @@ const SHARE: usize = 64 << 10;
 /// How rows get to their places in the caller's memory, or how signatures get to the device.
 pub(super) enum Way {
     /// The device copies the rows by itself.
-    Reached(Vec<Run>),
+    Reached(Vec<ByteRun>),
     /// Threads copy the rows to or from this pinned memory.
     Staged(StagedRows),
 }
@@ -213,7 +213,7 @@ pub(super) struct Inputs {
     pub(super) starts: Offsets,
     message_words: usize,
     /// The messages' runs in the caller's memory, if the device reads them there.
-    reached: Option<Vec<Run>>,
+    reached: Option<Vec<ByteRun>>,
 }
 
 /// Words of a message, at most: kernels count bytes by 32 bits, where the largest two numbers mean something else.
@@ -265,7 +265,7 @@ impl<G: Gpu> ZkGpu<G> {
     }
 
     /// Runs of messages that lie in the caller's memory as they shall lie on the device: each has whole words.
-    fn reached_messages(&self, messages: &[Message<'_>]) -> Option<Vec<Run>> {
+    fn reached_messages(&self, messages: &[Message<'_>]) -> Option<Vec<ByteRun>> {
         let is_whole = |message: &Message<'_>| matches!(message, Message::Bytes(bytes) if bytes.len() % 4 == 0);
         if !messages.iter().all(is_whole) {
             return None;
@@ -278,7 +278,7 @@ impl<G: Gpu> ZkGpu<G> {
     }
 
     /// Steps that copy these runs to a part of the device's memory.
-    pub(super) fn uploads(&self, runs: &[Run], to: Offsets) -> Vec<Step> {
+    pub(super) fn uploads(&self, runs: &[ByteRun], to: Offsets) -> Vec<Step> {
         let to = self.memory.at(to);
         runs.iter().map(|run| run.upload(to)).collect()
     }
@@ -287,7 +287,7 @@ impl<G: Gpu> ZkGpu<G> {
     pub(super) fn lay_out<K: Sync>(
         &mut self,
         at: &Inputs,
-        (keys, of): (&Keys<'_, K>, &[u32]),
+        (keys, of): (&DistinctKeys<'_, K>, &[u32]),
         raw_bytes: usize,
         raw: impl Fn(&K, &mut [u8]) + Sync,
         messages: &[Message<'_>],
@@ -391,7 +391,7 @@ impl<G: Gpu> ZkGpu<G> {
     }
 
     /// Has the device write rows to the caller's memory, once everything is computed.
-    fn write(&mut self, runs: &[Run], from: Offsets) -> Result<(), Error> {
+    fn write(&mut self, runs: &[ByteRun], from: Offsets) -> Result<(), Error> {
         let from = self.memory.at(from);
         let steps: Vec<Step> = runs.iter().map(|run| run.download(from)).collect();
         // The wait has no limit: the caller has lent this memory until the device is done with it. The device has only copies left to do.

@@ -1,7 +1,7 @@
 //! Signing: rounds of attempts until no job is open.
 
 use super::pass::PassLayout;
-use super::{Keys, ZkGpu, padded};
+use super::{DistinctKeys, ZkGpu, padded};
 use crate::gpu::Gpu;
 use crate::ring::in_threads;
 use hypergrove_engine::{Error, ZkSign};
@@ -45,7 +45,7 @@ impl<G: Gpu> ZkGpu<G> {
     pub(super) fn sign_pass(&mut self, jobs: &[ZkSign<'_>], out: &mut [&mut SignatureBytes]) -> Result<(), Error> {
         let (pad, parallel) = (self.pad, in_threads(self.policy.threads));
         let (count, mut layout) = (pad + jobs.len(), PassLayout::default());
-        let mut table = Keys::behind(pad, jobs[0].key);
+        let mut table = DistinctKeys::behind(pad, jobs[0].key);
         let of: Vec<u32> = (0..count).map(|i| table.number(jobs[i.saturating_sub(pad)].key)).collect();
         let messages = padded(pad, jobs, parallel, |job| job.message);
         let fill = (self.gpu.facts().compute_units * self.policy.fill) as usize;

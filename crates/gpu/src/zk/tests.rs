@@ -1,6 +1,6 @@
 //! zkDilithium by kernels that run on the host, and tests that need a GPU which fails on command.
 
-use super::{JOBS_OF_A_THREAD, Keys, Limits, ZkGpu, ZkPolicy, pass};
+use super::{DistinctKeys, JOBS_OF_A_THREAD, Limits, ZkGpu, ZkPolicy, pass};
 use crate::gpu::Gpu;
 use crate::host::HostGpu;
 use hypergrove_engine::{Error, Policy, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
@@ -316,7 +316,7 @@ fn many_jobs_are_laid_out_by_several_threads() {
     let of: Vec<u32> = (0..texts.len() as u32).map(|of| of % 2).collect();
     let laid_out = |threads: usize| {
         let mut zk = on_host(&gpu, ZkPolicy { threads, ..policy(0) });
-        let (mut layout, mut table) = (pass::PassLayout::default(), Keys::new());
+        let (mut layout, mut table) = (pass::PassLayout::default(), DistinctKeys::new());
         for key in &keys {
             table.number(key);
         }

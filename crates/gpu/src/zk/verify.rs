@@ -1,7 +1,7 @@
 //! Verification: a pass is one stream of launches.
 
 use super::pass::PassLayout;
-use super::{Keys, ZkGpu, padded};
+use super::{DistinctKeys, ZkGpu, padded};
 use crate::gpu::Gpu;
 use crate::ring::in_threads;
 use hypergrove_engine::{Error, ZkVerify};
@@ -31,7 +31,7 @@ impl<G: Gpu> ZkGpu<G> {
     fn judge(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<(), Error> {
         let (pad, parallel) = (self.pad, in_threads(self.policy.threads));
         let (count, mut layout) = (pad + jobs.len(), PassLayout::default());
-        let mut table = Keys::behind(pad, jobs[0].key);
+        let mut table = DistinctKeys::behind(pad, jobs[0].key);
         let of: Vec<u32> = (0..count).map(|i| table.number(jobs[i.saturating_sub(pad)].key)).collect();
         let messages = padded(pad, jobs, parallel, |job| job.message);
         let at = self.inputs(&mut layout, (table.keys.len(), PK_BYTES), &messages)?;

@@ -7,7 +7,7 @@ use hypergrove_fips205::Params;
 
 /// What every kernel of a set reads of its jobs.
 #[derive(Clone, Copy, Debug)]
-pub struct Jobs {
+pub struct JobArguments {
     /// The set.
     pub params: &'static Params,
     /// `KEY_WORDS` words a key.
@@ -16,7 +16,7 @@ pub struct Jobs {
     pub jobs: u64,
 }
 
-impl Jobs {
+impl JobArguments {
     fn put(self, args: &mut Args) {
         let p = self.params;
         let pack = |bytes: [usize; 4]| u32::from_le_bytes(bytes.map(|b| u8::try_from(b).expect("below 256")));
@@ -168,7 +168,7 @@ impl Tiles {
 #[derive(Clone, Copy, Debug)]
 pub struct Climbing {
     /// The jobs.
-    pub jobs: Jobs,
+    pub jobs: JobArguments,
     /// Their layers.
     pub layers: Layers,
     /// Signatures.
@@ -202,7 +202,7 @@ arguments! {
     /// R, and what a message's digest selects. A thread a job.
     HashMessages for Digest => {
         /// What is selected goes to their `jobs`.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// `BETWEEN` words a job, then the jobs' rows, then the keys'.
         messages: u64 => nodes,
         /// Words of a job's row.
@@ -228,7 +228,7 @@ arguments! {
     /// All chains of leaves, to their ends. A thread a chain.
     GrowChains for Chains => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// The leaves' trees.
         trees: Trees => group,
         /// Leaves before the first.
@@ -243,7 +243,7 @@ arguments! {
     /// The chains of revealed leaves alone, to their ends. A thread a chain.
     KeepChains for Chains, flags of _it: ONLY => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// Their layers.
         layers: Layers => group,
         /// (job, layer) pairs.
@@ -256,7 +256,7 @@ arguments! {
     /// The chains of revealed leaves, to the digits of what they sign. A thread a chain.
     SignChains for Chains, flags of _it: REPLAY => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// Their layers.
         layers: Layers => group,
         /// (job, layer) pairs.
@@ -269,7 +269,7 @@ arguments! {
     /// Chains from a signature's values to their ends. A thread a chain.
     CompleteChains for Complete => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// Their layers.
         layers: Layers => group,
         /// (job, layer) pairs.
@@ -286,7 +286,7 @@ arguments! {
     /// XMSS leaves from their chains' ends, and levels above them. A block a tile.
     XmssLeaves for Xmss => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// The leaves' trees.
         trees: Trees => group,
         /// Leaves before the first.
@@ -301,7 +301,7 @@ arguments! {
     /// XMSS nodes, and levels above them. A block a tile.
     XmssNodes for XmssAbove => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// The nodes' trees.
         trees: Trees => group,
         /// The nodes.
@@ -314,7 +314,7 @@ arguments! {
     /// XMSS leaves from their secrets, and levels above them. A thread 2^`up` leaves.
     XmssSolo for LeafSolo => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// The leaves' trees.
         trees: Trees => group,
         /// Leaves before the first.
@@ -327,7 +327,7 @@ arguments! {
     /// FORS secrets and leaves, and levels above them. A block a tile.
     ForsLeaves for Fors, flags of _it: REVEAL => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// The leaves.
         tiles: Tiles => group,
         /// The highest nodes, unless they are roots.
@@ -340,7 +340,7 @@ arguments! {
     /// FORS nodes, and levels above them. A block a tile.
     ForsNodes for ForsAbove, flags of _it: REVEAL => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// The nodes.
         tiles: Tiles => group,
         /// Where the nodes are.
@@ -355,7 +355,7 @@ arguments! {
     /// FORS leaves and levels above them. A thread 2^`up` leaves.
     ForsLeavesSolo for ForsSolo => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// Levels to go up.
         up: u32 => up,
         /// The highest nodes.
@@ -366,7 +366,7 @@ arguments! {
     /// PK_FORS. A thread a job.
     HashForsRoots for ForsPk => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// k roots a job.
         fors_roots: u64 => nodes,
         /// What layers sign: PK_FORS is the first node of each job.
@@ -375,7 +375,7 @@ arguments! {
     /// FORS roots from signatures. A thread a (job, tree).
     ClimbFors for ForsClimb => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// Signatures.
         signatures: u64 => sigs,
         /// k roots a job.
@@ -396,7 +396,7 @@ arguments! {
     /// Paths and roots out of cached nodes. A thread a (job, layer).
     ReadCached for Cached => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// Their layers.
         layers: Layers => group,
         /// What layers sign: d + 1 nodes a job.
@@ -407,7 +407,7 @@ arguments! {
     /// WOTS+ signatures of cached roots, to their rows behind the nodes. A block a (job, layer).
     StoreSignatures for Stored, flags of _it: KEEP => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// Their layers.
         layers: Layers => group,
         /// Where rows begin behind the nodes' address, in 64 words.
@@ -418,7 +418,7 @@ arguments! {
     /// WOTS+ signatures of cached roots, from their rows. A block a (job, layer).
     FetchSignatures for Stored => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// Their layers.
         layers: Layers => group,
         /// Where rows begin behind the nodes' address, in 64 words.
@@ -433,7 +433,7 @@ arguments! {
     /// The revealed leaves from the ends of their kept chains. A block a (job, layer).
     LeavesAgain for LeafWide => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// Their layers.
         layers: Layers => group,
         /// (job, layer) pairs.
@@ -447,7 +447,7 @@ arguments! {
     /// (job, layer); more threads copy a word each, of the roots, then of what else signatures have.
     LinkChains for Links => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// Their layers.
         layers: Layers => group,
         /// (job, layer) pairs.
@@ -474,7 +474,7 @@ arguments! {
     /// WOTS+ signatures out of kept chain values. A thread a (chain, job and layer).
     SelectValues for Select => {
         /// The jobs.
-        jobs: Jobs => group,
+        jobs: JobArguments => group,
         /// Their layers.
         layers: Layers => group,
         /// (job, layer) pairs.

@@ -19,7 +19,7 @@ use crate::report::best::{OPS, best, stands};
 use crate::report::plot::{
     Axis, Bar, Bars, Drawing, Look, Plot, Point, Scale, Series, Value, counted, ratio, share, timed,
 };
-use crate::report::read::Run;
+use crate::report::read::RecordedRun;
 use crate::stopwatch::Times;
 use hypergrove::{Params, known_sets};
 use hypergrove_tune::model::adaptive::optimum;
@@ -35,12 +35,12 @@ pub(crate) struct Section {
     pub(crate) title: &'static str,
     /// How to read it.
     pub(crate) reading: &'static str,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<FigureGroup>,
 }
 
 /// Figures under one heading, which may be folded.
 #[derive(Default)]
-pub(crate) struct Group {
+pub(crate) struct FigureGroup {
     pub(crate) title: String,
     pub(crate) figures: Vec<Figure>,
     pub(crate) table: Option<Table>,
@@ -66,7 +66,7 @@ const UNKNOWN: &str = "–";
 pub(crate) const TUNED: &str = "tuned";
 
 /// All sections that a run has records for.
-pub(crate) fn sections(run: &Run) -> Vec<Section> {
+pub(crate) fn sections(run: &RecordedRun) -> Vec<Section> {
     let all = [
         throughput::throughput(run),
         crossover::crossover(run),
@@ -97,7 +97,7 @@ pub(crate) fn by<T, K: Ord + Clone>(all: impl IntoIterator<Item = T>, key: impl 
     groups
 }
 
-fn of_study<'a>(run: &'a Run, name: &'a str) -> impl Iterator<Item = &'a Record> {
+fn of_study<'a>(run: &'a RecordedRun, name: &'a str) -> impl Iterator<Item = &'a Record> {
     run.records.iter().filter(move |record| record.study.as_deref() == Some(name) && record.op != "rates")
 }
 

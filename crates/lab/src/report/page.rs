@@ -2,9 +2,9 @@
 
 use crate::printer::{grouped, seconds, significant};
 use crate::report::best::{Headline, HeadlineRate, headlines};
-use crate::report::charts::{Group, Section, compared, sections, short, through};
+use crate::report::charts::{FigureGroup, Section, compared, sections, short, through};
 use crate::report::plot::{Room, STYLE, verbatim};
-use crate::report::read::Run;
+use crate::report::read::RecordedRun;
 use maud::{DOCTYPE, Markup, html};
 
 /// What the headline is.
@@ -23,7 +23,7 @@ pub(crate) struct PagePart {
 }
 
 /// A part for each run, and a comparison of each other run with the first.
-pub(crate) fn parts(runs: &[Run]) -> Vec<PagePart> {
+pub(crate) fn parts(runs: &[RecordedRun]) -> Vec<PagePart> {
     let several = runs.len() > 1;
     let mut parts: Vec<PagePart> = runs[1..]
         .iter()
@@ -42,7 +42,7 @@ pub(crate) fn parts(runs: &[Run]) -> Vec<PagePart> {
     parts
 }
 
-pub(crate) fn page(runs: &[Run], parts: &[PagePart]) -> String {
+pub(crate) fn page(runs: &[RecordedRun], parts: &[PagePart]) -> String {
     let title = runs.iter().map(|run| &run.name[..]).collect::<Vec<_>>().join(" · ");
     let all = headlines(runs);
     let markup = html! {
@@ -114,7 +114,12 @@ fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> String {
 const DEVICES: usize = 4;
 
 /// What was measured, on what, how fast, and how near the limit. A run after the first says how many times as fast its headline is.
-fn headline(run: &Run, headlines: &[Headline<'_>], first: Option<(&Run, &[Headline<'_>])>, several: bool) -> Markup {
+fn headline(
+    run: &RecordedRun,
+    headlines: &[Headline<'_>],
+    first: Option<(&RecordedRun, &[Headline<'_>])>,
+    several: bool,
+) -> Markup {
     html! {
         @if !headlines.is_empty() {
             section.headline aria-label="Headline" {
@@ -178,7 +183,7 @@ fn prose(text: &str) -> Markup {
 }
 
 /// Where a run comes from, and what is not in it.
-fn about(run: &Run, several: bool) -> Markup {
+fn about(run: &RecordedRun, several: bool) -> Markup {
     let records = run.records.iter();
     let clock = run.records.iter().filter_map(|record| record.clock_hz).fold(0.0, f64::max);
     html! {
@@ -234,7 +239,7 @@ fn whole(section: &Section, prefix: &str) -> Markup {
     }
 }
 
-fn content(group: &Group) -> Markup {
+fn content(group: &FigureGroup) -> Markup {
     html! {
         @if !group.figures.is_empty() {
             @let wide = match group.figures.len() { 1 => Some(Room::WHOLE), 2 | 3 => Some(Room::HALF), _ => None };

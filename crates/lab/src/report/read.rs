@@ -32,7 +32,7 @@ fn failed(path: &Path, why: &std::io::Error) -> Failure {
 }
 
 /// Measurements that belong together.
-pub struct Run {
+pub struct RecordedRun {
     /// The name of its file or folder.
     pub name: String,
     /// What is said of it in `setup.md`.
@@ -45,14 +45,14 @@ pub struct Run {
     pub bad: Vec<String>,
 }
 
-impl Run {
+impl RecordedRun {
     /// Reads the files that [`files`] names.
-    pub fn read(path: &Path) -> Result<Run, Failure> {
+    pub fn read(path: &Path) -> Result<RecordedRun, Failure> {
         let files = files(path)?;
         let setup = fs::read_to_string(setup(path)).unwrap_or_default();
         let whole = fs::canonicalize(path).map_err(|why| failed(path, &why))?;
         let name = whole.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let mut run = Run { name, setup, records: Vec::new(), skipped: Vec::new(), bad: Vec::new() };
+        let mut run = RecordedRun { name, setup, records: Vec::new(), skipped: Vec::new(), bad: Vec::new() };
         for file in files {
             let bytes = fs::read(&file).map_err(|why| failed(&file, &why))?;
             // Some editors put UTF-8's byte order mark before a text.

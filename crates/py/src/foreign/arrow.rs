@@ -265,12 +265,12 @@ pub(crate) type Table<'a> = (Vec<&'a [u8]>, Vec<u32>);
 /// A column of Arrow: arrays of one type, whose rows follow one another.
 pub(crate) struct ArrowColumn {
     kind: ColumnType,
-    chunks: Vec<Chunk>,
+    chunks: Vec<ArrowChunk>,
     pub(crate) has_nulls: bool,
 }
 
 /// An array that was checked.
-struct Chunk {
+struct ArrowChunk {
     /// The rows, or their indices in the dictionary.
     rows: Values,
     dictionary: Option<(IndexType, Values)>,
@@ -308,7 +308,7 @@ impl ArrowColumn {
             let schema: Owned<Schema> = Owned::take(&pair.get_item(0)?, c"arrow_schema", what)?;
             let array: Owned<RawArray> = Owned::take(&pair.get_item(1)?, c"arrow_array", what)?;
             let kind = ColumnType::of(&schema.0, what)?;
-            return Ok(Some(ArrowColumn::new(kind, vec![Chunk::of(array, kind, what)?])));
+            return Ok(Some(ArrowColumn::new(kind, vec![ArrowChunk::of(array, kind, what)?])));
         }
         let Some(export) = object.getattr_opt("__arrow_c_stream__")? else { return Ok(None) };
         ask_producer(object, what)?;
@@ -330,7 +330,7 @@ impl ArrowColumn {
             if array.0.release.is_none() {
                 return Ok(Some(ArrowColumn::new(kind, chunks)));
             }
-            let chunk = Chunk::of(array, kind, what)?;
+            let chunk = ArrowChunk::of(array, kind, what)?;
             // Arrays of values without bytes can have any number.
             rows = rows
                 .checked_add(chunk.rows.count)
@@ -341,8 +341,8 @@ impl ArrowColumn {
         }
     }
 
-    fn new(kind: ColumnType, chunks: Vec<Chunk>) -> ArrowColumn {
-        let has_nulls = chunks.iter().any(Chunk::has_nulls);
+    fn new(kind: ColumnType, chunks: Vec<ArrowChunk>) -> ArrowColumn {
+        let has_nulls = chunks.iter().any(ArrowChunk::has_nulls);
         ArrowColumn { kind, chunks, has_nulls }
     }
 
@@ -437,20 +437,20 @@ impl Owned<Stream> {
     }
 }
 
-impl Chunk {
+impl ArrowChunk {
     /// Checks an array.
-    fn of(array: Owned<RawArray>, kind: ColumnType, what: &str) -> PyResult<Chunk> {
+    fn of(array: Owned<RawArray>, kind: ColumnType, what: &str) -> PyResult<ArrowChunk> {
         let wrong = |why: &str| bad(format!("{what}: an Arrow array that {why}; validate it"));
         let Some(index) = kind.index else {
             let rows = Values::of(&array.0, kind.values, &wrong)?;
-            return Ok(Chunk { rows, dictionary: None, _array: array });
+            return Ok(ArrowChunk { rows, dictionary: None, _array: array });
         };
         let rows = Values::of(&array.0, ValueLayout::Fixed(index.width), &wrong)?;
         // SAFETY: a dictionary that is not null is the array of the values, which is released with this one.
         let dictionary = unsafe { array.0.dictionary.as_ref() }.ok_or_else(|| wrong("has no dictionary"))?;
         let wrong = |why: &str| bad(format!("{what}: an Arrow array whose dictionary {why}; validate it"));
         let dictionary = Values::of(dictionary, kind.values, &wrong)?;
-        Ok(Chunk { rows, dictionary: Some((index, dictionary)), _array: array })
+        Ok(ArrowChunk { rows, dictionary: Some((index, dictionary)), _array: array })
     }
 
     /// The rows, if they are neither views nor in a dictionary.

@@ -17,13 +17,13 @@ pub struct Search {
     /// What it does, in a few words.
     pub what: &'static str,
     /// Does it.
-    pub run: Run,
+    pub run: SearchFn,
     /// Whether what makes no difference is left out of the policy that it finds.
     pub prunes: bool,
 }
 
 /// Looks for the fastest policy of a space, from some that are tried first. It ends early when the lab stops.
-pub type Run = fn(&[Axis], &[Policy], &mut dyn Lab, &mut PolicyTimes) -> Result<(), Stop>;
+pub type SearchFn = fn(&[Axis], &[Policy], &mut dyn Lab, &mut PolicyTimes) -> Result<(), Stop>;
 
 /// All searches, the default first. The one place where they are listed.
 pub static SEARCHES: &[Search] = &[descent::SEARCH, grid::SEARCH];

@@ -370,7 +370,7 @@ fn a_slow_job_is_a_batch() {
 struct Jobless(usize);
 
 impl Entries for Jobless {
-    fn take(&mut self, _: usize, _: &TicketCounters) -> (Option<Box<dyn Batch>>, isize) {
+    fn take(&mut self, _: usize, _: &TicketCounters) -> (Option<Box<dyn TakenBatch>>, isize) {
         (None, 0)
     }
     fn len(&self) -> usize {

@@ -2,10 +2,10 @@
 
 use super::*;
 
-pub(super) fn cache_depth(run: &Run) -> Section {
+pub(super) fn cache_depth(run: &RecordedRun) -> Section {
     let mut groups = Vec::new();
     for (device, records) in by(of_study(run, "cache-depth"), |record| record.device.clone()) {
-        let mut group = Group { title: device.clone(), ..Group::default() };
+        let mut group = FigureGroup { title: device.clone(), ..FigureGroup::default() };
         let mut rows = Vec::new();
         for (set, records) in by(records, |record| record.set.clone()) {
             let none = records.iter().find(|record| record.cached_layers == 0).map(|record| record.ops_per_s);

@@ -8,7 +8,7 @@ fn way(record: &Record) -> String {
     shape.split_once("callers, ").map_or(shape.clone(), |(_, way)| way.into())
 }
 
-pub(super) fn callers(run: &Run) -> Section {
+pub(super) fn callers(run: &RecordedRun) -> Section {
     let groups = by(of_study(run, "callers"), |record| record.device.clone());
     Section {
         id: "callers",
@@ -18,8 +18,8 @@ pub(super) fn callers(run: &Run) -> Section {
     }
 }
 
-fn of_device(device: String, records: Vec<&Record>) -> Group {
-    let mut group = Group::default();
+fn of_device(device: String, records: Vec<&Record>) -> FigureGroup {
+    let mut group = FigureGroup::default();
     let mut rows = Vec::new();
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         for record in &records {
@@ -64,5 +64,5 @@ fn of_device(device: String, records: Vec<&Record>) -> Group {
         }
     }
     let heads = vec!["set", "op", "tickets", "callers", "per second", "jobs of a batch", "half", "99 %", "99.9 %"];
-    Group { title: device, table: Some(Table { heads, words: 3, rows }), ..group }
+    FigureGroup { title: device, table: Some(Table { heads, words: 3, rows }), ..group }
 }

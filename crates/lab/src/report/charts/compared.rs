@@ -6,8 +6,8 @@ use super::*;
 const MOST_ROWS: usize = 28;
 
 /// Two runs: how many times as fast the second is.
-pub(crate) fn compared(first: &Run, second: &Run) -> Section {
-    let fastest = |run: &Run| {
+pub(crate) fn compared(first: &RecordedRun, second: &RecordedRun) -> Section {
+    let fastest = |run: &RecordedRun| {
         let measured = run.records.iter().filter(|record| record.op != "rates").cloned();
         by(measured, key).into_iter().map(|(key, records)| {
             let best = records.into_iter().max_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s)).expect("not empty");
@@ -38,7 +38,7 @@ pub(crate) fn compared(first: &Run, second: &Run) -> Section {
         let range = Some((times * (1.0 - spread / 2.0).max(0.05), times * (1.0 + spread / 2.0)));
         bars.push(Bar { label: key.clone(), values: vec![(0, times, range)], text: format!("{times:.2}×"), told });
     }
-    let mut group = Group { title: format!("{} against {}", second.name, first.name), ..Group::default() };
+    let mut group = FigureGroup { title: format!("{} against {}", second.name, first.name), ..FigureGroup::default() };
     while !bars.is_empty() {
         let rest = bars.split_off(bars.len().min(MOST_ROWS));
         let part = group.figures.len() + 1;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) fn cores(run: &Run) -> Section {
+pub(super) fn cores(run: &RecordedRun) -> Section {
     let groups = by(of_study(run, "cores"), |record| record.device.clone());
     Section {
         id: "cores",
@@ -13,8 +13,8 @@ pub(super) fn cores(run: &Run) -> Section {
     }
 }
 
-fn of_device(device: String, records: Vec<&Record>) -> Group {
-    let (mut group, mut rows) = (Group::default(), Vec::new());
+fn of_device(device: String, records: Vec<&Record>) -> FigureGroup {
+    let (mut group, mut rows) = (FigureGroup::default(), Vec::new());
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         for (threads, pair) in by(&records, |record| record.threads) {
             let of = |is_processes: bool| pair.iter().find(|record| record.processes.is_some() == is_processes);
@@ -56,5 +56,5 @@ fn of_device(device: String, records: Vec<&Record>) -> Group {
         "% of peak",
         "engine / processes",
     ];
-    Group { title: device, table: Some(Table { heads, words: 2, rows }), ..group }
+    FigureGroup { title: device, table: Some(Table { heads, words: 2, rows }), ..group }
 }

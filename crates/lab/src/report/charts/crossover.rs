@@ -20,8 +20,8 @@ fn crossing(below: &[(f64, f64)], above: &[(f64, f64)]) -> Option<f64> {
     }
 }
 
-pub(super) fn crossover(run: &Run) -> Section {
-    let mut group = Group::default();
+pub(super) fn crossover(run: &RecordedRun) -> Section {
+    let mut group = FigureGroup::default();
     let mut rows = Vec::new();
     for ((set, op), records) in by(of_study(run, "crossover"), |record| (record.set.clone(), record.op.clone())) {
         let devices = by(records, |record| record.devices.join(", "));

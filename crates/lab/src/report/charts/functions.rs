@@ -65,12 +65,12 @@ fn sample(stage: &StageRecord, shape: String) -> Option<Measured> {
     (seconds > 0.0).then_some(Measured { sample, shape })
 }
 
-pub(super) fn functions(run: &Run) -> Section {
+pub(super) fn functions(run: &RecordedRun) -> Section {
     let mut groups = Vec::new();
     let records = of_study(run, "functions");
     let mut gains = Vec::new();
     for ((device, set), records) in by(records, |record| (record.device.clone(), record.set.clone())) {
-        let mut group = Group { title: format!("{} on {device}", short(&set)), ..Group::default() };
+        let mut group = FigureGroup { title: format!("{} on {device}", short(&set)), ..FigureGroup::default() };
         let mut rows = Vec::new();
         for (op, records) in by(records, |record| record.op.clone()) {
             gains.extend(gain(&device, &set, &op, &records));
@@ -124,7 +124,7 @@ pub(super) fn functions(run: &Run) -> Section {
         let table = Table { heads, words: 3, rows: gains };
         groups.insert(
             0,
-            Group { title: "What choosing for each stage gains".into(), figures: Vec::new(), table: Some(table) },
+            FigureGroup { title: "What choosing for each stage gains".into(), figures: Vec::new(), table: Some(table) },
         );
     }
     Section {

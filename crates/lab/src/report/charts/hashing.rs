@@ -6,12 +6,12 @@ use super::*;
 type Rate = fn(&Record) -> Option<f64>;
 
 /// Bytes a second over the size of messages: end to end, and in the device's own memory.
-pub(super) fn hashing(run: &Run) -> Section {
+pub(super) fn hashing(run: &RecordedRun) -> Section {
     let mut groups = Vec::new();
     let bytes_a_second = |record: &Record, rate: f64| rate * record.message_bytes as f64;
     let y = || axis("bytes a second", Scale::Log, counted);
     for (device, records) in by(of_study(run, "sha256"), |record| record.device.clone()) {
-        let mut group = Group { title: device.clone(), ..Group::default() };
+        let mut group = FigureGroup { title: device.clone(), ..FigureGroup::default() };
         let mut draw = |kind: &str, x: Axis, series: Vec<(String, Vec<Point>)>| {
             let series: Vec<Series> = series
                 .into_iter()

@@ -2,10 +2,10 @@
 
 use super::*;
 
-pub(super) fn ladder(run: &Run) -> Section {
+pub(super) fn ladder(run: &RecordedRun) -> Section {
     let mut groups = Vec::new();
     for (device, records) in by(of_study(run, "ladder"), |record| record.device.clone()) {
-        let mut group = Group { title: device.clone(), ..Group::default() };
+        let mut group = FigureGroup { title: device.clone(), ..FigureGroup::default() };
         let mut rows = Vec::new();
         for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
             let slowest = records.iter().map(|record| record.median_s).fold(0.0, f64::max);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-pub(super) fn multi_gpu(run: &Run) -> Section {
-    let mut group = Group::default();
+pub(super) fn multi_gpu(run: &RecordedRun) -> Section {
+    let mut group = FigureGroup::default();
     let mut rows = Vec::new();
     let key = |record: &&Record| (record.set.clone(), record.op.clone(), through(record));
     for ((set, op, through), records) in by(of_study(run, "multi-gpu"), key) {

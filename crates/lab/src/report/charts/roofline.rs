@@ -3,7 +3,7 @@
 use super::*;
 use hypergrove::Cpu;
 
-pub(super) fn roofline(run: &Run) -> Section {
+pub(super) fn roofline(run: &RecordedRun) -> Section {
     let mut groups = Vec::new();
     for record in run.records.iter().filter(|record| record.op == "rates") {
         let Some(rates) = record.rates.as_ref().or(record.limit.as_ref()) else { continue };
@@ -12,10 +12,10 @@ pub(super) fn roofline(run: &Run) -> Section {
         if groups.is_empty() {
             let heads = vec!["device", "by", "SHA-256, million a second", "SHA-512", "Keccak"];
             let table = Some(Table { heads, words: 2, rows: Vec::new() });
-            groups.push(Group {
+            groups.push(FigureGroup {
                 title: "Compressions of one core, or of a whole GPU at its limit".into(),
                 table,
-                ..Group::default()
+                ..FigureGroup::default()
             });
         }
         groups[0].table.iter_mut().for_each(|table| table.rows.push(row.clone()));
@@ -51,7 +51,7 @@ pub(super) fn roofline(run: &Run) -> Section {
         let heads =
             vec!["set", "op", "through", "batch", "a job", "per second", "spread", "% of peak", "kernels, % of peak"];
         let table = Some(Table { heads, words: 3, rows });
-        groups.push(Group { title, figures: figures.into_iter().flatten().collect(), table });
+        groups.push(FigureGroup { title, figures: figures.into_iter().flatten().collect(), table });
     }
     Section {
         id: "roofline",

@@ -2,10 +2,10 @@
 
 use super::*;
 
-pub(super) fn throughput(run: &Run) -> Section {
+pub(super) fn throughput(run: &RecordedRun) -> Section {
     let mut groups = Vec::new();
     for (device, records) in by(of_study(run, "throughput"), |record| record.device.clone()) {
-        let mut group = Group { title: device.clone(), ..Group::default() };
+        let mut group = FigureGroup { title: device.clone(), ..FigureGroup::default() };
         let mut rows = Vec::new();
         for ((set, op), mut records) in by(records, |record| (record.set.clone(), record.op.clone())) {
             // A study whose time was bounded goes through its batches in another order.
