@@ -21,7 +21,7 @@ use std::time::Instant;
 pub(crate) struct CpuProgram {
     /// The hash in usual lanes, and in other lanes.
     hashes: [Arc<dyn TweakableHash>; 2],
-    elsewhere: bool,
+    relocated: bool,
     plan: Plan,
     policy: CpuPolicy,
     /// Layers that signing grows; the nodes of the layers above come with the key.
@@ -80,11 +80,11 @@ impl CpuProgram {
         let signs = matches!(plan.op, Op::Sign | Op::Verify);
         let kept = vec![0; if signs { batch * SlotValues::bytes(plan.params) } else { 0 }];
         let hashes = [hash.clone(), Arc::new(Swapped(hash))];
-        CpuProgram { hashes, elsewhere: false, plan, policy, grown, pool: Pool::default(), kept, jobs: 0 }
+        CpuProgram { hashes, relocated: false, plan, policy, grown, pool: Pool::default(), kept, jobs: 0 }
     }
 
     fn hash(&self) -> &dyn TweakableHash {
-        &*self.hashes[usize::from(self.elsewhere)]
+        &*self.hashes[usize::from(self.relocated)]
     }
 
     fn forest<'a>(&'a self, keys: &'a [KeyState], leaves: Leaves, trees: &'a [Tree], tasks: usize) -> Forest<'a> {
@@ -372,8 +372,8 @@ impl Program for CpuProgram {
 
     forward!(self => self; not_held, no_time_limit);
 
-    fn elsewhere(&mut self, elsewhere: bool) {
-        self.elsewhere = elsewhere;
+    fn relocated(&mut self, relocated: bool) {
+        self.relocated = relocated;
     }
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {

@@ -84,7 +84,7 @@ impl ZkDilithium {
     }
     /// Computes every instance in the next lane. The results differ from the usual ones if a lane is faulty.
     #[must_use]
-    pub fn elsewhere(self) -> ZkDilithium {
+    pub fn relocated(self) -> ZkDilithium {
         let next = |lattice| Box::new(Next(lattice)) as Box<dyn Lattice>;
         ZkDilithium { turn: 1, narrow: next(self.narrow), wide: next(self.wide), ..self }
     }

@@ -56,7 +56,7 @@ fn sets() -> Vec<ZkDilithium> {
         if zk().is_none() {
             println!("skipped: {}: this CPU lacks it", isa.name());
         }
-        zk().into_iter().chain(zk().map(ZkDilithium::elsewhere))
+        zk().into_iter().chain(zk().map(ZkDilithium::relocated))
     };
     Isa::ALL.iter().flat_map(of).collect()
 }
@@ -172,10 +172,10 @@ fn expanded_keys_are_used_and_elsewhere_made_anew() {
     let one_place = zk.bytes();
     let jobs = [ZkSign::new(&pair, message), ZkSign { expanded: Some(&expanded), ..ZkSign::new(&pair, message) }];
     let jobs = [jobs[0], jobs[0], jobs[1], jobs[0]];
-    for (elsewhere, expected) in
+    for (relocated, expected) in
         [(false, [true, true, false, true]), (true, [true; 4]), (false, [true, true, false, true])]
     {
-        zk.elsewhere(elsewhere);
+        zk.relocated(relocated);
         let signatures = pool.install(|| sign_to_vec(&mut *zk, &jobs)).expect("signatures");
         assert_eq!(signatures.iter().map(|signature| *signature == right).collect::<Vec<_>>(), expected);
     }

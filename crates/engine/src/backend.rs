@@ -405,7 +405,7 @@ pub trait Program: Send {
     /// left on the device, but some of it may be in `rows`. `None` if results are not held back, or not those of so many jobs: nothing has happened
     /// then.
     ///
-    /// With `twice`, the program computes everything twice, from the keys and messages on, the second time [elsewhere](Program::elsewhere). It
+    /// With `twice`, the program computes everything twice, from the keys and messages on, the second time [elsewhere](Program::relocated). It
     /// compares both times' signatures and roots before anything reaches `rows`; [`Error::differs`] names the result that differs. After such a run
     /// [`read`](Program::read) means nothing. `None` also if the device has no memory for both times' signatures.
     fn run_held(
@@ -430,7 +430,7 @@ pub trait Program: Send {
     /// Sets whether the next runs put every job in another place of the device than usual, a single job too: another lane of a vector, another
     /// thread. A batch that is run both ways gives different bytes if one place is faulty. [`read`](Program::read) means nothing after such a run.
     /// `run` fails with `OutOfMemory` if there is no room for another place. If there is only one place, this does nothing.
-    fn elsewhere(&mut self, elsewhere: bool);
+    fn relocated(&mut self, relocated: bool);
     /// Sets how long a wait for the device may take from now on; `None` sets no limit. When the time is over, the program gives the device up: this
     /// run and all later ones on the device fail. Until the first call the limit is [`DEVICE_TIMEOUT`]. A program that computes on the host's threads
     /// has no limit.

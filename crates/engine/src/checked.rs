@@ -64,7 +64,7 @@ impl SlhDsaPrograms for Checked {
             device: device.name.clone(),
             subject: self.subject.slh_dsa_on(device)?.prepare(device, plan, batch, policy)?,
             reference: self.reference.slh_dsa_on(&other)?.prepare(&other, plan, batch, &Policy::default())?,
-            elsewhere: false,
+            relocated: false,
         }))
     }
 }
@@ -170,9 +170,9 @@ impl ZkDilithium for CheckedZk {
         self.subject.bytes() + self.reference.bytes()
     }
     forward!(self => self.subject; time_limit);
-    fn elsewhere(&mut self, elsewhere: bool) {
-        self.subject.elsewhere(elsewhere);
-        self.reference.elsewhere(elsewhere);
+    fn relocated(&mut self, relocated: bool) {
+        self.subject.relocated(relocated);
+        self.reference.relocated(relocated);
     }
     fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
         let expected = keygen_to_vec(&mut *self.reference, seeds)?;
@@ -220,7 +220,7 @@ struct CheckedProgram {
     device: String,
     subject: Box<dyn Program>,
     reference: Box<dyn Program>,
-    elsewhere: bool,
+    relocated: bool,
 }
 
 impl CheckedProgram {
@@ -250,7 +250,7 @@ impl Program for CheckedProgram {
         let outcome = self.subject.run(batch, out).and_then(|timing| {
             self.reference.run(batch, &mut expected)?;
             // Slots mean nothing after a run that put jobs in other places.
-            for slot in SLOTS.into_iter().filter(|_| !self.elsewhere) {
+            for slot in SLOTS.into_iter().filter(|_| !self.relocated) {
                 if let (Some(a), Some(b)) = (self.subject.read(slot), self.reference.read(slot)) {
                     self.compare(&format!("{slot:?}"), batch.len(), &a, &b)?;
                 }
@@ -265,10 +265,10 @@ impl Program for CheckedProgram {
         }
         outcome
     }
-    fn elsewhere(&mut self, elsewhere: bool) {
-        self.elsewhere = elsewhere;
-        self.subject.elsewhere(elsewhere);
-        self.reference.elsewhere(elsewhere);
+    fn relocated(&mut self, relocated: bool) {
+        self.relocated = relocated;
+        self.subject.relocated(relocated);
+        self.reference.relocated(relocated);
     }
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.subject.read(slot)

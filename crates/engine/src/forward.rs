@@ -91,8 +91,8 @@ macro_rules! forward {
         }
     };
 
-    (@ elsewhere $self:ident $to:expr) => {
-        fn elsewhere(&mut $self, elsewhere: bool) { $to.elsewhere(elsewhere) }
+    (@ relocated $self:ident $to:expr) => {
+        fn relocated(&mut $self, relocated: bool) { $to.relocated(relocated) }
     };
     (@ time_limit $self:ident $to:expr) => {
         fn time_limit(&mut $self, limit: Option<std::time::Duration>) { $to.time_limit(limit) }

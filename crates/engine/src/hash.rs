@@ -149,7 +149,7 @@ impl Prepared for HashProgram {
         self.0.time_limit(limit);
     }
     /// Does nothing, because digests are computed once.
-    fn elsewhere(&mut self, _: bool) {}
+    fn relocated(&mut self, _: bool) {}
 }
 
 struct Hashers;

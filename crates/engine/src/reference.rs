@@ -150,7 +150,7 @@ impl Program for ReferenceProgram {
     crate::forward!(self => self; only_run, no_time_limit);
 
     /// Does nothing, because all jobs have one place.
-    fn elsewhere(&mut self, _: bool) {}
+    fn relocated(&mut self, _: bool) {}
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         let (p, op) = (self.plan.params, self.plan.op);

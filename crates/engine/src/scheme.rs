@@ -155,6 +155,6 @@ pub trait ProgramFactory: Send + Sync {
 pub trait Prepared: Any + Send {
     /// Sets how long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
     fn time_limit(&mut self, limit: Option<Duration>);
-    /// Sets whether the next runs put every job in another place: see [`Program::elsewhere`](crate::Program::elsewhere).
-    fn elsewhere(&mut self, elsewhere: bool);
+    /// Sets whether the next runs put every job in another place: see [`Program::relocated`](crate::Program::relocated).
+    fn relocated(&mut self, relocated: bool);
 }

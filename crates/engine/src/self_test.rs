@@ -487,7 +487,7 @@ impl Program for TestedProgram {
     fn most_hashed(&self) -> usize {
         self.program.most_hashed()
     }
-    forward!(self => self.program; elsewhere, time_limit);
+    forward!(self => self.program; relocated, time_limit);
 
     fn read(&self, slot: Slot) -> Option<Vec<u8>> {
         self.program.read(slot)
@@ -727,7 +727,7 @@ mod tests {
             }
             Ok(timing)
         }
-        forward!(self => self.0; elsewhere, time_limit, only_run);
+        forward!(self => self.0; relocated, time_limit, only_run);
 
         fn read(&self, slot: Slot) -> Option<Vec<u8>> {
             self.0.read(slot)
@@ -791,7 +791,7 @@ mod tests {
         fn most_hashed(&self) -> usize {
             100
         }
-        forward!(self => self.0; elsewhere, time_limit);
+        forward!(self => self.0; relocated, time_limit);
 
         fn read(&self, slot: Slot) -> Option<Vec<u8>> {
             self.0.read(slot)

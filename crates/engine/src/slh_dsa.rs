@@ -49,8 +49,8 @@ impl Prepared for SlhDsaProgram {
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.0.time_limit(limit);
     }
-    fn elsewhere(&mut self, elsewhere: bool) {
-        self.0.elsewhere(elsewhere);
+    fn relocated(&mut self, relocated: bool) {
+        self.0.relocated(relocated);
     }
 }
 

@@ -66,10 +66,10 @@ pub trait ZkDilithium: Send {
     /// Bytes of the host's memory that the program works in, on all its threads; after the first `elsewhere(true)`, in both
     /// places. A GPU's pinned memory does not count.
     fn bytes(&self) -> u64;
-    /// Sets whether the next calls put every job in another place of the device than usual: see [`Program::elsewhere`](crate::Program::elsewhere).
+    /// Sets whether the next calls put every job in another place of the device than usual: see [`Program::relocated`](crate::Program::relocated).
     /// Elsewhere, a program expands signing keys anew, whatever the caller passes. So a batch that is run both ways has its expansions compared as
     /// well.
-    fn elsewhere(&mut self, elsewhere: bool);
+    fn relocated(&mut self, relocated: bool);
     /// Sets how long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
     fn time_limit(&mut self, limit: Option<Duration>);
     /// Writes the key of each seed to its place in the caller's memory. There are as many places as seeds. After an error, the caller
@@ -140,8 +140,8 @@ impl Prepared for ZkDilithiumProgram {
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.0.time_limit(limit);
     }
-    fn elsewhere(&mut self, elsewhere: bool) {
-        self.0.elsewhere(elsewhere);
+    fn relocated(&mut self, relocated: bool) {
+        self.0.relocated(relocated);
     }
 }
 

@@ -163,7 +163,7 @@ struct Telling(u8);
 
 /// Calls of [`SlhDsaPrograms::compile`], which answers nothing.
 static COMPILED: AtomicUsize = AtomicUsize::new(0);
-/// Calls of [`ZkDilithium::elsewhere`], which answers nothing.
+/// Calls of [`ZkDilithium::relocated`], which answers nothing.
 static MOVED: AtomicUsize = AtomicUsize::new(0);
 /// Limits that hashers and programs of zkDilithium were given.
 static LIMITED: AtomicUsize = AtomicUsize::new(0);
@@ -282,8 +282,8 @@ impl ZkDilithium for Telling {
     fn bytes(&self) -> u64 {
         98
     }
-    fn elsewhere(&mut self, elsewhere: bool) {
-        MOVED.fetch_add(usize::from(elsewhere), Ordering::Relaxed);
+    fn relocated(&mut self, relocated: bool) {
+        MOVED.fetch_add(usize::from(relocated), Ordering::Relaxed);
     }
     fn time_limit(&mut self, limit: Option<Duration>) {
         LIMITED.fetch_add(usize::from(limit.is_some()), Ordering::Relaxed);
@@ -338,7 +338,7 @@ fn checked_answers_what_its_subject_answers() {
         (vec![Axis::new("hashed", &[8])], 90, Ok(Some(92.0)))
     );
     let mut zk = checked.zkdilithium().unwrap().prepare(device, &policy).unwrap();
-    zk.elsewhere(true);
+    zk.relocated(true);
     assert_eq!(MOVED.load(Ordering::Relaxed), 2, "both move");
     for limit in [None, Some(Duration::from_secs(1))] {
         hasher.time_limit(limit);

@@ -41,8 +41,8 @@ pub(crate) struct GpuProgram<G: Gpu> {
     cache: Arc<NodesCache<G>>,
     /// Bytes of device memory that the program may take.
     budget: u64,
-    /// Whether jobs change places: see [`Program::elsewhere`].
-    elsewhere: bool,
+    /// Whether jobs change places: see [`Program::relocated`].
+    relocated: bool,
     /// Whether this pass computes signatures for the second time, and the device compares them with the first.
     compares: bool,
     /// Whether the host has laid out the keys of this pass: then kernels read them where they were uploaded to.
@@ -172,7 +172,7 @@ impl<G: Gpu> GpuProgram<G> {
             cache: cache.clone(),
             second: None,
             budget,
-            elsewhere: false,
+            relocated: false,
             compares: false,
             keys_laid_out: false,
             stored: false,
@@ -311,7 +311,7 @@ impl<G: Gpu> GpuProgram<G> {
             }
             return self.queue.submit(&self.kernels, &steps).map(|()| Vec::new());
         };
-        let place = usize::from(self.elsewhere);
+        let place = usize::from(self.relocated);
         let recorded = self.recorded[place].take().filter(|recorded| recorded.what == what);
         let recorded = match recorded {
             Some(recorded) => recorded,
@@ -462,7 +462,7 @@ impl<G: Gpu> GpuProgram<G> {
     fn receive(&mut self, out: &mut [u8]) -> Result<(), Error> {
         let (p, from) = (self.p(), self.device(self.layout.output));
         self.wait_for_signatures(out.len() / p.sig_bytes())?;
-        let (last, first) = out.split_at_mut(if self.elsewhere { p.sig_bytes() } else { 0 });
+        let (last, first) = out.split_at_mut(if self.relocated { p.sig_bytes() } else { 0 });
         self.ring().receive([first, last], p.n, from)
     }
 
@@ -539,7 +539,7 @@ impl<G: Gpu> GpuProgram<G> {
             }
         }
         // In a pass elsewhere, the last job's key gets the last place: jobs that share this key may have left it in its usual place.
-        if self.elsewhere
+        if self.relocated
             && !each
             && let Some(last) = of.last()
         {
@@ -625,7 +625,7 @@ impl<G: Gpu> GpuProgram<G> {
     ) {
         let (n, part, parallel) = (self.p().n, self.layout.messages, in_threads(self.shape.policy.threads));
         // In a pass elsewhere, the first place is the second job's, and the last place the first job's.
-        let moved = usize::from(self.elsewhere);
+        let moved = usize::from(self.relocated);
         let hashed = DigestShape { words, rows: of.len() * words * 4, keys: firsts.len() * 3 * n };
         let (rows, of_keys) = self.bytes(part)[..hashed.rows + hashed.keys].split_at_mut(hashed.rows);
         let job_at = |place: usize| (place + moved) % of.len();
@@ -793,14 +793,14 @@ impl<G: Gpu> GpuProgram<G> {
             positions.rotate_left(1);
         }
         let moved = Batch { key_of: &key_of, positions: &positions, ..*batch };
-        (self.elsewhere, self.compares) = (true, true);
+        (self.relocated, self.compares) = (true, true);
         let messages = words.map(|words| (&*digests, words));
         let second = self.pass_held(&moved, nodes, messages, |program, mut roots| {
             roots.rotate_right(program.p().n);
             program.same(&first, &roots)?;
             program.receive_held(rows)
         });
-        (self.elsewhere, self.compares, self.kept) = (false, false, RootValues::default());
+        (self.relocated, self.compares, self.kept) = (false, false, RootValues::default());
         let second = second?;
         timing += &second;
         timing.stages.extend(second.stages);
@@ -843,14 +843,14 @@ impl<G: Gpu> GpuProgram<G> {
     /// The key under which a pass is to be recorded: always for few jobs, and for more jobs if the last pass had the same key.
     fn recordable(&mut self, jobs: usize, keys: usize) -> Option<RecordingKey> {
         let what = (jobs, keys, self.stored, self.compares, self.hashed);
-        let last = &mut self.last[usize::from(self.elsewhere)];
+        let last = &mut self.last[usize::from(self.relocated)];
         let is_again = last.replace(what) == Some(what) && jobs <= MOST_RECORDED_AGAIN;
         (self.shape.policy.record == 1 && (jobs <= MOST_RECORDED || is_again)).then_some(what)
     }
 
     /// Whether a batch is one pass of more than a few jobs, in their usual places.
     fn takes_whole(&self, batch: &Batch<'_>) -> bool {
-        !self.elsewhere && batch.len() > MOST_RECORDED && batch.len() <= self.layout.jobs
+        !self.relocated && batch.len() > MOST_RECORDED && batch.len() <= self.layout.jobs
     }
 
     /// Runs a pass that verifies the signatures that `uploads` and `others` fetch.
@@ -1069,7 +1069,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
         for first in (0..batch.len()).step_by(self.layout.jobs) {
             let jobs = first..(first + self.layout.jobs).min(batch.len());
             let out = &mut out[jobs.start * each..jobs.end * each];
-            let pass = match self.elsewhere {
+            let pass = match self.relocated {
                 true => self.pass_elsewhere(batch, jobs, &nodes, out),
                 false => {
                     let signatures = SignatureInput::Later(batch.signatures.get(jobs.clone()).unwrap_or_default());
@@ -1147,8 +1147,8 @@ impl<G: Gpu> Program for GpuProgram<G> {
         self.shape.most_hashed()
     }
 
-    fn elsewhere(&mut self, elsewhere: bool) {
-        self.elsewhere = elsewhere;
+    fn relocated(&mut self, relocated: bool) {
+        self.relocated = relocated;
     }
 
     fn time_limit(&mut self, limit: Option<Duration>) {

@@ -430,9 +430,9 @@ fn runs_that_compute_twice_are_told_from_others() {
                 let (done, held) = held_twice(&gpu, program, batch, &mut told, false);
                 (rows, _) = (held, done.unwrap());
             } else {
-                program.elsewhere(kind == 2);
+                program.relocated(kind == 2);
                 program.run(&Batch { positions: &positions, ..*batch }, &mut rows).unwrap();
-                program.elsewhere(false);
+                program.relocated(false);
             }
             assert!(rows == expected, "{kind}");
         }
@@ -583,14 +583,14 @@ fn signatures_are_fetched_from_where_they_lie() {
         }
         out
     };
-    let elsewhere: Vec<&[u8]> = bytes.chunks(size).collect();
-    let expected = roots(&elsewhere, false);
+    let relocated: Vec<&[u8]> = bytes.chunks(size).collect();
+    let expected = roots(&relocated, false);
     let here: Vec<&[u8]> = reached.bytes().chunks(size).collect();
     assert!(roots(&here, true) == expected);
     // These are so few that the device begins when it has their first columns.
     assert!(roots(&here[..40], true) == expected[..40 * p.n]);
     let mut mixed = here.clone();
-    mixed[30] = elsewhere[30];
+    mixed[30] = relocated[30];
     assert!(roots(&mixed, false) == expected);
     // Two halves take two copies, and rows in reverse order would take one for each.
     let halves = [&here[32..], &here[..32]].concat();

@@ -320,8 +320,8 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
             Op::Verify => self.limits.attempts,
         }
     }
-    fn elsewhere(&mut self, elsewhere: bool) {
-        self.pad = usize::from(elsewhere);
+    fn relocated(&mut self, relocated: bool) {
+        self.pad = usize::from(relocated);
     }
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.limit = wait_limit("zkDilithium", limit, self.gpu.facts());

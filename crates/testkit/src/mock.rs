@@ -238,7 +238,7 @@ impl Mock {
         self.log.bytes.fetch_add(bytes, SeqCst);
         let (of, index, policy_of) = (plan.cloned(), device.index, policy.clone());
         let running =
-            Running { mock, device: index, plan: of, bytes, policy: policy_of, limit: None, elsewhere: false };
+            Running { mock, device: index, plan: of, bytes, policy: policy_of, limit: None, relocated: false };
         (self.prepare)(Preparation { device, plan, batch, policy, live })?;
         self.log.prepared.fetch_add(1, SeqCst);
         Ok(running)
@@ -350,7 +350,7 @@ struct Running {
     bytes: u64,
     policy: Policy,
     limit: Option<Duration>,
-    elsewhere: bool,
+    relocated: bool,
 }
 
 impl Drop for Running {
@@ -377,7 +377,7 @@ impl Running {
         now.fetch_sub(1, SeqCst);
         let mut timing = computed?;
         // The device's places are those of its output.
-        let moved = if self.elsewhere { out.len() / 2 } else { 0 };
+        let moved = if self.relocated { out.len() / 2 } else { 0 };
         out.rotate_right(moved);
         let (device, plan, limit, timing_of) = (*device, plan.as_ref(), *limit, &mut timing);
         (mock.answer)(Call { mock, device, nth, op, plan, jobs, policy, limit, out, timing: timing_of })?;
@@ -444,7 +444,7 @@ impl Program for MockProgram {
         twice: bool,
     ) -> Option<Result<Timing, Error>> {
         let (p, op, mock) = (self.plan().params, self.plan().op, self.running.mock.clone());
-        if op != Op::Sign || self.running.elsewhere || mock.memory == 0 {
+        if op != Op::Sign || self.running.relocated || mock.memory == 0 {
             return None;
         }
         let batch = &Batch { positions: &digests.positions(), ..*batch };
@@ -463,10 +463,10 @@ impl Program for MockProgram {
             }
             if twice {
                 let mut again = vec![0; out.len()];
-                self.running.elsewhere = true;
+                self.running.relocated = true;
                 let positions = digests.positions_again()?;
                 let done = self.run(&Batch { positions: &positions, ..*batch }, &mut again);
-                self.running.elsewhere = false;
+                self.running.relocated = false;
                 done?;
                 let size = p.sig_bytes();
                 let differs = out.chunks_exact(size).zip(again.chunks_exact(size)).position(|(a, b)| a != b);
@@ -490,7 +490,7 @@ impl Program for MockProgram {
         digests: &mut dyn Digests,
         out: &mut [u8],
     ) -> Option<Result<Timing, Error>> {
-        if self.plan().op != Op::Verify || self.running.elsewhere || self.running.mock.memory == 0 {
+        if self.plan().op != Op::Verify || self.running.relocated || self.running.mock.memory == 0 {
             return None;
         }
         Some(self.run(&Batch { positions: &digests.positions(), ..*batch }, out))
@@ -498,8 +498,8 @@ impl Program for MockProgram {
     fn most_hashed(&self) -> usize {
         0
     }
-    fn elsewhere(&mut self, elsewhere: bool) {
-        self.running.elsewhere = elsewhere;
+    fn relocated(&mut self, relocated: bool) {
+        self.running.relocated = relocated;
     }
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.running.set_limit(limit);
@@ -562,8 +562,8 @@ impl ZkDilithium for Running {
     fn bytes(&self) -> u64 {
         0
     }
-    fn elsewhere(&mut self, elsewhere: bool) {
-        self.elsewhere = elsewhere;
+    fn relocated(&mut self, relocated: bool) {
+        self.relocated = relocated;
     }
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.set_limit(limit);

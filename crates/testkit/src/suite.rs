@@ -305,12 +305,12 @@ pub fn cached_layers_give_the_same_bytes(backend: &dyn Backend) {
 
 /// What a program computes elsewhere is what it computes otherwise: around every lane width, one key and several.
 pub fn other_places_give_the_same_bytes(backend: &dyn Backend) {
-    let elsewhere = |plan: &Plan, batch: &Batch<'_>| {
+    let relocated = |plan: &Plan, batch: &Batch<'_>| {
         let device = &backend.devices().expect("devices")[0];
         let programs = backend.slh_dsa_on(device).expect("SLH-DSA");
         let mut program = programs.prepare(device, plan, batch.len().max(2), &Policy::default()).expect("prepared");
-        let [moved, back] = [true, false].map(|elsewhere| {
-            program.elsewhere(elsewhere);
+        let [moved, back] = [true, false].map(|relocated| {
+            program.relocated(relocated);
             let mut out = vec![0; batch.len() * plan.out_bytes()];
             program.run(batch, &mut out).expect("runs");
             out
@@ -322,13 +322,13 @@ pub fn other_places_give_the_same_bytes(backend: &dyn Backend) {
     for (p, jobs) in toys().flat_map(|p| [1, 2, 3, 5, 17, 33].map(|jobs| (p, jobs))).chain([(f, 1)]) {
         for keys in [1, 3] {
             let case = Case::new(p, keys, jobs);
-            let roots = case.keygen(elsewhere);
-            assert!(case.verify(&case.sign(elsewhere), elsewhere) == roots, "{p}: {jobs} signatures, {keys} keys");
+            let roots = case.keygen(relocated);
+            assert!(case.verify(&case.sign(relocated), relocated) == roots, "{p}: {jobs} signatures, {keys} keys");
             if (jobs, keys) == (1, 1) {
                 let batch = Batch { keys: &case.keys(true, &[]), key_of: &[0], positions: &[], signatures: &[] };
-                let cached = [elsewhere(&Plan::cache(p, 1), &batch)];
+                let cached = [relocated(&Plan::cache(p, 1), &batch)];
                 let plan = Plan::new(p, Op::Sign).with_cached_layers(1);
-                assert!(case.sign_with(&plan, &cached, elsewhere) == case.sign(elsewhere), "{p}: a cached layer");
+                assert!(case.sign_with(&plan, &cached, relocated) == case.sign(relocated), "{p}: a cached layer");
             }
         }
     }

@@ -119,7 +119,7 @@ pub fn batches_of_every_size(zk: &mut dyn ZkDilithium) {
 
 /// What is computed elsewhere is what is computed otherwise.
 pub fn other_places(zk: &mut dyn ZkDilithium) {
-    zk.elsewhere(true);
+    zk.relocated(true);
     vectors(zk);
     batches_of_every_size(zk);
     elements_instead_of_bytes(zk);

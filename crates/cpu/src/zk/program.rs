@@ -101,11 +101,11 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
         let lanes: usize = self.lanes.iter().map(ZkDilithium::thread_bytes).sum();
         (lanes * self.threads) as u64
     }
-    fn elsewhere(&mut self, elsewhere: bool) {
-        if elsewhere && self.lanes.len() == 1 {
-            self.lanes.push(self.make().elsewhere());
+    fn relocated(&mut self, relocated: bool) {
+        if relocated && self.lanes.len() == 1 {
+            self.lanes.push(self.make().relocated());
         }
-        self.place = usize::from(elsewhere);
+        self.place = usize::from(relocated);
     }
     hypergrove_engine::forward!(self => self; no_time_limit);
 

@@ -538,7 +538,7 @@ impl<'a> Call<'a> {
             let done = catch_unwind(AssertUnwindSafe(|| {
                 let threads = scheduler.options.threads;
                 let mut work = |pool: Option<&rayon::ThreadPool>| {
-                    let place = Place { scheduler, worker, room, pool, threads, elsewhere: false };
+                    let place = Place { scheduler, worker, room, pool, threads, relocated: false };
                     trace.step(Step::Chunk, count, || client.run(&place, &jobs, &mut spare))
                 };
                 match (is_here, count) {

@@ -401,7 +401,7 @@ impl Scheduler {
         let blocks = [(0, QueuedBlock { group: Ok(group), held, count })];
         let trace = self.trace_of_chunk();
         let run = |pool: Option<&ThreadPool>| {
-            let place = Place { scheduler: self, worker, room, pool, threads: group.threads, elsewhere: false };
+            let place = Place { scheduler: self, worker, room, pool, threads: group.threads, relocated: false };
             trace.step(Step::Chunk, count, || client.run(&place, &blocks, &mut Vec::new()))
         };
         let began = Instant::now();
@@ -676,7 +676,7 @@ impl Scheduler {
         let worker = self.live().find(|worker| worker.has_memory()).unwrap_or_else(|| self.first());
         let threads = threads.min(self.options.threads);
         let pool = if threads > 1 { Some(self.pool()?) } else { None };
-        Ok(Place { scheduler: self, worker, room: (0, 0), pool, threads, elsewhere: false })
+        Ok(Place { scheduler: self, worker, room: (0, 0), pool, threads, relocated: false })
     }
 
     /// A pool of so many threads, fewer than the engine has.

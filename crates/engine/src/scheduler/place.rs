@@ -45,7 +45,7 @@ pub struct Place<'a> {
     pub threads: usize,
     /// Whether programs put jobs in other places of the device than usual: the second time that a redundant engine computes
     /// them.
-    pub elsewhere: bool,
+    pub relocated: bool,
 }
 
 /// A message from a slice of a task to the thread that takes results.
@@ -225,7 +225,7 @@ impl Place<'_> {
     ) -> Result<(), Error> {
         let trace = TraceContext::current();
         let mut compute = |program: &mut dyn Prepared| {
-            program.elsewhere(self.elsewhere);
+            program.relocated(self.relocated);
             if !self.worker.is_host() {
                 let seconds = facts.measured(jobs).unwrap_or_else(|| facts.seconds());
                 program.time_limit(time_limit(seconds * jobs as f64, self.scheduler.options.device_timeout));
@@ -261,7 +261,7 @@ impl Place<'_> {
     ) -> Result<T, Error> {
         let mut first = work(self)?;
         if self.scheduler.options.redundant {
-            compare(&mut first, work(&Place { elsewhere: true, ..*self }))?;
+            compare(&mut first, work(&Place { relocated: true, ..*self }))?;
         }
         Ok(first)
     }

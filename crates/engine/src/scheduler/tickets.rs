@@ -10,7 +10,7 @@ use super::cell::{Callback, Cell, Resolved, Then, Wake};
 use super::deadlines::{Clock, Deadlines, Expires, When};
 use super::permits::lock;
 use super::stats::{TicketCounters, TicketStats};
-use super::worker::Pay;
+use super::worker::BatchLimits;
 use crate::Error;
 use crate::scheme::Kind;
 use std::any::{Any, TypeId};
@@ -225,7 +225,7 @@ fn quietly(work: impl FnOnce()) {
 /// The jobs of one sort that wait.
 struct Line {
     sort: Sort,
-    pay: Pay,
+    limits: BatchLimits,
     /// The line's batches that run, and their jobs.
     running: usize,
     taken: usize,
@@ -242,7 +242,7 @@ impl Line {
     /// or a fair share of all jobs: small batches would keep the GPU from large ones. (An H200 signs by 128f for 4,096 callers 135,000 times a
     /// second, without this rule 121,000 times, and 95,000 times if four batches run at a time.)
     fn may_begin(&self) -> bool {
-        let (jobs, Pay { most, of_thread, slots, .. }) = (self.entries.jobs(), self.pay);
+        let (jobs, BatchLimits { most, of_thread, slots, .. }) = (self.entries.jobs(), self.limits);
         let is_share = self.running == 0 || jobs >= most || jobs.saturating_mul(self.running + 2) >= jobs + self.taken;
         let is_of_thread = of_thread.is_some() && !self.entries.by_all_threads();
         self.entries.len() > 0 && self.running < slots && (is_share || is_of_thread)
@@ -250,13 +250,13 @@ impl Line {
 
     /// Jobs of a batch that one of the host's threads does, or all do together; see [`Pay::of_thread`].
     fn of_threads(&self) -> Option<usize> {
-        let threads = if self.entries.by_all_threads() { self.pay.slots } else { 1 };
-        self.pay.of_thread.map(|few| few.saturating_mul(threads))
+        let threads = if self.entries.by_all_threads() { self.limits.slots } else { 1 };
+        self.limits.of_thread.map(|few| few.saturating_mul(threads))
     }
 
     /// How long the line's jobs still wait for others; `None` if they may begin.
     fn waits(&self, (max_delay, now): Patience) -> Option<Duration> {
-        let most = self.pay.most;
+        let most = self.limits.most;
         let is_enough = self.entries.jobs() >= self.of_threads().map_or(most, |few| most.min(few));
         let since = self.entries.since().filter(|_| !is_enough)?;
         max_delay.checked_sub(now - since).filter(|rest| !rest.is_zero())
@@ -517,13 +517,13 @@ impl State {
                 // Each thread takes its share of all jobs; jobs that waited for each other stay together. (64 jobs of 128s, two threads: a caller
                 // that holds all tickets gets 88,700 to 90,300/s. With shares for three threads, whose batches fill lanes less, it gets 85,800 to
                 // 88,200.)
-                Some(few) if line.entries.jobs() < line.pay.most => {
+                Some(few) if line.entries.jobs() < line.limits.most => {
                     match patience.is_some() || line.entries.by_all_threads() {
                         true => few,
-                        false => whole(few.min(in_flight.div_ceil(slots)), line.pay.lanes),
+                        false => whole(few.min(in_flight.div_ceil(slots)), line.limits.lanes),
                     }
                 }
-                _ => line.pay.most,
+                _ => line.limits.most,
             };
             let (batch, withdrawn) = line.entries.take(most, counters);
             line.withdrawn -= withdrawn;
@@ -666,11 +666,11 @@ impl Shared {
         let known = state.lines.iter().position(|line| line.sort == entry.sort());
         let at = known.unwrap_or_else(|| {
             let entries: Box<dyn Entries> = Box::new(Waiting::<J> { entries: VecDeque::new(), jobs: 0 });
-            let pay = match self.scheduler.is_host_alone() {
-                true => Pay { most: usize::MAX, of_thread: Some(1), lanes: 1, slots: self.slots() },
-                false => Pay { most: FIRST_BATCH, of_thread: None, lanes: 1, slots: usize::MAX },
+            let limits = match self.scheduler.is_host_alone() {
+                true => BatchLimits { most: usize::MAX, of_thread: Some(1), lanes: 1, slots: self.slots() },
+                false => BatchLimits { most: FIRST_BATCH, of_thread: None, lanes: 1, slots: usize::MAX },
             };
-            state.lines.push(Line { sort: entry.sort(), pay, running: 0, taken: 0, withdrawn: 0, entries });
+            state.lines.push(Line { sort: entry.sort(), limits, running: 0, taken: 0, withdrawn: 0, entries });
             state.lines.len() - 1
         });
         state.queued += entry.size.jobs;
@@ -817,10 +817,10 @@ impl Shared {
     fn run(self: &Arc<Self>, batch: Box<dyn TakenBatch>) -> MutexGuard<'_, State> {
         let (sort, jobs, tickets) = (batch.sort(), batch.size().jobs, batch.len());
         let tell = batch.run(self);
-        let pay = self.scheduler.jobs_that_pay(sort.0.expect("the jobs of a line have a kind"));
+        let limits = self.scheduler.batch_limits(sort.0.expect("the jobs of a line have a kind"));
         let mut state = lock(&self.state);
         if let Some(line) = state.lines.iter_mut().find(|line| line.sort == sort) {
-            line.pay = pay;
+            line.limits = limits;
             line.running -= 1;
             line.taken -= jobs;
         }

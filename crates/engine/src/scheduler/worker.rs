@@ -169,7 +169,7 @@ impl Worker {
 
 /// How many jobs a batch of tickets has at most: with more, others would wait and the batch would be no faster.
 #[derive(Clone, Copy)]
-pub(super) struct Pay {
+pub(super) struct BatchLimits {
     pub(super) most: usize,
     /// The most jobs of a batch that one thread of the host does while the others do other batches. This holds if the host alone computes and fewer
     /// than `most` wait: a flood of `most` shows that other devices are worth initialising.
@@ -187,8 +187,8 @@ impl Scheduler {
         live.next().is_some_and(Worker::is_host) && live.next().is_none()
     }
 
-    /// How many jobs of this kind pay; see [`Pay`].
-    pub(super) fn jobs_that_pay(&self, kind: Kind) -> Pay {
+    /// How many jobs of this kind pay; see [`BatchLimits`].
+    pub(super) fn batch_limits(&self, kind: Kind) -> BatchLimits {
         let group = Group { kind, threads: self.options.threads };
         if self.is_host_alone() {
             let alone = Group { kind, threads: 1 };
@@ -196,12 +196,12 @@ impl Scheduler {
                 self.first().speed(alone).map_or(1, |speed| (BATCH_OF_A_THREAD.as_secs_f64() * speed) as usize);
             let (lanes, least) = if kind.habits().shares_lanes { (LANES, 2 * LANES) } else { (1, 1) };
             let most = self.jobs_to_wake(group).unwrap_or(usize::MAX);
-            return Pay { most, of_thread: Some(of_time.max(least)), lanes, slots: self.options.threads };
+            return BatchLimits { most, of_thread: Some(of_time.max(least)), lanes, slots: self.options.threads };
         }
         let jobs = self.live().filter_map(|worker| worker.jobs_of_a_chunk(group)).max().unwrap_or(1);
         let of = |worker: &Worker| if worker.is_host() { 1 } else { worker.queue_of(Some(group)) };
         let slots = self.live().map(of).sum::<usize>() + 1;
-        Pay { most: jobs.max(self.jobs_to_wake(group).unwrap_or(1)), of_thread: None, lanes: 1, slots }
+        BatchLimits { most: jobs.max(self.jobs_to_wake(group).unwrap_or(1)), of_thread: None, lanes: 1, slots }
     }
 }
 

@@ -207,8 +207,8 @@ fn results_go_where_the_device_reaches() {
     let gpu = Arc::new(HostGpu::new(false));
     let mut zk = on_host(&gpu, policy(0));
     let seeds: Vec<[u8; 32]> = (1..=ROWS as u8).map(|of| [of; 32]).collect();
-    for elsewhere in [false, true] {
-        zk.elsewhere(elsewhere);
+    for relocated in [false, true] {
+        zk.relocated(relocated);
         let keys = rows_are_written(&gpu, &mut |places| drop(zk.keygen(&seeds, places).unwrap()));
         let key = SigningKey::from_bytes(&keys[..SK_BYTES]).unwrap();
         assert!(keygen_to_vec(&mut *zk, &seeds[..1]).unwrap() == [key.clone()]);
@@ -218,7 +218,7 @@ fn results_go_where_the_device_reaches() {
         let expected = sign_to_vec(&mut *zk, &jobs).unwrap();
         assert!(signed.chunks(SIG_BYTES).zip(&expected).all(|(signed, expected)| signed == expected.as_bytes()));
     }
-    zk.elsewhere(false);
+    zk.relocated(false);
     // Rows lie in two kinds of memory.
     let mut reached = gpu.alloc_reached(ROWS * SK_BYTES).unwrap().unwrap();
     let mut ordinary = vec![0; ROWS / 2 * SK_BYTES];
@@ -274,8 +274,8 @@ fn jobs_are_read_where_the_device_reaches() {
         signatures.bytes_mut()[3 * SIG_BYTES + 100] ^= 1;
         let ordinary = signatures.bytes().to_vec();
         let verdicts: Vec<bool> = (0..ROWS).map(|row| row != 3).collect();
-        for elsewhere in [false, true] {
-            zk.elsewhere(elsewhere);
+        for relocated in [false, true] {
+            zk.relocated(relocated);
             let mut judge = |signatures: &[&[u8]], texts: &[u8], verdicts: &[bool]| {
                 let jobs = signatures.iter().zip(texts.chunks(text));
                 let jobs: Vec<_> =
@@ -289,7 +289,7 @@ fn jobs_are_read_where_the_device_reaches() {
             let there: Vec<&[u8]> = ordinary.chunks(SIG_BYTES).collect();
             let here: Vec<&[u8]> = signatures.bytes().chunks(SIG_BYTES).collect();
             let through = judge(&there, &copied, &verdicts);
-            let pad = u64::from(elsewhere);
+            let pad = u64::from(relocated);
             let all = (ROWS as u64 + pad) * SIG_BYTES as u64;
             assert_eq!(through - judge(&here, &copied, &verdicts), all);
             let with_texts = if is_whole { (ROWS as u64 + pad) * text as u64 + 4 } else { 0 };
@@ -302,7 +302,7 @@ fn jobs_are_read_where_the_device_reaches() {
             let verdicts: Vec<bool> = (0..ROWS).map(|row| row != 3 && row != 5).collect();
             judge(&mixed, texts.bytes(), &verdicts);
         }
-        zk.elsewhere(false);
+        zk.relocated(false);
     }
 }
 

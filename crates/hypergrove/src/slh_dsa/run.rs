@@ -49,7 +49,7 @@ impl<'a> PlanRun<'a> {
 
     /// Whether the jobs are computed for the second time.
     pub(crate) fn is_second(&self) -> bool {
-        self.place.elsewhere
+        self.place.relocated
     }
 
     /// Computes the jobs' output, and wipes what a failed run or job left there. If the device's memory does not suffice for all jobs, they run

@@ -267,7 +267,7 @@ fn sign_sound(
     };
     make(place, signatures)?;
     if place.scheduler.options.redundant {
-        let place = Place { elsewhere: true, ..*place };
+        let place = Place { relocated: true, ..*place };
         let mut second = vec![[0; SIG_BYTES]; jobs.len()];
         let compared = make(&place, &mut second.iter_mut().collect::<Vec<_>>()).and_then(|()| {
             let second: Vec<_> = second.iter_mut().collect();
@@ -331,7 +331,7 @@ fn keygen(place: &Place<'_>, keys: &mut [KeyColumns<'_>]) -> Result<(), Error> {
     if place.scheduler.options.redundant {
         let mut second = Wiped(vec![0; seeds.len() * SK_BYTES]);
         let second = second.0.as_chunks_mut().0;
-        let place = Place { elsewhere: true, ..*place };
+        let place = Place { relocated: true, ..*place };
         make(&place, second.iter_mut().collect())?;
         compare(&place, "key", &places(keys), &second.iter_mut().collect::<Vec<_>>())?;
     }

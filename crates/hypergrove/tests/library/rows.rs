@@ -520,11 +520,11 @@ fn rows_may_lie_in_memory_that_devices_reach() {
                     assert_eq!(statuses, verdicts, "{what}, {count}");
                 };
                 verify(Column::packed(&memory, size), &verdicts);
-                let elsewhere = memory.to_vec();
+                let relocated = memory.to_vec();
                 let mut mixed: Vec<&[u8]> = memory.chunks(size).collect();
-                mixed[count / 2] = &elsewhere[count / 2 * size..][..size];
+                mixed[count / 2] = &relocated[count / 2 * size..][..size];
                 verify(Column::Slices(&mixed), &verdicts);
-                mixed[count / 2] = &elsewhere[..size - 1];
+                mixed[count / 2] = &relocated[..size - 1];
                 verdicts[count / 2] = RowStatus::SignatureLength;
                 verify(Column::Slices(&mixed), &verdicts);
             }

@@ -53,7 +53,7 @@ pub(crate) struct Program {
 
 impl Prepared for Program {
     fn time_limit(&mut self, _: Option<Duration>) {}
-    fn elsewhere(&mut self, _: bool) {}
+    fn relocated(&mut self, _: bool) {}
 }
 
 impl Program {

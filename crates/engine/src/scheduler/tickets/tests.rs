@@ -362,7 +362,7 @@ fn a_slow_job_is_a_batch() {
         Arc::new(|_, _| Arc::new(Nothing)),
         Policy::default(),
     );
-    let most = |seconds| scheduler.jobs_that_pay(light(Some(seconds))).most;
+    let most = |seconds| scheduler.batch_limits(light(Some(seconds))).most;
     assert_eq!([Seconds::Millionth, Seconds::Four].map(most), [1_000_000, 1]);
 }
 
@@ -417,8 +417,8 @@ fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
         (Some(1), 1, 1, 99, true),
         (Some(1), 90, 2, 10, false),
     ] {
-        let pay = Pay { most: 1000, of_thread, lanes: 1, slots: 2 };
-        let line = Line { sort, pay, running, taken, withdrawn: 0, entries: Box::new(Jobless(queued)) };
+        let limits = BatchLimits { most: 1000, of_thread, lanes: 1, slots: 2 };
+        let line = Line { sort, limits, running, taken, withdrawn: 0, entries: Box::new(Jobless(queued)) };
         assert_eq!(line.may_begin(), may, "{queued} wait, {running} batches of {taken} jobs run");
     }
 }
