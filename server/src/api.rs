@@ -1,0 +1,513 @@
+//! The HTTP API: from a request to an operation, and from its result to an answer in Vault's shape.
+
+use crate::access::{Bearer, Capability, Grant, Token, authorise};
+use crate::audit::Entry;
+use crate::error::Error;
+use crate::keys::check_name;
+use crate::state::{Opened, Server};
+use crate::{auth, system, telemetry, transit};
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// What a request does with its path.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Verb {
+    /// GET.
+    Read,
+    /// LIST, or GET with `list=true`.
+    List,
+    /// POST or PUT.
+    Write,
+    /// DELETE.
+    Delete,
+}
+
+/// Operations, by the names that the audit log and the metrics have for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names say it, and ROUTES has their paths")]
+pub enum Op {
+    Health,
+    SealStatus,
+    Initialized,
+    Unseal,
+    OpenApi,
+    Seal,
+    Metrics,
+    ListPolicies,
+    ReadPolicy,
+    WritePolicy,
+    DeletePolicy,
+    CreateToken,
+    LookupSelf,
+    RevokeSelf,
+    Revoke,
+    RevokeAccessor,
+    ListKeys,
+    CreateKey,
+    ReadKey,
+    DeleteKey,
+    Rotate,
+    Configure,
+    Export,
+    Sign,
+    Verify,
+}
+
+/// A path of the API.
+#[derive(Debug)]
+pub struct Route {
+    /// What the request does.
+    pub verb: Verb,
+    /// The path below `/v1/`. A part in braces stands for any one part.
+    pub path: &'static str,
+    /// The operation.
+    pub op: Op,
+    /// Its name.
+    pub name: &'static str,
+    /// What the token's policies must allow. Without any, no token is needed.
+    pub needs: &'static [Capability],
+}
+
+const fn route(verb: Verb, path: &'static str, op: Op, name: &'static str, needs: &'static [Capability]) -> Route {
+    Route { verb, path, op, name, needs }
+}
+
+/// All paths.
+pub const ROUTES: &[Route] = {
+    use Capability::{Create, Delete, List, Read, Sudo, Update};
+    &[
+        route(Verb::Read, "sys/health", Op::Health, "health", &[]),
+        route(Verb::Read, "sys/seal-status", Op::SealStatus, "seal-status", &[]),
+        route(Verb::Read, "sys/init", Op::Initialized, "init", &[]),
+        route(Verb::Write, "sys/unseal", Op::Unseal, "unseal", &[]),
+        route(Verb::Read, "sys/internal/specs/openapi", Op::OpenApi, "openapi", &[]),
+        route(Verb::Write, "sys/seal", Op::Seal, "seal", &[Update, Sudo]),
+        route(Verb::Read, "sys/metrics", Op::Metrics, "metrics", &[Read]),
+        route(Verb::List, "sys/policies/acl", Op::ListPolicies, "policy-list", &[List]),
+        route(Verb::Read, "sys/policies/acl/{name}", Op::ReadPolicy, "policy-read", &[Read]),
+        route(Verb::Write, "sys/policies/acl/{name}", Op::WritePolicy, "policy-write", &[Update]),
+        route(Verb::Delete, "sys/policies/acl/{name}", Op::DeletePolicy, "policy-delete", &[Delete]),
+        route(Verb::Write, "auth/token/create", Op::CreateToken, "token-create", &[Update]),
+        route(Verb::Read, "auth/token/lookup-self", Op::LookupSelf, "token-lookup-self", &[Read]),
+        route(Verb::Write, "auth/token/revoke-self", Op::RevokeSelf, "token-revoke-self", &[Update]),
+        route(Verb::Write, "auth/token/revoke", Op::Revoke, "token-revoke", &[Update]),
+        route(Verb::Write, "auth/token/revoke-accessor", Op::RevokeAccessor, "token-revoke-accessor", &[Update]),
+        route(Verb::List, "transit/keys", Op::ListKeys, "key-list", &[List]),
+        route(Verb::Write, "transit/keys/{name}", Op::CreateKey, "key-create", &[Create]),
+        route(Verb::Read, "transit/keys/{name}", Op::ReadKey, "key-read", &[Read]),
+        route(Verb::Delete, "transit/keys/{name}", Op::DeleteKey, "key-delete", &[Delete]),
+        route(Verb::Write, "transit/keys/{name}/rotate", Op::Rotate, "key-rotate", &[Update]),
+        route(Verb::Write, "transit/keys/{name}/config", Op::Configure, "key-config", &[Update]),
+        route(Verb::Read, "transit/export/public-key/{name}", Op::Export, "key-export", &[Read]),
+        route(Verb::Read, "transit/export/public-key/{name}/{version}", Op::Export, "key-export", &[Read]),
+        route(Verb::Write, "transit/sign/{name}", Op::Sign, "sign", &[Update]),
+        route(Verb::Write, "transit/sign/{name}/{hash_algorithm}", Op::Sign, "sign", &[Update]),
+        route(Verb::Write, "transit/verify/{name}", Op::Verify, "verify", &[Update]),
+        route(Verb::Write, "transit/verify/{name}/{hash_algorithm}", Op::Verify, "verify", &[Update]),
+    ]
+};
+
+/// The parts of a path that stand where the route has braces, if it fits.
+fn wild(route: &str, path: &str) -> Option<Vec<String>> {
+    let (mut parts, mut wild) = (path.split('/'), Vec::new());
+    for expected in route.split('/') {
+        let part = parts.next()?;
+        match expected.starts_with('{') {
+            true => wild.push(part.to_string()),
+            false if part == expected => {}
+            false => return None,
+        }
+    }
+    parts.next().is_none().then_some(wild)
+}
+
+fn find(verb: Verb, path: &str) -> Result<(&'static Route, Vec<String>), Error> {
+    let mut fitting = ROUTES.iter().filter_map(|route| Some((route, wild(route.path, path)?))).peekable();
+    if fitting.peek().is_none() {
+        return Err(Error::new(404, format!("there is no path /v1/{path}; /v1/sys/internal/specs/openapi lists all")));
+    }
+    let wrong = || Error::new(405, format!("the path /v1/{path} does not take this method"));
+    fitting.find(|(route, _)| route.verb == verb).ok_or_else(wrong)
+}
+
+/// A request whose token may do what it asks for.
+pub struct Call {
+    /// The server.
+    pub server: Arc<Server>,
+    /// The path below `/v1/`.
+    pub path: String,
+    /// The token; none if the path needs none.
+    pub token: Option<Arc<Token>>,
+    /// What its policies grant.
+    pub grant: Grant,
+    /// The parts of the path that the route leaves open.
+    pub wild: Vec<String>,
+    /// The body.
+    pub body: Bytes,
+    /// When the client stops waiting.
+    pub deadline: Option<Instant>,
+    /// What the audit log gets.
+    pub entry: Entry,
+    /// The memory that the body takes.
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl Call {
+    /// The name in the path.
+    pub fn name(&self) -> Result<String, Error> {
+        let name = self.wild.first().map_or("", String::as_str);
+        check_name(name)?;
+        Ok(name.into())
+    }
+
+    /// Whether the token's policies allow this too.
+    pub fn may(&self, needs: &[Capability]) -> bool {
+        let allows = |token| authorise(token, &self.server.access().policies, &self.path, needs).is_ok();
+        self.token.as_deref().is_some_and(allows)
+    }
+
+    /// Counts items against the rate of the token's policies.
+    pub fn spend(&self, items: usize) -> Result<(), Error> {
+        match (&self.token, &self.grant.rate) {
+            (Some(token), Some(rate)) => token.spend(rate, items),
+            _ => Ok(()),
+        }
+    }
+
+    /// The token, where the route needs one.
+    pub fn token(&self) -> Result<&Arc<Token>, Error> {
+        self.token.as_ref().ok_or_else(Error::denied)
+    }
+}
+
+/// The result of an operation.
+#[derive(Default)]
+pub struct Reply {
+    status: u16,
+    body: Payload,
+    warnings: Vec<String>,
+}
+
+#[derive(Default)]
+enum Payload {
+    #[default]
+    Empty,
+    Data(Value),
+    Auth(Value),
+    /// Without Vault's envelope.
+    Bare(Value),
+    Text(String),
+}
+
+impl Reply {
+    /// 200 with `data`.
+    pub fn data(data: Value) -> Reply {
+        Reply { status: 200, body: Payload::Data(data), ..Reply::default() }
+    }
+
+    /// 200 with `auth`.
+    pub fn auth(auth: Value) -> Reply {
+        Reply { status: 200, body: Payload::Auth(auth), ..Reply::default() }
+    }
+
+    /// An answer without Vault's envelope.
+    pub fn bare(status: u16, value: Value) -> Reply {
+        Reply { status, body: Payload::Bare(value), ..Reply::default() }
+    }
+
+    /// 200 with text.
+    pub fn text(text: String) -> Reply {
+        Reply { status: 200, body: Payload::Text(text), ..Reply::default() }
+    }
+
+    /// 204.
+    pub fn empty() -> Reply {
+        Reply { status: 204, ..Reply::default() }
+    }
+
+    /// The names of a list, or 404 if there are none, as in Vault.
+    pub fn list(names: Vec<String>) -> Result<Reply, Error> {
+        if names.is_empty() { Err(Error::missing()) } else { Ok(Reply::data(json!({ "keys": names }))) }
+    }
+
+    /// Adds a warning.
+    #[must_use]
+    pub fn warn(mut self, warning: String) -> Reply {
+        self.warnings.push(warning);
+        self
+    }
+
+    fn into_response(self, request: &str) -> Response {
+        let (data, auth) = match self.body {
+            Payload::Empty => return response(self.status, None, Body::empty()),
+            Payload::Text(text) => return response(self.status, Some("text/plain; version=0.0.4"), text.into()),
+            Payload::Bare(value) => return response(self.status, Some("application/json"), value.to_string().into()),
+            Payload::Data(data) => (data, Value::Null),
+            Payload::Auth(auth) => (Value::Null, auth),
+        };
+        let warnings = if self.warnings.is_empty() { Value::Null } else { json!(self.warnings) };
+        let envelope = json!({
+            "request_id": request, "lease_id": "", "renewable": false, "lease_duration": 0, "data": data, "wrap_info": null,
+            "warnings": warnings, "auth": auth,
+        });
+        response(self.status, Some("application/json"), envelope.to_string().into())
+    }
+}
+
+fn response(status: u16, kind: Option<&'static str>, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    if let Some(kind) = kind {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn refusal(why: &Error) -> Response {
+    let errors = if why.what.is_empty() { json!([]) } else { json!([why.what]) };
+    let mut response = response(why.status, Some("application/json"), json!({ "errors": errors }).to_string().into());
+    if let Some(seconds) = why.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Answers a request.
+pub async fn handle(State(server): State<Arc<Server>>, request: Request) -> Response {
+    let begun = Instant::now();
+    let (name, response) = answer(server, request).await;
+    telemetry::request(name, response.status().as_u16(), begun.elapsed());
+    response
+}
+
+async fn answer(server: Arc<Server>, request: Request) -> (&'static str, Response) {
+    let (parts, body) = request.into_parts();
+    let is_list = parts.uri.query().is_some_and(|query| query.split('&').any(|part| part == "list=true"));
+    let verb = match parts.method {
+        Method::GET if is_list => Verb::List,
+        Method::GET => Verb::Read,
+        Method::POST | Method::PUT => Verb::Write,
+        Method::DELETE => Verb::Delete,
+        ref method if method.as_str() == "LIST" => Verb::List,
+        _ => return ("none", refusal(&Error::new(405, "the methods are GET, LIST, POST, PUT and DELETE"))),
+    };
+    let path = parts.uri.path();
+    let Some(path) = path.strip_prefix("/v1/") else {
+        return ("none", refusal(&Error::new(404, "every path begins with /v1/")));
+    };
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let (route, wild) = match find(verb, path) {
+        Ok(found) => found,
+        Err(why) => return ("none", refusal(&why)),
+    };
+    let entry = Entry { operation: route.name, path: path.into(), ..Entry::default() };
+    let mut call = Call {
+        server,
+        path: path.into(),
+        token: None,
+        grant: Grant::default(),
+        wild,
+        body: Bytes::new(),
+        deadline: None,
+        entry,
+        room: None,
+    };
+    if route.needs.is_empty() {
+        return (route.name, public(call, route, &parts.headers, body).await);
+    }
+    if call.server.is_sealed() {
+        return (route.name, refusal(&Error::sealed()));
+    }
+    let admitted = admit(&mut call, route, &parts.headers, body).await;
+    // From here on the server is not sealed before the request is answered.
+    let open = match call.server.opened().await {
+        Ok(open) => open,
+        Err(why) => return (route.name, refusal(&why)),
+    };
+    let work = perform(call, route, open, admitted);
+    let response = match route.op {
+        // When its client goes away, this is dropped, and with it the tickets of what has not begun.
+        Op::Sign | Op::Verify => work.await,
+        // A change is completed all the same, and is in the audit log.
+        _ => tokio::spawn(work).await.unwrap_or_else(|why| refusal(&why.into())),
+    };
+    (route.name, response)
+}
+
+/// Paths without a token. They are not in the audit log, except for a server that was unsealed.
+async fn public(mut call: Call, route: &Route, headers: &HeaderMap, body: Body) -> Response {
+    let reply = match route.op {
+        Op::Health => Ok(system::health(&call.server)),
+        Op::SealStatus => Ok(system::seal_status(&call.server)),
+        Op::Initialized => Ok(Reply::bare(200, json!({ "initialized": true }))),
+        Op::OpenApi => system::open_api(),
+        _ => match read_body(&mut call, headers, body).await {
+            // Unsealing goes on when the client has gone.
+            Ok(()) => tokio::spawn(system::unseal(call)).await.unwrap_or_else(|why| Err(why.into())),
+            Err(why) => Err(why),
+        },
+    };
+    match reply {
+        Ok(reply) => reply.into_response(""),
+        Err(why) => refusal(&why),
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Error> {
+    let Some(value) = headers.get(HeaderName::from_static(name)) else { return Ok(None) };
+    value.to_str().map(Some).map_err(|_| Error::bad(format!("the header {name} has other characters than ASCII")))
+}
+
+/// Whose token it is, what it may do, and the body.
+async fn admit(call: &mut Call, route: &Route, headers: &HeaderMap, body: Body) -> Result<(), Error> {
+    let bearer = || Ok::<_, Error>(header(headers, "authorization")?.and_then(|value| value.strip_prefix("Bearer ")));
+    let text = header(headers, "x-vault-token")?.map_or_else(bearer, |text| Ok(Some(text)))?;
+    let bearer = text.and_then(Bearer::parse).ok_or_else(Error::denied)?;
+    let found = call.server.access().tokens.get(bearer.accessor()).cloned();
+    let token = found.filter(|token| bearer.is_of(&token.record) && !token.has_expired()).ok_or_else(Error::denied)?;
+    call.entry.accessor = Some(token.record.accessor.clone());
+    call.grant = authorise(&token, &call.server.access().policies, &call.path, route.needs)?;
+    call.token = Some(token);
+    if let Some(text) = header(headers, "x-hypergrove-deadline-ms")? {
+        let wrong = || Error::bad("the header x-hypergrove-deadline-ms must be a number of milliseconds");
+        let milliseconds = text.parse().map_err(|_| wrong())?;
+        call.deadline = Some(Instant::now().checked_add(Duration::from_millis(milliseconds)).ok_or_else(wrong)?);
+    }
+    read_body(call, headers, body).await
+}
+
+async fn read_body(call: &mut Call, headers: &HeaderMap, mut body: Body) -> Result<(), Error> {
+    let limits = &call.server.config.limits;
+    let most = limits.max_body;
+    let too_long = || Error::new(413, format!("the body is longer than {most} bytes, which this server takes"));
+    let announced = header(headers, "content-length")?.and_then(|length| length.parse::<usize>().ok()).unwrap_or(0);
+    if announced > most {
+        return Err(too_long());
+    }
+    let read = async {
+        let mut bytes = Vec::with_capacity(announced.min(1 << 20));
+        while let Some(frame) = body.frame().await {
+            let frame =
+                frame.map_err(|_| Error::bad("the body ended early, or is not in the form that its headers say"))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if bytes.len() + data.len() > most {
+                return Err(too_long());
+            }
+            // In KiB: what is left of the last one that was taken comes first.
+            let more = (bytes.len() + data.len()).div_ceil(1024) - bytes.len().div_ceil(1024);
+            let more = call.server.memory.clone().try_acquire_many_owned(more as u32);
+            let more =
+                more.map_err(|_| Error::busy("the server's memory for requests is in use; try again later", 1))?;
+            match &mut call.room {
+                Some(room) => room.merge(more),
+                room => *room = Some(more),
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes)
+    };
+    let time = Duration::from_secs(limits.body_seconds);
+    let late = |_| Error::new(408, format!("the body did not come within {} seconds", time.as_secs()));
+    let bytes = tokio::time::timeout(time, read).await.map_err(late)??;
+    call.body = bytes.into();
+    Ok(())
+}
+
+/// Does what was asked, writes the audit log, and only then answers.
+async fn perform(mut call: Call, route: &'static Route, open: Opened, admitted: Result<(), Error>) -> Response {
+    let ready = system::request_id().map(|id| call.entry.request = id).and_then(|()| open.audit.ready());
+    let reply = match admitted.and(ready) {
+        Ok(()) => operate(&mut call, route, &open).await,
+        Err(why) => Err(why),
+    };
+    call.entry.status = reply.as_ref().map_or_else(|why| why.status, |reply| reply.status);
+    call.entry.error = reply.as_ref().err().map(|why| why.what.clone());
+    if let Err(why) = open.audit.append(&call.entry).await {
+        return refusal(&why);
+    }
+    drop(open);
+    if route.op == Op::Seal
+        && reply.is_ok()
+        && let Err(why) = call.server.seal().await
+    {
+        return refusal(&why);
+    }
+    match reply {
+        Ok(reply) => reply.into_response(&call.entry.request),
+        Err(why) => refusal(&why),
+    }
+}
+
+async fn operate(call: &mut Call, route: &Route, open: &Opened) -> Result<Reply, Error> {
+    match route.op {
+        Op::Sign => transit::sign(call, open).await,
+        Op::Verify => transit::verify(call, open).await,
+        Op::CreateKey => transit::create(call, open).await,
+        Op::ReadKey => transit::read(call, open).await,
+        Op::ListKeys => transit::list(call, open).await,
+        Op::DeleteKey => transit::delete(call, open).await,
+        Op::Rotate => transit::rotate(call, open).await,
+        Op::Configure => transit::configure(call, open).await,
+        Op::Export => transit::export(call, open).await,
+        Op::Metrics => Ok(Reply::text(telemetry::render(&call.server, open).await)),
+        Op::ListPolicies => auth::list_policies(call),
+        Op::ReadPolicy => auth::read_policy(call),
+        Op::WritePolicy => auth::write_policy(call).await,
+        Op::DeletePolicy => auth::delete_policy(call).await,
+        Op::CreateToken => auth::create_token(call).await,
+        Op::LookupSelf => auth::lookup_self(call),
+        Op::RevokeSelf | Op::Revoke | Op::RevokeAccessor => auth::revoke(call, route.op).await,
+        // `perform` seals when the audit log has this request.
+        Op::Seal => Ok(Reply::empty()),
+        Op::Health | Op::SealStatus | Op::Initialized | Op::Unseal | Op::OpenApi => {
+            Err(Error::internal("this path needs no token"))
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_description_has_the_routes() {
+        let description: Value = serde_json::from_str(system::OPEN_API).unwrap();
+        let mut described = BTreeSet::new();
+        for (path, methods) in description["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let verb = match method.as_str() {
+                    "get" if operation["x-vault-list"] == json!(true) => Verb::List,
+                    "get" => Verb::Read,
+                    "post" => Verb::Write,
+                    "delete" => Verb::Delete,
+                    other => panic!("{other}"),
+                };
+                let is_public = operation["security"] == json!([]);
+                assert!(operation["responses"].as_object().unwrap().len() > 1, "{path}");
+                described.insert((verb, path.clone(), is_public));
+            }
+        }
+        let routes = ROUTES.iter().map(|route| (route.verb, format!("/{}", route.path), route.needs.is_empty()));
+        assert_eq!(described, routes.collect());
+    }
+
+    #[test]
+    fn paths_fit_as_they_are() {
+        assert_eq!(wild("transit/sign/{name}/{hash}", "transit/sign/a/b").unwrap(), ["a", "b"]);
+        for wrong in ["transit/sign/a/b/c", "transit/sign/a/../b", "Transit/sign/a", "transit//sign/a"] {
+            assert!(find(Verb::Write, wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(find(Verb::Delete, "transit/sign/a").unwrap_err().status, 405);
+    }
+}

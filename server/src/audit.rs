@@ -1,0 +1,516 @@
+//! The audit log: one line of JSON for each request. Each line has the SHA-256 of the line before it, and an HMAC of its own. The head, which
+//! is the number and place of the last line, is stored in the database under an HMAC, so that a cut tail is found too.
+
+use crate::error::Error;
+use crate::seal::{Master, Secret, hmac};
+use crate::storage::{Change, Kind, Storage};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// The head's record in the database.
+const HEAD: &str = "audit_head";
+
+/// When lines are on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fsync {
+    /// Each line by itself, before its request is answered.
+    Request,
+    /// Before their requests are answered, the lines of all requests that wait at the same time together.
+    #[default]
+    Batch,
+    /// Within a second.
+    Second,
+}
+
+/// What a request did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Entry {
+    /// The request, as the answer names it.
+    pub request: String,
+    /// The accessor of the token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accessor: Option<String>,
+    /// What was done: the name of the operation.
+    pub operation: &'static str,
+    /// The path.
+    pub path: String,
+    /// The key's version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// The key's parameter set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set: Option<&'static str>,
+    /// HMACs of the SHA-256 of each message.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<String>,
+    /// Items of the request that got an error.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failed_items: usize,
+    /// The status of the answer.
+    pub status: u16,
+    /// The error of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    seq: u64,
+    time: &'a str,
+    #[serde(flatten)]
+    entry: &'a Entry,
+    prev: &'a str,
+}
+
+/// What a reader needs of a line.
+#[derive(Deserialize)]
+struct ReadLine {
+    seq: u64,
+    prev: String,
+    mac: String,
+}
+
+/// The end of the log.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Head {
+    /// Lines of the log.
+    pub seq: u64,
+    /// Where the last line begins.
+    start: u64,
+    /// Where the log ends.
+    end: u64,
+    /// SHA-256 of the last line.
+    hash: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredHead {
+    head: Head,
+    mac: String,
+}
+
+/// The keys of the log, made from the master key.
+pub struct Keys {
+    lines: Secret,
+    head: Secret,
+    messages: Secret,
+}
+
+impl Keys {
+    /// The keys that this master key gives.
+    pub fn new(master: &Master) -> Keys {
+        let [lines, head, messages] =
+            ["audit lines", "audit head", "audit messages"].map(|purpose| master.subkey(purpose));
+        Keys { lines, head, messages }
+    }
+
+    fn head_mac(&self, head: &Head) -> String {
+        let text = format!("{} {} {} {}", head.seq, head.start, head.end, head.hash);
+        hex::encode(hmac(&self.head, &[text.as_bytes()]))
+    }
+
+    /// The head in the database, and whether its HMAC is right. Without one, the log must be empty.
+    pub fn read_head(&self, storage: &dyn Storage) -> Result<Head, Error> {
+        let Some(stored) = storage.get(Kind::Meta, HEAD)? else { return Ok(Head::default()) };
+        let wrong = || Error::internal("the audit log's head in the database was changed by somebody else");
+        let stored: StoredHead = serde_json::from_slice(&stored).map_err(|_| wrong())?;
+        if self.head_mac(&stored.head) != stored.mac {
+            return Err(wrong());
+        }
+        Ok(stored.head)
+    }
+
+    fn write_head(&self, storage: &dyn Storage, head: &Head) -> Result<(), Error> {
+        let stored = StoredHead { head: head.clone(), mac: self.head_mac(head) };
+        let json = serde_json::to_vec(&stored).map_err(|why| Error::internal(why.to_string()))?;
+        storage.commit(&[Change::Put(Kind::Meta, HEAD.into(), json)])
+    }
+
+    /// Checks a line, which has no line break, against the head of the lines before it. Returns the head after it.
+    fn check(&self, before: &Head, line: &[u8]) -> Result<Head, String> {
+        let read: ReadLine = serde_json::from_slice(line).map_err(|why| format!("is not a line of this log: {why}"))?;
+        if read.seq != before.seq + 1 {
+            return Err(format!(
+                "has the number {} where {} must follow: lines were removed or added",
+                read.seq,
+                before.seq + 1
+            ));
+        }
+        if read.prev != before.hash {
+            return Err("does not follow the line before it: that line was edited, or lines were removed".into());
+        }
+        let suffix = format!(",\"mac\":\"{}\"}}", read.mac);
+        let body = line.strip_suffix(suffix.as_bytes()).ok_or("has its parts in another order: it was edited")?;
+        if hex::encode(hmac(&self.lines, &[body])) != read.mac {
+            return Err("was edited: its HMAC is wrong".into());
+        }
+        Ok(before.after(line))
+    }
+}
+
+impl Head {
+    fn after(&self, line: &[u8]) -> Head {
+        let end = self.end + line.len() as u64 + 1;
+        Head { seq: self.seq + 1, start: self.end, end, hash: hex::encode(Sha256::digest(line)) }
+    }
+}
+
+/// The file and the head of what was written.
+struct Log {
+    file: File,
+    head: Head,
+    /// The head that the database has.
+    synced: u64,
+    /// Whether the log's thread knows that there is something to bring to the disk.
+    is_notified: bool,
+    /// Why the last write failed.
+    failed: Option<String>,
+}
+
+struct Shared {
+    log: Mutex<Log>,
+    path: PathBuf,
+    keys: Keys,
+    storage: Arc<dyn Storage>,
+}
+
+/// Somebody who waits for a line to be on the disk; in the mode of seconds nobody does.
+type Waiter = Option<oneshot::Sender<Result<(), Error>>>;
+
+/// The open log.
+pub struct Audit {
+    shared: Arc<Shared>,
+    fsync: Fsync,
+    waiters: Sender<Waiter>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Audit {
+    /// Opens the log, and checks that it ends as the head in the database says. Lines after this head are those of a crash: they are kept if
+    /// they are whole and ours. A line that a crash cut is removed.
+    pub fn open(path: &Path, fsync: Fsync, keys: Keys, storage: Arc<dyn Storage>) -> Result<Audit, Error> {
+        let failed = |why: io::Error| Error::internal(format!("audit log {}: {why}", path.display()));
+        let head = keys.read_head(&*storage)?;
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(head.seq == 0);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path).map_err(failed)?;
+        let head = recovered(&mut file, &keys, head)
+            .map_err(|why| Error::internal(format!("audit log {}: {why}; see `audit verify`", path.display())))?;
+        keys.write_head(&*storage, &head)?;
+        let synced = head.seq;
+        let log = Mutex::new(Log { file, head, synced, is_notified: false, failed: None });
+        let shared = Arc::new(Shared { log, path: path.into(), keys, storage });
+        let (waiters, receiver) = channel();
+        let thread = std::thread::Builder::new().name("audit".into()).spawn({
+            let shared = shared.clone();
+            move || shared.sync_all(fsync, &receiver)
+        });
+        Ok(Audit { shared, fsync, waiters, thread: Some(thread.map_err(failed)?) })
+    }
+
+    /// The HMAC that the log has for a message.
+    pub fn message(&self, message: &[u8]) -> String {
+        hex::encode(hmac(&self.shared.keys.messages, &[&Sha256::digest(message)]))
+    }
+
+    /// Fails if the log cannot be written. After a failure, this tries again.
+    pub fn ready(&self) -> Result<(), Error> {
+        {
+            let mut log = self.shared.lock();
+            if log.failed.is_none() {
+                return Ok(());
+            }
+            let entry = Entry { operation: "audit log works again", ..Entry::default() };
+            self.shared.append(&mut log, &entry)?;
+        }
+        self.shared.sync()
+    }
+
+    /// Writes the line of a request. Returns when it is as safe as the policy says.
+    pub async fn append(&self, entry: &Entry) -> Result<(), Error> {
+        let was_notified = {
+            let mut log = self.shared.lock();
+            self.shared.append(&mut log, entry)?;
+            std::mem::replace(&mut log.is_notified, true)
+        };
+        let ended = || Error::new(503, "the audit log was closed");
+        if self.fsync == Fsync::Second {
+            return match was_notified {
+                true => Ok(()),
+                false => self.waiters.send(None).map_err(|_| ended()),
+            };
+        }
+        let (waiter, done) = oneshot::channel();
+        self.waiters.send(Some(waiter)).map_err(|_| ended())?;
+        done.await.map_err(|_| ended())?
+    }
+}
+
+/// Brings all lines to the disk, and ends the log's thread.
+impl Drop for Audit {
+    fn drop(&mut self) {
+        drop(std::mem::replace(&mut self.waiters, channel().0));
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+        // An error was logged.
+        drop(self.shared.sync());
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error for a client. The log's own messages have the reason.
+    fn fail(&self, log: &mut Log, why: &dyn std::fmt::Display) -> Error {
+        if log.failed.is_none() {
+            tracing::error!("audit log {}: {why}; nothing is signed until it can be written", self.path.display());
+        }
+        log.failed = Some(why.to_string());
+        Error::new(503, "the audit log cannot be written, so nothing is done; ask the server's operator")
+    }
+
+    fn append(&self, log: &mut Log, entry: &Entry) -> Result<(), Error> {
+        let time = jiff::Timestamp::now().to_string();
+        let line = Line { seq: log.head.seq + 1, time: &time, entry, prev: &log.head.hash };
+        let mut line = serde_json::to_vec(&line).map_err(|why| Error::internal(why.to_string()))?;
+        line.pop();
+        let mac = hex::encode(hmac(&self.keys.lines, &[&line]));
+        line.extend_from_slice(format!(",\"mac\":\"{mac}\"}}\n").as_bytes());
+        // A part of a line that failed may be there.
+        let cut = if log.failed.is_some() { log.file.set_len(log.head.end) } else { Ok(()) };
+        if let Err(why) = cut.and_then(|()| log.file.write_all(&line)) {
+            return Err(self.fail(log, &why));
+        }
+        log.head = log.head.after(&line[..line.len() - 1]);
+        log.failed = None;
+        Ok(())
+    }
+
+    /// Brings what was written to the disk, then the head to the database.
+    fn sync(&self) -> Result<(), Error> {
+        let (file, head) = {
+            let mut log = self.lock();
+            log.is_notified = false;
+            if log.synced == log.head.seq {
+                return Ok(());
+            }
+            (log.file.try_clone(), log.head.clone())
+        };
+        // Without the lock, so that others go on writing.
+        let synced = file.and_then(|file| file.sync_data()).map_err(|why| why.to_string());
+        let synced = synced.and_then(|()| self.keys.write_head(&*self.storage, &head).map_err(|why| why.to_string()));
+        let mut log = self.lock();
+        match synced {
+            Ok(()) => log.synced = log.synced.max(head.seq),
+            Err(why) => return Err(self.fail(&mut log, &why)),
+        }
+        Ok(())
+    }
+
+    /// The log's thread. It sleeps while nothing was written.
+    fn sync_all(&self, fsync: Fsync, waiters: &Receiver<Waiter>) {
+        while let Ok(first) = waiters.recv() {
+            let mut waiting = vec![first];
+            match fsync {
+                Fsync::Request => {}
+                Fsync::Batch => waiting.extend(waiters.try_iter()),
+                Fsync::Second => {
+                    let until = Instant::now() + Duration::from_secs(1);
+                    let left = || until.saturating_duration_since(Instant::now());
+                    while !matches!(
+                        waiters.recv_timeout(left()),
+                        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected)
+                    ) {}
+                }
+            }
+            let result = self.sync();
+            for waiter in waiting.into_iter().flatten() {
+                drop(waiter.send(result.clone()));
+            }
+        }
+    }
+}
+
+/// Checks the last line of the head, and reads on from there.
+fn recovered(file: &mut File, keys: &Keys, mut head: Head) -> Result<Head, String> {
+    let io = |why: io::Error| why.to_string();
+    let length = file.metadata().map_err(io)?.len();
+    if length < head.end {
+        return Err(format!("it has {length} bytes, and had {}: its tail was cut", head.end));
+    }
+    if head.seq > 0 {
+        file.seek(SeekFrom::Start(head.start)).map_err(io)?;
+        let mut line = vec![0; (head.end - head.start) as usize];
+        file.read_exact(&mut line).map_err(io)?;
+        if line.pop() != Some(b'\n') || hex::encode(Sha256::digest(&line)) != head.hash {
+            return Err(format!("line {} was edited", head.seq));
+        }
+    }
+    file.seek(SeekFrom::Start(head.end)).map_err(io)?;
+    let mut reader = BufReader::new(&mut *file);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line).map_err(io)? > 0 {
+        if line.pop() != Some(b'\n') {
+            break;
+        }
+        head = keys.check(&head, &line).map_err(|why| format!("line {} {why}", head.seq + 1))?;
+        line.clear();
+    }
+    if length > head.end {
+        tracing::warn!("audit log: the last line was cut by a crash, and is removed");
+        file.set_len(head.end).map_err(io)?;
+    }
+    file.sync_all().map_err(io)?;
+    Ok(head)
+}
+
+/// What is wrong with a log, by its lines, or how many lines it has, and how many of these came after the head.
+pub fn verify(path: &Path, keys: &Keys, stored: &Head) -> Result<(u64, u64), Error> {
+    let failed = |why: String| Error::internal(format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(|why| failed(why.to_string()))?;
+    let mut reader = BufReader::new(file);
+    let (mut head, mut line) = (Head::default(), Vec::new());
+    while reader.read_until(b'\n', &mut line).map_err(|why| failed(why.to_string()))? > 0 {
+        if line.pop() != Some(b'\n') {
+            return Err(failed(format!("line {} has no end: it is being written, or was cut", head.seq + 1)));
+        }
+        head = keys.check(&head, &line).map_err(|why| failed(format!("line {} {why}", head.seq + 1)))?;
+        if head.seq == stored.seq && head != *stored {
+            return Err(failed(format!("line {} is not the one of which the database has the hash", head.seq)));
+        }
+        line.clear();
+    }
+    match head.seq.checked_sub(stored.seq) {
+        Some(after) => Ok((head.seq, after)),
+        None => Err(failed(format!("it has {} lines, and had {}: its tail was cut", head.seq, stored.seq))),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::storage::Sqlite;
+
+    struct Fixture {
+        _folder: tempfile::TempDir,
+        path: PathBuf,
+        master: Master,
+        storage: Arc<dyn Storage>,
+    }
+
+    impl Fixture {
+        fn new() -> Fixture {
+            let folder = tempfile::tempdir().unwrap();
+            let storage: Arc<dyn Storage> = Arc::new(Sqlite::open(&folder.path().join("db")).unwrap());
+            let path = folder.path().join("audit.log");
+            Fixture { _folder: folder, path, master: Master::random().unwrap(), storage }
+        }
+
+        fn open(&self, fsync: Fsync) -> Result<Audit, Error> {
+            Audit::open(&self.path, fsync, Keys::new(&self.master), self.storage.clone())
+        }
+
+        fn verify(&self) -> Result<(u64, u64), Error> {
+            let keys = Keys::new(&self.master);
+            verify(&self.path, &keys, &keys.read_head(&*self.storage)?)
+        }
+
+        async fn write(&self, fsync: Fsync, lines: usize) {
+            let audit = self.open(fsync).unwrap();
+            for line in 0..lines {
+                let entry = Entry {
+                    path: format!("transit/sign/key-{line}"),
+                    operation: "sign",
+                    status: 200,
+                    ..Entry::default()
+                };
+                audit.append(&entry).await.unwrap();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn every_change_of_the_log_is_found() {
+        let it = Fixture::new();
+        for fsync in [Fsync::Request, Fsync::Batch, Fsync::Second] {
+            it.write(fsync, 4).await;
+        }
+        assert_eq!(it.verify().unwrap(), (12, 0));
+        let text = std::fs::read_to_string(&it.path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let mut tampered: Vec<(&str, String)> = vec![
+            ("an edit", text.replace("sign/key-2", "sign/key-9")),
+            ("a cut tail", lines[..11].join("\n") + "\n"),
+            ("a cut in a line", text[..text.len() - 5].into()),
+            ("nothing left", String::new()),
+            ("a line twice", text.clone() + lines[11] + "\n"),
+            ("a space", text.replacen("{\"seq\":5,", "{ \"seq\":5,", 1)),
+        ];
+        for removed in 0..12 {
+            let left: Vec<&str> = (0..12).filter(|line| *line != removed).map(|line| lines[line]).collect();
+            tampered.push(("a removed line", left.join("\n") + "\n"));
+        }
+        // An edited last line whose HMAC is left out, and one that an attacker without the key chains on.
+        let forged = format!("{{\"seq\":13,\"prev\":\"{}\",\"mac\":\"00\"}}\n", hex::encode(Sha256::digest(lines[11])));
+        tampered.push(("an added line", text.clone() + &forged));
+        for (what, tampered) in tampered {
+            std::fs::write(&it.path, &tampered).unwrap();
+            assert!(it.verify().is_err(), "{what}");
+            if what == "a cut tail" || what == "an added line" {
+                assert!(it.open(Fsync::Batch).is_err(), "{what}");
+            }
+        }
+        std::fs::write(&it.path, &text).unwrap();
+        assert_eq!(it.verify().unwrap(), (12, 0));
+        let other = Master::random().unwrap();
+        assert!(verify(&it.path, &Keys::new(&other), &Head::default()).is_err());
+        assert!(Keys::new(&other).read_head(&*it.storage).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_crash_loses_no_whole_line() {
+        let it = Fixture::new();
+        it.write(Fsync::Batch, 3).await;
+        let early = it.storage.get(Kind::Meta, HEAD).unwrap().unwrap();
+        it.write(Fsync::Batch, 2).await;
+        // As if the head had not been written, and half a line had been.
+        it.storage.commit(&[Change::Put(Kind::Meta, HEAD.into(), early)]).unwrap();
+        OpenOptions::new().append(true).open(&it.path).unwrap().write_all(b"{\"seq\":6,\"ti").unwrap();
+        it.write(Fsync::Batch, 1).await;
+        assert_eq!(it.verify().unwrap(), (6, 0));
+    }
+
+    #[tokio::test]
+    async fn many_requests_share_a_sync_and_keep_the_chain() {
+        let it = Fixture::new();
+        let audit = Arc::new(it.open(Fsync::Batch).unwrap());
+        let tasks: Vec<_> = (0..200)
+            .map(|_| {
+                let audit = audit.clone();
+                tokio::spawn(async move { audit.append(&Entry::default()).await })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap().unwrap();
+        }
+        assert_eq!(it.verify().unwrap(), (200, 0));
+    }
+}

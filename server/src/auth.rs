@@ -1,0 +1,213 @@
+//! The paths of tokens and policies.
+
+use crate::access::{Bearer, Capability, DEFAULT, Policy, ROOT, make_token, now};
+use crate::api::{Call, Op, Reply};
+use crate::error::Error;
+use crate::state::granted;
+use crate::transit::parse;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A token's life without `ttl`: 32 days, as in Vault.
+const TTL: u64 = 32 * 24 * 3600;
+
+#[derive(Deserialize)]
+struct TokenRequest {
+    policies: Option<Vec<String>>,
+    ttl: Option<Value>,
+    explicit_max_ttl: Option<Value>,
+    display_name: Option<String>,
+    no_parent: Option<bool>,
+    num_uses: Option<u64>,
+    period: Option<Value>,
+    id: Option<String>,
+}
+
+/// Seconds of a number, or of a text such as `90`, `30s`, `1h30m` or `2d`.
+fn seconds(value: &Value) -> Option<u64> {
+    if let Some(seconds) = value.as_u64() {
+        return Some(seconds);
+    }
+    let mut text = value.as_str()?;
+    if let Ok(seconds) = text.parse() {
+        return Some(seconds);
+    }
+    let mut total = 0_u64;
+    while !text.is_empty() {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let unit = match text.as_bytes().get(digits)? {
+            b's' => 1,
+            b'm' => 60,
+            b'h' => 3600,
+            b'd' => 24 * 3600,
+            _ => return None,
+        };
+        total = total.checked_add(text[..digits].parse::<u64>().ok()?.checked_mul(unit)?)?;
+        text = &text[digits + 1..];
+    }
+    Some(total)
+}
+
+fn time(unix: u64) -> String {
+    jiff::Timestamp::from_second(unix as i64).unwrap_or_default().to_string()
+}
+
+fn with_default(policies: &[String]) -> Vec<String> {
+    let default = (!policies.iter().any(|policy| policy == ROOT)).then(|| DEFAULT.to_string());
+    default.into_iter().chain(policies.iter().cloned()).collect()
+}
+
+/// `POST auth/token/create`
+pub(crate) async fn create_token(call: &mut Call) -> Result<Reply, Error> {
+    let request: TokenRequest = parse(&call.body)?;
+    let parent = call.token()?.clone();
+    if request.num_uses.is_some_and(|uses| uses > 0) || request.period.is_some() || request.id.is_some() {
+        return Err(Error::bad(
+            "num_uses, period and id: this server's tokens have a ttl alone, and ids that it draws",
+        ));
+    }
+    let mut ttl = None;
+    for asked in [&request.ttl, &request.explicit_max_ttl].into_iter().flatten() {
+        let wrong = || Error::bad(format!("ttl {asked}: write seconds, or a text such as \"1h30m\""));
+        let asked = seconds(asked).ok_or_else(wrong)?;
+        ttl = [ttl, (asked > 0).then_some(asked)].into_iter().flatten().min();
+    }
+    let policies = granted(request.policies, &parent)?;
+    let is_root = policies.iter().any(|policy| policy == ROOT);
+    let no_parent = request.no_parent == Some(true);
+    if no_parent && !call.may(&[Capability::Update, Capability::Sudo]) {
+        return Err(Error::denied());
+    }
+    let display_name =
+        format!("token-{}", request.display_name.as_deref().unwrap_or("").chars().take(128).collect::<String>());
+    let ttl = if is_root { ttl } else { ttl.or(Some(TTL)) };
+    let of = (!no_parent).then_some(&parent.record);
+    let (record, text) = make_token(display_name.trim_end_matches('-').into(), policies, ttl, of)?;
+    let auth = json!({
+        "client_token": *text, "accessor": record.accessor, "policies": with_default(&record.policies),
+        "token_policies": with_default(&record.policies), "identity_policies": null, "metadata": null,
+        "lease_duration": record.expires.map_or(0, |expires| expires.saturating_sub(now())), "renewable": false, "entity_id": "",
+        "token_type": "service", "orphan": no_parent, "mfa_requirement": null, "num_uses": 0,
+    });
+    let accessor = parent.record.accessor.clone();
+    call.server
+        .change(move |server| {
+            // A parent that was revoked meanwhile would never take this token along.
+            if !server.access().tokens.contains_key(&accessor) {
+                return Err(Error::denied());
+            }
+            server.put_token(record)
+        })
+        .await?;
+    Ok(Reply::auth(auth))
+}
+
+/// `GET auth/token/lookup-self`
+pub(crate) fn lookup_self(call: &Call) -> Result<Reply, Error> {
+    let record = &call.token()?.record;
+    let ttl = record.expires.map_or(0, |expires| expires.saturating_sub(now()));
+    Ok(Reply::data(json!({
+        "accessor": record.accessor, "creation_time": record.created, "issue_time": time(record.created),
+        "creation_ttl": record.expires.map_or(0, |expires| expires.saturating_sub(record.created)),
+        "display_name": record.display_name, "entity_id": "", "expire_time": record.expires.map(time), "explicit_max_ttl": 0,
+        "meta": null, "num_uses": 0, "orphan": record.parent.is_none(), "path": "auth/token/create",
+        "policies": with_default(&record.policies), "renewable": false, "ttl": ttl, "type": "service",
+    })))
+}
+
+#[derive(Deserialize)]
+struct RevokeRequest {
+    token: Option<String>,
+    accessor: Option<String>,
+}
+
+/// `POST auth/token/revoke-self`, `revoke` and `revoke-accessor`
+pub(crate) async fn revoke(call: &mut Call, op: Op) -> Result<Reply, Error> {
+    let unknown = || Error::bad("there is no such token");
+    let accessor = match op {
+        Op::RevokeSelf => call.token()?.record.accessor.clone(),
+        Op::Revoke => {
+            let token = parse::<RevokeRequest>(&call.body)?.token.map(zeroize::Zeroizing::new);
+            let bearer = token.as_deref().and_then(|token| Bearer::parse(token)).ok_or_else(unknown)?;
+            let access = call.server.access();
+            let token = access.tokens.get(bearer.accessor()).filter(|token| bearer.is_of(&token.record));
+            token.ok_or_else(unknown)?.record.accessor.clone()
+        }
+        _ => {
+            let accessor = parse::<RevokeRequest>(&call.body)?.accessor.ok_or_else(unknown)?;
+            if !call.server.access().tokens.contains_key(&accessor) {
+                return Err(unknown());
+            }
+            accessor
+        }
+    };
+    call.server.change(move |server| server.revoke(&accessor)).await?;
+    Ok(Reply::empty())
+}
+
+/// `LIST sys/policies/acl`
+pub(crate) fn list_policies(call: &Call) -> Result<Reply, Error> {
+    let own = [DEFAULT, ROOT].map(String::from);
+    let mut names: Vec<String> = call.server.access().policies.keys().cloned().chain(own).collect();
+    names.sort();
+    Reply::list(names)
+}
+
+/// `GET sys/policies/acl/NAME`
+pub(crate) fn read_policy(call: &Call) -> Result<Reply, Error> {
+    let name = call.name()?;
+    let access = call.server.access();
+    let policy = access.policies.get(&name).ok_or_else(Error::missing)?;
+    Ok(Reply::data(json!({ "name": name, "policy": policy.text })))
+}
+
+fn changeable(call: &Call) -> Result<String, Error> {
+    let name = call.name()?;
+    match name == ROOT || name == DEFAULT {
+        true => Err(Error::bad(format!("the policy {name} is the server's own"))),
+        false => Ok(name),
+    }
+}
+
+#[derive(Deserialize)]
+struct PolicyRequest {
+    policy: Value,
+}
+
+/// `POST sys/policies/acl/NAME`
+pub(crate) async fn write_policy(call: &mut Call) -> Result<Reply, Error> {
+    let name = changeable(call)?;
+    let request: PolicyRequest = parse(&call.body)?;
+    let text = match request.policy {
+        Value::String(text) => text,
+        value => value.to_string(),
+    };
+    let policy = Policy::parse(&text)?;
+    call.server.change(move |server| server.put_policy(&name, policy)).await?;
+    Ok(Reply::empty())
+}
+
+/// `DELETE sys/policies/acl/NAME`
+pub(crate) async fn delete_policy(call: &mut Call) -> Result<Reply, Error> {
+    let name = changeable(call)?;
+    call.server.change(move |server| server.delete_policy(&name)).await?;
+    Ok(Reply::empty())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_vault_writes_them() {
+        for (text, value) in [("90", 90), ("30s", 30), ("1h30m", 5400), ("2d", 172_800), ("0", 0)] {
+            assert_eq!(seconds(&json!(text)), Some(value), "{text}");
+        }
+        assert_eq!(seconds(&json!(5)), Some(5));
+        for wrong in ["h", "1x", "1", "-1s", "1h2", "99999999999999999999s", "9999999999999999d"] {
+            assert_eq!(seconds(&json!(wrong)), if wrong == "1" { Some(1) } else { None }, "{wrong}");
+        }
+        assert_eq!(seconds(&json!(-1)), None);
+    }
+}

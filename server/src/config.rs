@@ -1,0 +1,206 @@
+//! The TOML file of a deployment.
+
+use crate::audit::Fsync;
+use crate::error::Error;
+use crate::seal::Source;
+use serde::Deserialize;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// All settings. Each has a default, except the folder of the data.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The folder of the database and, by default, of the audit log.
+    pub data: PathBuf,
+    /// The address to listen on.
+    #[serde(default = "default_listen")]
+    pub listen: SocketAddr,
+    /// TLS. Only a loopback address may go without.
+    pub tls: Option<Tls>,
+    /// What unseals the server.
+    #[serde(default)]
+    pub seal: Source,
+    /// The audit log.
+    #[serde(default)]
+    pub audit: Audit,
+    /// Bounds.
+    #[serde(default)]
+    pub limits: Limits,
+    /// The engine that signs.
+    #[serde(default)]
+    pub engine: Engine,
+    /// Whether keys of the sets of draft SP 800-230 may be made.
+    #[serde(default)]
+    pub draft_sets: bool,
+}
+
+fn default_listen() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 8200).into()
+}
+
+/// TLS 1.3.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The server's certificates, PEM.
+    pub certificate: PathBuf,
+    /// The private key of the first certificate, PEM.
+    pub key: PathBuf,
+    /// Certificates of the authorities that sign clients' certificates. If set, each client needs such a certificate besides its token.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The audit log.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Audit {
+    /// The file. By default `audit.log` in the folder of the data.
+    pub path: Option<PathBuf>,
+    /// When lines are on the disk.
+    #[serde(default)]
+    pub fsync: Fsync,
+}
+
+/// Bounds, so that no client takes all of the server.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Bytes of a request's body.
+    pub max_body: usize,
+    /// Items of a `batch_input`.
+    pub max_batch: usize,
+    /// Items that are signed or verified, or wait for it.
+    pub queue_jobs: usize,
+    /// Bytes of all requests' bodies and results.
+    pub memory: usize,
+    /// Connections at a time.
+    pub connections: usize,
+    /// Seconds for TLS and for the headers of a request; an idle connection is closed after this time.
+    pub header_seconds: u64,
+    /// Seconds for the body of a request.
+    pub body_seconds: u64,
+    /// Seconds that accepted requests have to end when the server is stopped.
+    pub stop_seconds: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_body: 32 << 20,
+            max_batch: 4096,
+            queue_jobs: 16_384,
+            memory: 1 << 30,
+            connections: 1024,
+            header_seconds: 60,
+            body_seconds: 30,
+            stop_seconds: 60,
+        }
+    }
+}
+
+/// The engine that signs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Engine {
+    /// Threads. By default one for each core.
+    pub threads: Option<usize>,
+    /// Whether everything is computed twice and compared.
+    #[serde(default)]
+    pub redundant: bool,
+}
+
+impl Config {
+    /// The settings of a folder, all others as they are by default.
+    pub fn of_folder(data: PathBuf) -> Config {
+        Config {
+            data,
+            listen: default_listen(),
+            tls: None,
+            seal: Source::default(),
+            audit: Audit::default(),
+            limits: Limits::default(),
+            engine: Engine::default(),
+            draft_sets: false,
+        }
+    }
+
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Config, Error> {
+        let named = |why: &dyn std::fmt::Display| Error::bad(format!("{}: {why}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|why| named(&why))?;
+        let config: Config = toml::from_str(&text).map_err(|why| named(&why))?;
+        config.check().map_err(|why| named(&why))?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let limits = &self.limits;
+        let positive = [limits.max_body, limits.max_batch, limits.queue_jobs, limits.memory, limits.connections];
+        if positive.contains(&0) || limits.header_seconds == 0 || limits.body_seconds == 0 {
+            return Err(Error::bad("[limits]: each must be at least 1"));
+        }
+        if limits.queue_jobs < limits.max_batch || limits.memory < limits.max_body {
+            return Err(Error::bad("[limits]: queue_jobs must be at least max_batch, and memory at least max_body"));
+        }
+        if limits.memory >> 10 > tokio::sync::Semaphore::MAX_PERMITS.min(u32::MAX as usize) {
+            return Err(Error::bad("[limits]: memory is too large"));
+        }
+        if limits.queue_jobs > u32::MAX as usize || limits.connections > u32::MAX as usize {
+            return Err(Error::bad("[limits]: queue_jobs and connections must be below 2^32"));
+        }
+        if self.tls.is_none() && !self.listen.ip().is_loopback() {
+            return Err(Error::bad(format!(
+                "listen = {}: without [tls] only a loopback address is allowed",
+                self.listen
+            )));
+        }
+        Ok(())
+    }
+
+    /// The database.
+    pub fn database(&self) -> PathBuf {
+        self.data.join("server.db")
+    }
+
+    /// The audit log.
+    pub fn audit_log(&self) -> PathBuf {
+        self.audit.path.clone().unwrap_or_else(|| self.data.join("audit.log"))
+    }
+
+    /// The time for headers.
+    pub fn header_time(&self) -> Duration {
+        Duration::from_secs(self.limits.header_seconds)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_settings_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("server.toml");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Config::read(&path)
+        };
+        let good = read("data = '/d'\n[seal]\nkind = 'file'\npath = '/k'\n[audit]\nfsync = 'second'\n").unwrap();
+        assert_eq!((good.audit.fsync, good.listen.port()), (Fsync::Second, 8200));
+        assert_eq!(good.audit_log(), Path::new("/d/audit.log"));
+        for (text, says) in [
+            ("", "data"),
+            ("data = '/d'\nlisten = '0.0.0.0:8200'", "loopback"),
+            ("data = '/d'\nlimit = 1", "limit"),
+            ("data = '/d'\n[limits]\nmax_body = 0", "at least 1"),
+            ("data = '/d'\n[limits]\nmax_batch = 100000", "queue_jobs"),
+            ("data = '/d'\n[seal]\nkind = 'magic'", "magic"),
+        ] {
+            let why = read(text).unwrap_err().to_string();
+            assert!(why.contains(says) && why.contains("server.toml"), "{why}");
+        }
+    }
+}

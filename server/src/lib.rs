@@ -1,0 +1,18 @@
+//! A signing service over the library `hypergrove`: SLH-DSA (FIPS 205) in the shape of Vault's transit engine. `docs/server.md` says how it is used.
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod api;
+pub mod audit;
+mod auth;
+pub mod config;
+pub mod error;
+pub mod keys;
+pub mod limits;
+pub mod seal;
+pub mod serve;
+pub mod state;
+pub mod storage;
+pub mod system;
+pub mod telemetry;
+pub mod transit;

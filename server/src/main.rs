@@ -1,0 +1,332 @@
+//! The command `hypergrove-server`.
+#![forbid(unsafe_code)]
+
+use clap::{Parser, Subcommand};
+use hypergrove::{EncryptedSigningKey, SigningKey};
+use hypergrove_server::audit::{self, Entry, Keys};
+use hypergrove_server::config::Config;
+use hypergrove_server::error::Error;
+use hypergrove_server::keys::{Key, check_name, set_of};
+use hypergrove_server::seal::{Source, random, read_secret};
+use hypergrove_server::serve::{listen, serve};
+use hypergrove_server::state::{Server, sealed_master};
+use hypergrove_server::storage::Sqlite;
+use hypergrove_server::telemetry;
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+use zeroize::Zeroizing;
+
+/// A signing service: SLH-DSA (FIPS 205) over HTTP, in the shape of Vault's transit engine.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Starts a server to try things out: on this machine alone, with a key, unsealed by a file beside its database
+    ///
+    /// The first start prints a root token on standard output.
+    Dev {
+        /// The folder of the database, which is made if it is not there
+        #[arg(long, default_value = "hypergrove-server-dev")]
+        data: PathBuf,
+        /// The address to listen on, which must be one of this machine
+        #[arg(long, default_value = "127.0.0.1:8200")]
+        listen: SocketAddr,
+    },
+    /// Makes the database of a deployment, and prints a root token
+    Init(Deployment),
+    /// Starts the server of a deployment
+    Run {
+        /// The settings
+        #[arg(long)]
+        config: PathBuf,
+    },
+    /// Prints a new root token; the server must be stopped
+    RootToken(Deployment),
+    /// Imports a private key, PKCS#8 in PEM or DER, as a new key or the next version of one; the server must be stopped
+    Import {
+        #[command(flatten)]
+        deployment: Deployment,
+        /// The name of the key
+        name: String,
+        /// The file of the private key, which may be encrypted
+        file: PathBuf,
+        /// A file with the passphrase of the private key, instead of a question on the terminal
+        #[arg(long)]
+        key_passphrase_file: Option<PathBuf>,
+    },
+    /// Works with the audit log
+    Audit {
+        #[command(subcommand)]
+        command: AuditCommand,
+    },
+}
+
+#[derive(Subcommand)]
+enum AuditCommand {
+    /// Checks every line of the log, and that none is missing; the server may run
+    Verify(Deployment),
+}
+
+#[derive(clap::Args)]
+struct Deployment {
+    /// The settings
+    #[arg(long, required_unless_present = "dev", conflicts_with = "dev")]
+    config: Option<PathBuf>,
+    /// The folder of a server that was started by `dev`, instead of settings
+    #[arg(long, value_name = "FOLDER")]
+    dev: Option<PathBuf>,
+    /// A file with the passphrase that unseals the server, instead of a question on the terminal
+    #[arg(long)]
+    passphrase_file: Option<PathBuf>,
+}
+
+impl Deployment {
+    fn config(&self) -> Result<Config, Error> {
+        match (&self.config, &self.dev) {
+            (Some(path), _) => Config::read(path),
+            (None, folder) => Ok(dev_config(folder.clone().unwrap_or_default())),
+        }
+    }
+
+    /// The secret that unseals.
+    fn secret(&self, config: &Config, is_new: bool) -> Result<Zeroizing<Vec<u8>>, Error> {
+        if let Some(secret) = config.seal.secret()? {
+            return Ok(secret);
+        }
+        match &self.passphrase_file {
+            Some(path) => read_secret(path),
+            None => {
+                let passphrase = ask("Passphrase that unseals the server: ")?;
+                match is_new && ask("The same again: ")? != passphrase {
+                    true => Err(Error::bad("the two passphrases differ")),
+                    false => Ok(passphrase),
+                }
+            }
+        }
+    }
+}
+
+fn ask(question: &str) -> Result<Zeroizing<Vec<u8>>, Error> {
+    let answer =
+        rpassword::prompt_password(question).map_err(|why| Error::internal(format!("no passphrase: {why}")))?;
+    match answer.is_empty() {
+        true => Err(Error::bad("the passphrase is empty")),
+        false => Ok(Zeroizing::new(answer.into_bytes())),
+    }
+}
+
+fn dev_config(folder: PathBuf) -> Config {
+    let path = folder.join("unseal.key");
+    Config { seal: Source::File { path }, ..Config::of_folder(folder) }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_env("HYPERGROVE_SERVER_LOG");
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    // Secrets of a process that crashes stay out of files.
+    if let Err(why) = rlimit::Resource::CORE.set(0, 0) {
+        tracing::warn!("core dumps could not be disabled: {why}");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(run(arguments.command)),
+        Err(why) => Err(Error::internal(format!("the threads of the server could not be started: {why}"))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command) -> Result<(), Error> {
+    match command {
+        Command::Dev { data, listen } => dev(data, listen).await,
+        Command::Run { config } => {
+            let server = Server::start(Config::read(&config)?)?;
+            match server.config.seal.secret()? {
+                Some(secret) => server.unseal(secret).await?,
+                None => tracing::info!("the server is sealed; unseal it with POST /v1/sys/unseal"),
+            }
+            serve_until_stopped(server).await
+        }
+        Command::Init(deployment) => {
+            let config = deployment.config()?;
+            print_token(&Server::init(&config, &deployment.secret(&config, true)?)?)
+        }
+        Command::RootToken(deployment) => {
+            let server = unsealed(&deployment).await?;
+            let token = server.change(Server::new_root_token).await?;
+            note(&server, Entry { operation: "root-token", ..Entry::default() }).await?;
+            print_token(&token)
+        }
+        Command::Import { deployment, name, file, key_passphrase_file } => {
+            check_name(&name)?;
+            let key = read_key(&file, key_passphrase_file.as_deref())?;
+            import(unsealed(&deployment).await?, name, key).await
+        }
+        Command::Audit { command: AuditCommand::Verify(deployment) } => {
+            let config = deployment.config()?;
+            let storage = Sqlite::open(&config.database())?;
+            let sealed =
+                sealed_master(&storage)?.ok_or_else(|| Error::bad("there is no database; make one with `init`"))?;
+            let keys = Keys::new(&sealed.open(&deployment.secret(&config, false)?)?);
+            let head = keys.read_head(&storage)?;
+            let (lines, after) = audit::verify(&config.audit_log(), &keys, &head)?;
+            println!(
+                "{lines} lines: none was edited or removed ({after} of them were written after the last signed head)"
+            );
+            Ok(())
+        }
+    }
+}
+
+/// The server of a deployment, unsealed, for a command that works while no server runs.
+async fn unsealed(deployment: &Deployment) -> Result<Arc<Server>, Error> {
+    let config = deployment.config()?;
+    let secret = deployment.secret(&config, false)?;
+    let server = Server::start(config)?;
+    server.unseal(secret).await?;
+    Ok(server)
+}
+
+/// Writes a command into the audit log, and seals.
+async fn note(server: &Server, entry: Entry) -> Result<(), Error> {
+    server.opened().await?.audit.append(&Entry { status: 200, ..entry }).await?;
+    server.seal().await
+}
+
+/// The token alone is on standard output, so that a script can take it from there.
+fn print_token(token: &str) -> Result<(), Error> {
+    eprintln!("The root token, which is printed this once; it may do everything:");
+    let mut out = std::io::stdout();
+    writeln!(out, "{token}")
+        .and_then(|()| out.flush())
+        .map_err(|why| Error::internal(format!("standard output: {why}")))
+}
+
+async fn dev(data: PathBuf, listen: SocketAddr) -> Result<(), Error> {
+    if !listen.ip().is_loopback() {
+        return Err(Error::bad(format!("--listen {listen}: `dev` listens on this machine alone; `run` is for others")));
+    }
+    let config = Config { listen, ..dev_config(data) };
+    if !config.database().exists() {
+        write_secret(&config)?;
+        let secret = config.seal.secret()?.unwrap_or_default();
+        let token = Server::init(&config, &secret)?;
+        let server = Server::start(config.clone())?;
+        server.unseal(secret).await?;
+        if let Some(set) = set_of("slh-dsa-sha2-128s") {
+            let signing = server.engine.generate(set)?;
+            put_version(&server, "dev".into(), signing, false).await?;
+        }
+        note(&server, Entry { operation: "dev", path: "transit/keys/dev".into(), ..Entry::default() }).await?;
+        print_token(&token)?;
+    }
+    let server = Server::start(config)?;
+    server.unseal(server.config.seal.secret()?.unwrap_or_default()).await?;
+    serve_until_stopped(server).await
+}
+
+/// A random secret beside the database.
+fn write_secret(config: &Config) -> Result<(), Error> {
+    let Source::File { path } = &config.seal else { return Ok(()) };
+    let write = || {
+        std::fs::create_dir_all(&config.data)?;
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let secret = Zeroizing::new(random::<32>().map_err(std::io::Error::other)?);
+        let mut file = options.open(path)?;
+        writeln!(file, "{}", *Zeroizing::new(hex::encode(*secret)))?;
+        file.sync_all()
+    };
+    match write() {
+        Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        result => result.map_err(|why| Error::internal(format!("{}: {why}", path.display()))),
+    }
+}
+
+async fn serve_until_stopped(server: Arc<Server>) -> Result<(), Error> {
+    telemetry::start();
+    let failed = |why: std::io::Error| Error::internal(format!("signals: {why}"));
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
+    // SIGXFSZ: a file that may not grow is then an error of a write, and does not end the server.
+    let _too_large = signal(SignalKind::from_raw(25)).map_err(failed)?;
+    let listener = listen(&server).await?;
+    let address = listener.local_addr().map_err(failed)?;
+    let scheme = if server.config.tls.is_some() { "https" } else { "http" };
+    tracing::info!("listening on {scheme}://{address}");
+    serve(server, listener, async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+    .await
+}
+
+fn read_key(file: &Path, passphrase: Option<&Path>) -> Result<SigningKey, Error> {
+    let named = |why: &dyn std::fmt::Display| Error::bad(format!("{}: {why}", file.display()));
+    let bytes = Zeroizing::new(std::fs::read(file).map_err(|why| named(&why))?);
+    if !EncryptedSigningKey::looks_like_it(&bytes) {
+        return SigningKey::read_pkcs8(&bytes).map_err(|why| named(&why));
+    }
+    let encrypted = EncryptedSigningKey::read(&bytes).map_err(|why| named(&why))?;
+    let passphrase = match passphrase {
+        Some(path) => read_secret(path)?,
+        None => ask("Passphrase of the private key: ")?,
+    };
+    SigningKey::decrypt(&encrypted, &passphrase).map_err(|why| named(&why))
+}
+
+/// Stores a key, or the next version of one. Returns its version.
+async fn put_version(server: &Arc<Server>, name: String, signing: SigningKey, imported: bool) -> Result<u32, Error> {
+    let open = server.opened().await?;
+    let change = move |server: &Server| {
+        let set = signing.params();
+        let key = match open.key(&name) {
+            None => Key::new(&name, set, None),
+            Some(key) if key.set.name == set.name => Key::clone(&key),
+            Some(key) => {
+                return Err(Error::bad(format!("key {name} is of the set {}, the file of {}", key.set.name, set.name)));
+            }
+        };
+        if key.versions().iter().any(|version| *version.signing == signing) {
+            return Err(Error::bad(format!("key {name} has this private key already")));
+        }
+        let key = server.put_key(&open, key.with_version(signing, imported, &open.master)?)?;
+        Ok(key.latest())
+    };
+    server.change(change).await
+}
+
+async fn import(server: Arc<Server>, name: String, signing: SigningKey) -> Result<(), Error> {
+    // The parts of a key that somebody else made may not belong together.
+    server.engine.check(&signing)?;
+    let fingerprint = signing.verifying_key().fingerprint();
+    let version = put_version(&server, name.clone(), signing, true).await?;
+    let path = format!("transit/keys/{name}");
+    note(&server, Entry { operation: "key-import", path, version: Some(version), ..Entry::default() }).await?;
+    eprintln!("imported as version {version} of key {name}: {fingerprint}");
+    Ok(())
+}

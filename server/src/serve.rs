@@ -1,0 +1,130 @@
+//! Connections: TLS, bounds on their number and their slowness, and an orderly end.
+
+use crate::api::handle;
+use crate::config::Tls;
+use crate::error::Error;
+use crate::state::Server;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::version::TLS13;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+
+/// Bytes of a request's line and headers.
+const MAX_HEAD: usize = 64 << 10;
+
+/// TLS 1.3 with these files.
+pub fn tls(tls: &Tls) -> Result<TlsAcceptor, Error> {
+    let failed = |path: &Path, why: &dyn Display| Error::bad(format!("[tls] {}: {why}", path.display()));
+    let certificates = |path: &Path| {
+        let read = CertificateDer::pem_file_iter(path).and_then(|all| all.collect::<Result<Vec<_>, _>>());
+        match read.map_err(|why| failed(path, &why))? {
+            none if none.is_empty() => Err(failed(path, &"there is no certificate in this file")),
+            all => Ok(all),
+        }
+    };
+    let provider = Arc::new(default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(&[&TLS13]);
+    let builder = builder.map_err(|why| failed(&tls.certificate, &why))?;
+    let builder = match &tls.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(|why| failed(path, &why))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(|why| failed(path, &why))?)
+        }
+    };
+    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|why| failed(&tls.key, &why))?;
+    let config = builder.with_single_cert(certificates(&tls.certificate)?, key);
+    Ok(TlsAcceptor::from(Arc::new(config.map_err(|why| failed(&tls.key, &why))?)))
+}
+
+/// Serves until `stop`. Then it takes no connection and no request any more, waits for those that were accepted, and seals the server.
+pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    let acceptor = server.config.tls.as_ref().map(tls).transpose()?;
+    let router = Router::new().fallback(handle).with_state(server.clone());
+    let connections = Arc::new(Semaphore::new(server.config.limits.connections));
+    let graceful = GracefulShutdown::new();
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        // Those that are too many wait in the system's queue.
+        let accepted = async {
+            let Ok(permit) = connections.clone().acquire_owned().await else { unreachable!("it is never closed") };
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            () = &mut stop => break,
+            accepted = accepted => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(why) => {
+                // Of one connection, or there are no file descriptors left for a moment.
+                tracing::warn!("a connection was not accepted: {why}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+        };
+        let (router, acceptor, watcher) = (router.clone(), acceptor.clone(), graceful.watcher());
+        let time = server.config.header_time();
+        tokio::spawn(async move {
+            let _permit = permit;
+            if let Err(why) = stream.set_nodelay(true) {
+                tracing::debug!("{why}");
+            }
+            match acceptor {
+                None => connection(stream, router, watcher, time).await,
+                Some(acceptor) => match tokio::time::timeout(time, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => connection(stream, router, watcher, time).await,
+                    Ok(Err(why)) => tracing::debug!("TLS: {why}"),
+                    Err(_) => tracing::debug!("TLS: a client was too slow"),
+                },
+            }
+        });
+    }
+    drop(listener);
+    tracing::info!("stopping: waiting for the requests that were accepted");
+    let time = Duration::from_secs(server.config.limits.stop_seconds);
+    if tokio::time::timeout(time, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some requests did not end within {} seconds", time.as_secs());
+    }
+    server.seal().await
+}
+
+async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    router: Router,
+    watcher: hyper_util::server::graceful::Watcher,
+    time: Duration,
+) {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(time).max_buf_size(MAX_HEAD);
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    if let Err(why) = watcher.watch(connection).await {
+        tracing::debug!("a connection ended: {why}");
+    }
+}
+
+/// An address to listen on.
+pub async fn listen(server: &Server) -> Result<TcpListener, Error> {
+    let address = server.config.listen;
+    let failed = |why: std::io::Error| Error::internal(format!("{address}: {why}; is another server there?"));
+    TcpListener::bind(address).await.map_err(failed)
+}

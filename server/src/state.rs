@@ -1,0 +1,321 @@
+//! The server's state: what is in memory, and how a change of it reaches the database first.
+
+use crate::access::{DEFAULT, Policy, ROOT, Token, TokenRecord, make_token};
+use crate::audit::{Audit, Keys};
+use crate::config::Config;
+use crate::error::Error;
+use crate::keys::Key;
+use crate::seal::{Master, SealedMaster};
+use crate::storage::{Change, Kind, Sqlite, Storage};
+use hypergrove::Engine;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use tokio::sync::{OwnedRwLockReadGuard, Semaphore};
+use zeroize::Zeroizing;
+
+const MASTER: &str = "master";
+
+/// What an unsealed server has besides.
+pub struct Open {
+    /// The master key.
+    pub master: Master,
+    /// The audit log.
+    pub audit: Audit,
+    /// The keys by their names.
+    keys: RwLock<BTreeMap<String, Arc<Key>>>,
+}
+
+/// Tokens and policies.
+#[derive(Default)]
+pub struct Access {
+    /// Policies by their names.
+    pub policies: BTreeMap<String, Policy>,
+    /// Tokens by their accessors.
+    pub tokens: HashMap<String, Arc<Token>>,
+}
+
+/// The server.
+pub struct Server {
+    /// The settings.
+    pub config: Config,
+    /// What signs.
+    pub engine: Engine,
+    /// The database.
+    pub storage: Arc<dyn Storage>,
+    /// Room for items that are signed or verified.
+    pub jobs: Arc<Semaphore>,
+    /// Room for bodies and results, in KiB.
+    pub memory: Arc<Semaphore>,
+    sealed: SealedMaster,
+    access: RwLock<Access>,
+    /// Requests hold this for reading until they are answered, so sealing waits for them.
+    open: Arc<tokio::sync::RwLock<Option<Open>>>,
+    /// One change at a time.
+    changes: Mutex<()>,
+    /// One attempt to unseal at a time, because each takes memory and time.
+    unsealing: tokio::sync::Mutex<()>,
+    _lock: File,
+}
+
+/// An unsealed server, for as long as this is held.
+pub type Opened = Arc<OwnedRwLockReadGuard<Option<Open>, Open>>;
+
+fn poisoned<T>(result: Result<T, PoisonError<T>>) -> T {
+    // Each change replaces whole values, so what a panic leaves behind is consistent.
+    result.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A folder that only its owner reads, with a lock that one process holds.
+fn lock_folder(folder: &Path) -> Result<File, Error> {
+    let failed = |why: std::io::Error| Error::internal(format!("{}: {why}", folder.display()));
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(failed)?;
+    let lock = File::options().create(true).append(true).open(folder.join("server.lock")).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::internal(format!("{}: a server uses this folder; stop it first", folder.display())))
+        }
+        Err(TryLockError::Error(why)) => Err(failed(why)),
+    }
+}
+
+fn stored<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(value).map_err(|why| Error::internal(why.to_string()))
+}
+
+/// The sealed master key of a database.
+pub fn sealed_master(storage: &dyn Storage) -> Result<Option<SealedMaster>, Error> {
+    let Some(sealed) = storage.get(Kind::Meta, MASTER)? else { return Ok(None) };
+    let damaged = |_| Error::internal("the sealed master key in the database is damaged; restore a backup");
+    serde_json::from_slice(&sealed).map(Some).map_err(damaged)
+}
+
+impl Server {
+    /// Makes the database of a deployment with a master key under this secret, and a root token, which is returned.
+    pub fn init(config: &Config, secret: &[u8]) -> Result<Zeroizing<String>, Error> {
+        let _lock = lock_folder(&config.data)?;
+        let storage = Sqlite::open(&config.database())?;
+        if sealed_master(&storage)?.is_some() {
+            return Err(Error::bad(format!("{}: there is a database already", config.data.display())));
+        }
+        let sealed = SealedMaster::new(&Master::random()?, secret)?;
+        let (record, text) = root_token()?;
+        storage.commit(&[
+            Change::Put(Kind::Meta, MASTER.into(), stored(&sealed)?),
+            Change::Put(Kind::Token, record.accessor.clone(), stored(&record)?),
+        ])?;
+        Ok(text)
+    }
+
+    /// Opens the database of a deployment, sealed.
+    pub fn start(config: Config) -> Result<Arc<Server>, Error> {
+        let lock = lock_folder(&config.data)?;
+        let storage = Sqlite::open(&config.database())?;
+        let sealed = sealed_master(&storage)?.ok_or_else(|| {
+            Error::bad(format!("{}: there is no database; make one with `init`", config.data.display()))
+        })?;
+        let mut access = Access::default();
+        for (name, text) in storage.list(Kind::Policy)? {
+            access.policies.insert(name, Policy::parse(&String::from_utf8_lossy(&text))?);
+        }
+        for (accessor, record) in storage.list(Kind::Token)? {
+            let record: TokenRecord = serde_json::from_slice(&record)
+                .map_err(|_| Error::internal(format!("the token {accessor} in the database is damaged")))?;
+            access.tokens.insert(accessor, Arc::new(Token::new(record)));
+        }
+        let limits = &config.limits;
+        let mut engine =
+            Engine::builder().queue(limits.queue_jobs, limits.memory as u64).redundant(config.engine.redundant);
+        if let Some(threads) = config.engine.threads {
+            engine = engine.threads(threads);
+        }
+        let engine = engine.build()?;
+        Ok(Arc::new(Server {
+            engine,
+            storage: Arc::new(storage),
+            jobs: Arc::new(Semaphore::new(limits.queue_jobs)),
+            memory: Arc::new(Semaphore::new(limits.memory >> 10)),
+            sealed,
+            access: RwLock::new(access),
+            open: Arc::default(),
+            changes: Mutex::new(()),
+            unsealing: tokio::sync::Mutex::new(()),
+            _lock: lock,
+            config,
+        }))
+    }
+
+    /// Tokens and policies, for a moment.
+    pub fn access(&self) -> RwLockReadGuard<'_, Access> {
+        poisoned(self.access.read())
+    }
+
+    /// The unsealed server.
+    pub async fn opened(&self) -> Result<Opened, Error> {
+        let guard = self.open.clone().read_owned().await;
+        OwnedRwLockReadGuard::try_map(guard, Option::as_ref).map(Arc::new).map_err(|_| Error::sealed())
+    }
+
+    /// Whether the server is sealed, or is being sealed.
+    pub fn is_sealed(&self) -> bool {
+        self.open.try_read().map_or(true, |open| open.is_none())
+    }
+
+    /// Opens the master key with the secret, then all keys and the audit log.
+    pub async fn unseal(self: &Arc<Server>, secret: Zeroizing<Vec<u8>>) -> Result<(), Error> {
+        let busy = || Error::busy("another attempt to unseal runs", 1);
+        let _one = self.unsealing.try_lock().map_err(|_| busy())?;
+        let mut open = self.open.clone().write_owned().await;
+        if open.is_some() {
+            return Ok(());
+        }
+        let server = self.clone();
+        *open = tokio::task::spawn_blocking(move || {
+            let master = server.sealed.open(&secret)?;
+            let mut keys = BTreeMap::new();
+            for (name, record) in server.storage.list(Kind::Key)? {
+                keys.insert(name, Arc::new(Key::open(&record, &master, &*server.storage)?));
+            }
+            let (path, fsync) = (server.config.audit_log(), server.config.audit.fsync);
+            let audit = Audit::open(&path, fsync, Keys::new(&master), server.storage.clone())?;
+            Ok::<_, Error>(Some(Open { master, audit, keys: RwLock::new(keys) }))
+        })
+        .await??;
+        Ok(())
+    }
+
+    /// Waits for the requests that are being answered, and forgets all secrets.
+    pub async fn seal(&self) -> Result<(), Error> {
+        let Some(open) = self.open.write().await.take() else { return Ok(()) };
+        for key in open.keys() {
+            for version in key.versions() {
+                version.counter.close(&self.storage).await?;
+            }
+        }
+        // The audit log is brought to the disk.
+        Ok(tokio::task::spawn_blocking(move || drop(open)).await?)
+    }
+
+    /// Runs a change on a thread of its own, alone. A client that goes away does not interrupt it.
+    pub async fn change<T: Send + 'static>(
+        self: &Arc<Server>,
+        change: impl FnOnce(&Server) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let server = self.clone();
+        tokio::task::spawn_blocking(move || {
+            let _one: MutexGuard<'_, ()> = poisoned(server.changes.lock());
+            change(&server)
+        })
+        .await?
+    }
+
+    /// Stores a policy. To be called in a change, as all that follow.
+    pub fn put_policy(&self, name: &str, policy: Policy) -> Result<(), Error> {
+        self.storage.commit(&[Change::Put(Kind::Policy, name.into(), policy.text.clone().into_bytes())])?;
+        poisoned(self.access.write()).policies.insert(name.into(), policy);
+        Ok(())
+    }
+
+    /// Deletes a policy.
+    pub fn delete_policy(&self, name: &str) -> Result<(), Error> {
+        self.storage.commit(&[Change::Delete(Kind::Policy, name.into())])?;
+        poisoned(self.access.write()).policies.remove(name);
+        Ok(())
+    }
+
+    /// Stores a token, and deletes those whose time is over.
+    pub fn put_token(&self, record: TokenRecord) -> Result<(), Error> {
+        let over: Vec<String> = {
+            let access = self.access();
+            let over = access.tokens.values().filter(|token| token.has_expired());
+            over.map(|token| token.record.accessor.clone()).collect()
+        };
+        let mut changes: Vec<Change> = over.iter().map(|over| Change::Delete(Kind::Token, over.clone())).collect();
+        changes.push(Change::Put(Kind::Token, record.accessor.clone(), stored(&record)?));
+        self.storage.commit(&changes)?;
+        let mut access = poisoned(self.access.write());
+        over.iter().for_each(|over| drop(access.tokens.remove(over)));
+        access.tokens.insert(record.accessor.clone(), Arc::new(Token::new(record)));
+        Ok(())
+    }
+
+    /// Revokes a token and those that it made.
+    pub fn revoke(&self, accessor: &str) -> Result<(), Error> {
+        let mut revoked = vec![accessor.to_string()];
+        {
+            let access = self.access();
+            let mut next = 0;
+            while next < revoked.len() {
+                let children =
+                    access.tokens.values().filter(|token| token.record.parent.as_ref() == Some(&revoked[next]));
+                let children: Vec<String> = children.map(|token| token.record.accessor.clone()).collect();
+                revoked.extend(children);
+                next += 1;
+            }
+        }
+        let deleted: Vec<Change> =
+            revoked.iter().map(|accessor| Change::Delete(Kind::Token, accessor.clone())).collect();
+        self.storage.commit(&deleted)?;
+        let mut access = poisoned(self.access.write());
+        revoked.iter().for_each(|accessor| drop(access.tokens.remove(accessor)));
+        Ok(())
+    }
+
+    /// Makes a root token.
+    pub fn new_root_token(&self) -> Result<Zeroizing<String>, Error> {
+        let (record, text) = root_token()?;
+        self.put_token(record)?;
+        Ok(text)
+    }
+
+    /// Stores a key that is new, or whose settings or versions changed.
+    pub fn put_key(&self, open: &Open, key: Key) -> Result<Arc<Key>, Error> {
+        self.storage.commit(&[key.put()?])?;
+        let key = Arc::new(key);
+        poisoned(open.keys.write()).insert(key.record.name().into(), key.clone());
+        Ok(key)
+    }
+
+    /// Deletes a key.
+    pub fn delete_key(&self, open: &Open, key: &Key) -> Result<(), Error> {
+        self.storage.commit(&key.delete())?;
+        poisoned(open.keys.write()).remove(key.record.name());
+        Ok(())
+    }
+}
+
+fn root_token() -> Result<(TokenRecord, Zeroizing<String>), Error> {
+    make_token("root".into(), vec![ROOT.into()], None, None)
+}
+
+/// The policies of a new token: those that are asked for, or its parent's. Nobody grants what they do not have.
+pub fn granted(wanted: Option<Vec<String>>, parent: &Token) -> Result<Vec<String>, Error> {
+    let mut policies = wanted.unwrap_or_else(|| parent.record.policies.clone());
+    policies.retain(|policy| policy != DEFAULT);
+    if !parent.is_root()
+        && let Some(beyond) = policies.iter().find(|policy| !parent.record.policies.contains(policy))
+    {
+        return Err(Error::bad(format!("a token may hand on its own policies alone, and {beyond:?} is none of them")));
+    }
+    policies.sort();
+    policies.dedup();
+    Ok(policies)
+}
+
+impl Open {
+    /// A key.
+    pub fn key(&self, name: &str) -> Option<Arc<Key>> {
+        poisoned(self.keys.read()).get(name).cloned()
+    }
+
+    /// All keys.
+    pub fn keys(&self) -> Vec<Arc<Key>> {
+        poisoned(self.keys.read()).values().cloned().collect()
+    }
+}

@@ -1,0 +1,78 @@
+//! The server's own paths: its health, its seal, and its description.
+
+use crate::api::{Call, Reply};
+use crate::audit::Entry;
+use crate::error::Error;
+use crate::seal::random;
+use crate::state::Server;
+use crate::transit::parse;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// The description of the API.
+pub const OPEN_API: &str = include_str!("openapi.json");
+
+/// A random identifier for a request, as a UUID.
+pub fn request_id() -> Result<String, Error> {
+    let mut bytes = random::<16>()?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex = hex::encode(bytes);
+    Ok([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
+}
+
+/// `GET sys/health`: 200, or 503 while the server is sealed.
+pub fn health(server: &Server) -> Reply {
+    let sealed = server.is_sealed();
+    let body = json!({
+        "initialized": true, "sealed": sealed, "standby": false, "performance_standby": false,
+        "server_time_utc": crate::access::now(), "version": env!("CARGO_PKG_VERSION"),
+    });
+    Reply::bare(if sealed { 503 } else { 200 }, body)
+}
+
+/// `GET sys/seal-status`
+pub fn seal_status(server: &Server) -> Reply {
+    let sealed = server.is_sealed();
+    Reply::bare(
+        200,
+        json!({
+            "type": "passphrase", "initialized": true, "sealed": sealed, "t": 1, "n": 1, "progress": 0, "nonce": "",
+            "version": env!("CARGO_PKG_VERSION"), "migration": false, "recovery_seal": false, "storage_type": "sqlite",
+        }),
+    )
+}
+
+/// `GET sys/internal/specs/openapi`
+pub fn open_api() -> Result<Reply, Error> {
+    let description: Value = serde_json::from_str(OPEN_API).map_err(|why| Error::internal(why.to_string()))?;
+    Ok(Reply::bare(200, description))
+}
+
+#[derive(Deserialize)]
+struct UnsealRequest {
+    key: Option<String>,
+    #[serde(default)]
+    reset: bool,
+}
+
+/// `POST sys/unseal`
+pub async fn unseal(call: Call) -> Result<Reply, Error> {
+    let UnsealRequest { key, reset } = parse(&call.body)?;
+    let key = key.map(|key| Zeroizing::new(key.into_bytes()));
+    let server: &Arc<Server> = &call.server;
+    if reset || !server.is_sealed() {
+        return Ok(seal_status(server));
+    }
+    let key = key.filter(|key| !key.is_empty()).ok_or_else(|| Error::bad("key: the passphrase is missing"))?;
+    if let Err(why) = server.unseal(key).await {
+        tracing::warn!("unseal: {why}");
+        return Err(why);
+    }
+    tracing::info!("unsealed");
+    let entry = Entry { request: request_id()?, status: 200, ..call.entry };
+    server.opened().await?.audit.append(&entry).await?;
+    Ok(seal_status(server))
+}

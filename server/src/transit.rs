@@ -1,0 +1,684 @@
+//! Transit: what keys are asked to do.
+
+use crate::access::Capability;
+use crate::api::{Call, Reply};
+use crate::error::Error;
+use crate::keys::{Key, Version, set_of};
+use crate::limits;
+use crate::state::{Open, Opened};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hypergrove::rows::{Column, Offsets, RowCall, RowSet, RowSigningKeys, RowStatus, SignRows};
+use hypergrove::{
+    Engine, ErrorKind, Job, MAX_CONTEXT, Mode, PreHash, Randomizer, SignJob, SigningKey, Ticket, VerifyJob,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Bodies and results that are longer are decoded and encoded outside of the threads that serve connections.
+const LARGE: usize = 64 << 10;
+/// From this many items on, a batch is signed as rows.
+const ROWS: usize = 16;
+/// Rows of one job. Other requests' jobs take turns with these, so a large batch does not hold them up for long.
+const ROWS_AT_A_TIME: usize = 256;
+
+/// A number or a truth value, which some clients send as text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Lenient<T> {
+    Value(T),
+    Text(String),
+}
+
+fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + FromStr>(deserializer: D) -> Result<Option<T>, D::Error> {
+    match Option::<Lenient<T>>::deserialize(deserializer)? {
+        None => Ok(None),
+        Some(Lenient::Value(value)) => Ok(Some(value)),
+        Some(Lenient::Text(text)) if text.is_empty() => Ok(None),
+        Some(Lenient::Text(text)) => text
+            .parse()
+            .map(Some)
+            .map_err(|_| serde::de::Error::custom(format!("{text:?} is neither a number nor true or false"))),
+    }
+}
+
+/// Reads a body. An empty one is an object without fields.
+pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+    let body = if body.is_empty() { b"{}" } else { body };
+    serde_json::from_slice(body)
+        .map_err(|why| Error::bad(format!("the body is not the JSON object that this path takes: {why}")))
+}
+
+/// Runs work that may take long where it holds nobody up.
+async fn aside<T: Send + 'static>(is_large: bool, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    if is_large { Ok(tokio::task::spawn_blocking(work).await?) } else { Ok(work()) }
+}
+
+#[derive(Default, Deserialize)]
+struct CreateRequest {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    parameter_set: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    max_signatures: Option<u64>,
+    #[serde(default, deserialize_with = "lenient")]
+    exportable: Option<bool>,
+    #[serde(default, deserialize_with = "lenient")]
+    allow_plaintext_backup: Option<bool>,
+    #[serde(default, deserialize_with = "lenient")]
+    derived: Option<bool>,
+    #[serde(default, deserialize_with = "lenient")]
+    convergent_encryption: Option<bool>,
+    auto_rotate_period: Option<Value>,
+}
+
+fn check_period(period: Option<&Value>) -> Result<(), Error> {
+    let is_zero =
+        |period: &Value| matches!(period.as_str().map(|text| text.trim_end_matches(['s', 'h', 'm'])), Some("" | "0"));
+    match period {
+        Some(period) if period.as_u64() != Some(0) && !is_zero(period) => Err(Error::bad(
+            "auto_rotate_period: this server does not rotate keys by itself; call the path rotate from a scheduler",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn unknown_key(name: &str) -> Error {
+    Error::bad(format!("there is no key {name}; make it with POST /v1/transit/keys/{name}"))
+}
+
+/// `POST transit/keys/NAME`
+pub async fn create(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
+    let name = call.name()?;
+    let request: CreateRequest = parse(&call.body)?;
+    for (asked, field) in [
+        (request.exportable, "exportable"),
+        (request.allow_plaintext_backup, "allow_plaintext_backup"),
+        (request.derived, "derived"),
+        (request.convergent_encryption, "convergent_encryption"),
+    ] {
+        if asked == Some(true) {
+            return Err(Error::bad(format!("{field}: this server's private keys never leave it, and it derives none")));
+        }
+    }
+    check_period(request.auto_rotate_period.as_ref())?;
+    match request.kind.as_deref() {
+        Some("slh-dsa") => {}
+        kind => {
+            let kind = kind.unwrap_or("");
+            return Err(Error::bad(format!("type {kind:?}: this server makes keys of the type \"slh-dsa\" alone")));
+        }
+    }
+    let set = request.parameter_set.unwrap_or_default();
+    let set = set_of(&set).ok_or_else(|| {
+        Error::bad(format!("parameter_set {set:?}: there is no such set; \"slh-dsa-sha2-128s\" is one"))
+    })?;
+    if set.signature_limit().is_some() && !call.server.config.draft_sets {
+        return Err(Error::bad(format!(
+            "parameter_set: {} is a draft; draft_sets = true in the server's settings allows it",
+            set.name
+        )));
+    }
+    if request.max_signatures == Some(0) {
+        return Err(Error::bad("max_signatures must be at least 1"));
+    }
+    call.grant.check_set(&crate::keys::set_name(set))?;
+    let existing = |key: &Key| match key.set.name == set.name {
+        true => Ok(format!("key {name} existed already; nothing was changed")),
+        false => Err(Error::bad(format!("key {name} exists, and is of the set {}", key.set.name))),
+    };
+    if let Some(key) = open.key(&name) {
+        return Ok(Reply::data(key.describe().await?).warn(existing(&key)?));
+    }
+    // Not in the change: a key of some sets takes seconds.
+    let engine = call.server.engine.clone();
+    let signing = tokio::task::spawn_blocking(move || engine.generate(set)).await??;
+    let new = Key::new(&name, set, request.max_signatures).with_version(signing, false, &open.master)?;
+    let (key, is_new) = {
+        let (name, open) = (name.clone(), open.clone());
+        call.server
+            .change(move |server| match open.key(&name) {
+                Some(key) => Ok((key, false)),
+                None => Ok((server.put_key(&open, new)?, true)),
+            })
+            .await?
+    };
+    let reply = Reply::data(key.describe().await?);
+    if is_new { Ok(reply) } else { Ok(reply.warn(existing(&key)?)) }
+}
+
+/// `GET transit/keys/NAME`
+pub async fn read(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
+    let key = open.key(&call.name()?).ok_or_else(Error::missing)?;
+    call.grant.check_set(&crate::keys::set_name(key.set))?;
+    Ok(Reply::data(key.describe().await?))
+}
+
+/// `LIST transit/keys`
+pub async fn list(_: &mut Call, open: &Opened) -> Result<Reply, Error> {
+    Reply::list(open.keys().iter().map(|key| key.record.name().to_string()).collect())
+}
+
+/// `POST transit/keys/NAME/rotate`
+pub async fn rotate(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
+    let name = call.name()?;
+    let key = open.key(&name).ok_or_else(|| unknown_key(&name))?;
+    call.grant.check_set(&crate::keys::set_name(key.set))?;
+    let (engine, set) = (call.server.engine.clone(), key.set);
+    let signing = tokio::task::spawn_blocking(move || engine.generate(set)).await??;
+    let open = open.clone();
+    let key = call
+        .server
+        .change(move |server| {
+            let key = open.key(&name).filter(|now| now.set.name == set.name).ok_or_else(|| unknown_key(&name))?;
+            server.put_key(&open, key.with_version(signing, false, &open.master)?)
+        })
+        .await?;
+    Ok(Reply::data(key.describe().await?))
+}
+
+#[derive(Deserialize)]
+struct ConfigRequest {
+    #[serde(default, deserialize_with = "lenient")]
+    min_signing_version: Option<u32>,
+    #[serde(default, deserialize_with = "lenient")]
+    min_decryption_version: Option<u32>,
+    #[serde(default, deserialize_with = "lenient")]
+    min_encryption_version: Option<u32>,
+    #[serde(default, deserialize_with = "lenient")]
+    deletion_allowed: Option<bool>,
+    #[serde(default, deserialize_with = "lenient")]
+    exportable: Option<bool>,
+    #[serde(default, deserialize_with = "lenient")]
+    allow_plaintext_backup: Option<bool>,
+    #[serde(default, deserialize_with = "lenient")]
+    max_signatures: Option<u64>,
+    auto_rotate_period: Option<Value>,
+}
+
+/// `POST transit/keys/NAME/config`
+pub async fn configure(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
+    let name = call.name()?;
+    let request: ConfigRequest = parse(&call.body)?;
+    if request.min_encryption_version.is_some_and(|version| version > 0) {
+        return Err(Error::bad(
+            "min_encryption_version: keys here do not encrypt; min_signing_version is for signatures",
+        ));
+    }
+    if request.exportable == Some(true) || request.allow_plaintext_backup == Some(true) {
+        return Err(Error::bad("exportable, allow_plaintext_backup: this server's private keys never leave it"));
+    }
+    check_period(request.auto_rotate_period.as_ref())?;
+    let may_raise = call.may(&[Capability::Update, Capability::Sudo]);
+    let (grant, open) = (call.grant.clone(), open.clone());
+    let key = call
+        .server
+        .change(move |server| {
+            let key = open.key(&name).ok_or_else(|| unknown_key(&name))?;
+            grant.check_set(&crate::keys::set_name(key.set))?;
+            let mut record = key.record.clone();
+            let check = |field: &str, version: u32, least: u32| match (least..=key.latest()).contains(&version) {
+                true => Ok(version),
+                false => {
+                    Err(Error::bad(format!("{field} must be from {least} to {}, the latest version", key.latest())))
+                }
+            };
+            if let Some(version) = request.min_signing_version {
+                record.min_signing_version = check("min_signing_version", version, 0)?;
+            }
+            if let Some(version) = request.min_decryption_version {
+                record.min_verification_version = check("min_decryption_version", version, 1)?;
+            }
+            if let Some(allowed) = request.deletion_allowed {
+                record.deletion_allowed = allowed;
+            }
+            if let Some(most) = request.max_signatures {
+                let is_lower = record.max_signatures.is_none_or(|now| most <= now);
+                if most == 0 || (!is_lower && !may_raise) {
+                    return Err(Error::bad(
+                        "max_signatures must be at least 1, and raising it needs the capability sudo",
+                    ));
+                }
+                record.max_signatures = Some(most);
+            }
+            server.put_key(&open, key.with_record(record))
+        })
+        .await?;
+    Ok(Reply::data(key.describe().await?))
+}
+
+/// `DELETE transit/keys/NAME`
+pub async fn delete(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
+    let name = call.name()?;
+    let (grant, open) = (call.grant.clone(), open.clone());
+    let change = move |server: &crate::state::Server| {
+        let key = open.key(&name).ok_or_else(|| unknown_key(&name))?;
+        grant.check_set(&crate::keys::set_name(key.set))?;
+        if !key.record.deletion_allowed {
+            return Err(Error::bad(format!(
+                "key {name} may not be deleted; POST /v1/transit/keys/{name}/config with \"deletion_allowed\": true allows it"
+            )));
+        }
+        server.delete_key(&open, &key)
+    };
+    call.server.change(change).await?;
+    Ok(Reply::empty())
+}
+
+/// `GET transit/export/public-key/NAME`, or one version of it.
+pub async fn export(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
+    let key = open.key(&call.name()?).ok_or_else(Error::missing)?;
+    call.grant.check_set(&crate::keys::set_name(key.set))?;
+    let only = match call.wild.get(1).map(String::as_str) {
+        None => None,
+        Some("latest") => Some(key.latest()),
+        Some(version) => Some(version.parse().map_err(|_| Error::bad("the version must be a number or \"latest\""))?),
+    };
+    let keys = key.public_keys(only)?;
+    if keys.is_empty() {
+        return Err(Error::missing());
+    }
+    Ok(Reply::data(json!({"name": key.record.name(), "type": "slh-dsa", "keys": keys})))
+}
+
+/// The body of `sign` and `verify`.
+#[derive(Deserialize)]
+struct Request {
+    input: Option<String>,
+    signature: Option<String>,
+    signature_context: Option<String>,
+    context: Option<String>,
+    reference: Option<String>,
+    hmac: Option<String>,
+    cmac: Option<String>,
+    batch_input: Option<Vec<RequestItem>>,
+    #[serde(default, deserialize_with = "lenient")]
+    prehashed: Option<bool>,
+    hash_algorithm: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    key_version: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct RequestItem {
+    input: Option<String>,
+    signature: Option<String>,
+    signature_context: Option<String>,
+    context: Option<String>,
+    reference: Option<String>,
+    hmac: Option<String>,
+    cmac: Option<String>,
+}
+
+/// An item of a request, decoded.
+struct Item {
+    message: Vec<u8>,
+    /// FIPS 205's context string. `None`: that of the request.
+    context: Option<Vec<u8>>,
+    /// The version and the bytes of a signature to be verified.
+    signature: Option<(u32, Vec<u8>)>,
+}
+
+/// A request, decoded.
+struct Decoded {
+    items: Vec<Result<Item, Error>>,
+    references: Vec<Option<String>>,
+    is_batch: bool,
+    version: Option<u32>,
+    /// What the audit log has for each message.
+    messages: Vec<String>,
+    how: How,
+}
+
+/// How the messages of a request are signed.
+#[derive(Clone)]
+struct How {
+    context: Vec<u8>,
+    /// HashSLH-DSA's function, and whether the client has hashed the message.
+    hash: Option<(PreHash, bool)>,
+}
+
+impl How {
+    /// The mode. Without a hash function it is the key's own.
+    fn mode<'a>(&self, own: Mode<'a>, context: &'a [u8]) -> Mode<'a> {
+        match self.hash {
+            None => own,
+            Some((hash, true)) => Mode::Digest { context, hash },
+            Some((hash, false)) => Mode::PreHash { context, hash },
+        }
+    }
+}
+
+/// The name that Vault would give a hash function.
+fn hash_of(name: &str) -> Result<Option<PreHash>, Error> {
+    let name = name.to_ascii_lowercase();
+    if name == "none" {
+        return Ok(None);
+    }
+    let spelled = |hash: &PreHash| hash.name().to_ascii_lowercase().replace('/', "-");
+    PreHash::ALL.into_iter().find(|hash| spelled(hash) == name).map(Some).ok_or_else(|| {
+        let known: Vec<String> = PreHash::ALL.iter().map(spelled).collect();
+        Error::bad(format!("hash_algorithm {name:?}: HashSLH-DSA has none, {}", known.join(", ")))
+    })
+}
+
+fn decode64(field: &str, text: &str) -> Result<Vec<u8>, Error> {
+    STANDARD.decode(text).map_err(|why| Error::bad(format!("{field} is not base64: {why}")))
+}
+
+fn decode_context(text: Option<&str>) -> Result<Option<Vec<u8>>, Error> {
+    let Some(text) = text else { return Ok(None) };
+    let context = decode64("signature_context", text)?;
+    match context.len() <= MAX_CONTEXT {
+        true => Ok(Some(context)),
+        false => {
+            Err(Error::bad(format!("signature_context has {} bytes; FIPS 205 allows {MAX_CONTEXT}", context.len())))
+        }
+    }
+}
+
+/// Refuses the `context` of Vault, which is something else than that of FIPS 205.
+fn check_derivation(context: Option<&String>) -> Result<(), Error> {
+    match context.is_some_and(|context| !context.is_empty()) {
+        false => Ok(()),
+        true => Err(Error::bad(
+            "context derives keys in Vault, and this server derives none; FIPS 205's context string is signature_context",
+        )),
+    }
+}
+
+impl RequestItem {
+    fn decode(&self, verifies: bool) -> Result<Item, Error> {
+        check_derivation(self.context.as_ref())?;
+        if self.hmac.is_some() || self.cmac.is_some() {
+            return Err(Error::bad("hmac and cmac cannot be verified here; send signature"));
+        }
+        let input = self.input.as_deref().ok_or_else(|| Error::bad("input is missing"))?;
+        let signature = match verifies {
+            false => None,
+            true => {
+                let shape = || Error::bad("signature is missing, or has not the form vault:v1:BASE64");
+                let text = self.signature.as_deref().and_then(|text| text.strip_prefix("vault:v")).ok_or_else(shape)?;
+                let (version, text) = text.split_once(':').ok_or_else(shape)?;
+                let version = version.parse().ok().filter(|version| *version > 0).ok_or_else(shape)?;
+                Some((version, decode64("signature", text)?))
+            }
+        };
+        let context = decode_context(self.signature_context.as_deref())?;
+        Ok(Item { message: decode64("input", input)?, context, signature })
+    }
+}
+
+fn decode(body: &[u8], path_hash: Option<&str>, verifies: bool, most: usize, open: &Open) -> Result<Decoded, Error> {
+    let it: Request = parse(body)?;
+    let hash = path_hash.map(String::from).or(it.hash_algorithm).filter(|hash| !hash.is_empty());
+    let hash = hash.map(|hash| hash_of(&hash)).transpose()?.flatten().map(|hash| (hash, it.prehashed == Some(true)));
+    if it.prehashed == Some(true) && hash.is_none() {
+        return Err(Error::bad(
+            "prehashed needs hash_algorithm: the signature names the function that made the digest",
+        ));
+    }
+    let is_batch = it.batch_input.is_some();
+    let (inputs, context) = match it.batch_input {
+        None => {
+            let Request { input, signature, signature_context, context, reference, hmac, cmac, .. } = it;
+            (vec![RequestItem { input, signature, signature_context, context, reference, hmac, cmac }], None)
+        }
+        Some(_) if it.input.is_some() => return Err(Error::bad("send input or batch_input, not both")),
+        Some(batch) if batch.is_empty() => return Err(Error::bad("batch_input has no items")),
+        Some(batch) if batch.len() > most => {
+            return Err(Error::new(413, format!("batch_input has {} items; this server takes {most}", batch.len())));
+        }
+        Some(batch) => {
+            check_derivation(it.context.as_ref())?;
+            (batch, decode_context(it.signature_context.as_deref())?)
+        }
+    };
+    let items: Vec<_> = inputs.iter().map(|input| input.decode(verifies)).collect();
+    let message =
+        |item: &Result<Item, _>| item.as_ref().map_or(String::new(), |item| open.audit.message(&item.message));
+    Ok(Decoded {
+        messages: items.iter().map(message).collect(),
+        references: inputs.into_iter().map(|input| input.reference).collect(),
+        items,
+        is_batch,
+        version: it.key_version,
+        how: How { context: context.unwrap_or_default(), hash },
+    })
+}
+
+/// The key of `sign` or `verify`, and the decoded body.
+async fn begin(call: &mut Call, open: &Opened, verifies: bool) -> Result<(Arc<Key>, Decoded), Error> {
+    let name = call.name()?;
+    let key = open.key(&name).ok_or_else(|| unknown_key(&name))?;
+    call.entry.set = Some(key.set.name);
+    call.grant.check_set(&crate::keys::set_name(key.set))?;
+    let (body, hash, open) = (call.body.clone(), call.wild.get(1).cloned(), open.clone());
+    let most = call.server.config.limits.max_batch;
+    let work = move || decode(&body, hash.as_deref(), verifies, most, &open);
+    let mut decoded = aside(call.body.len() > LARGE, work).await??;
+    call.body.clear();
+    call.entry.messages = std::mem::take(&mut decoded.messages);
+    call.spend(decoded.items.len())?;
+    Ok((key, decoded))
+}
+
+/// Room for the items of a request, until this is dropped.
+type Admitted = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
+/// Takes room for jobs and their results, or refuses the request.
+fn admit(call: &Call, jobs: usize, bytes: usize) -> Result<Admitted, Error> {
+    let (server, kib) = (&call.server, bytes.div_ceil(1024));
+    if kib > server.config.limits.memory >> 10 {
+        return Err(Error::new(413, "the request's results do not fit this server's memory; send fewer items"));
+    }
+    let full = |_| Error::busy("the queue is full; try again later", 1);
+    let jobs = server.jobs.clone().try_acquire_many_owned(jobs as u32).map_err(full)?;
+    let bytes = server.memory.clone().try_acquire_many_owned(kib as u32).map_err(full)?;
+    Ok((jobs, bytes))
+}
+
+/// Queues a job.
+async fn submit<J: Job>(engine: &Engine, mut job: J, deadline: Option<Instant>) -> Result<Ticket<J::Out>, Error> {
+    loop {
+        match engine.submit(job) {
+            Ok(ticket) => {
+                return Ok(match deadline {
+                    Some(at) => ticket.deadline(at),
+                    None => ticket,
+                });
+            }
+            // The server's own bounds come first, so this is rare.
+            Err(refused) if refused.why.kind() == ErrorKind::QueueFull => {
+                job = refused.job;
+                engine.ready().await?;
+            }
+            Err(refused) => return Err(refused.why.into()),
+        }
+    }
+}
+
+/// Rows of one request.
+struct Rows {
+    key: Arc<SigningKey>,
+    how: How,
+    messages: Vec<u8>,
+    offsets: Vec<i64>,
+    signatures: Vec<u8>,
+    statuses: Vec<RowStatus>,
+}
+
+impl Rows {
+    fn new(key: &Arc<SigningKey>, how: &How, items: &[&Item]) -> Rows {
+        let messages: Vec<u8> = items.iter().flat_map(|item| &item.message).copied().collect();
+        let mut offsets = vec![0];
+        offsets.extend(items.iter().scan(0, |end, item| {
+            *end += item.message.len() as i64;
+            Some(*end)
+        }));
+        let signatures = vec![0; items.len() * key.params().signature_bytes()];
+        let statuses = vec![RowStatus::default(); items.len()];
+        Rows { key: key.clone(), how: how.clone(), messages, offsets, signatures, statuses }
+    }
+
+    fn into_set(self) -> RowSet<Rows> {
+        RowSet::new(self, |rows| RowCall::Sign {
+            rows: SignRows {
+                keys: RowSigningKeys::One(&rows.key),
+                mode: rows.how.mode(rows.key.mode(&rows.how.context), &rows.how.context),
+                messages: Column::Variable { bytes: &rows.messages, offsets: Offsets::I64(&rows.offsets) },
+                randomizer: Randomizer::Hedged,
+            },
+            signatures: &mut rows.signatures,
+            statuses: &mut rows.statuses,
+        })
+    }
+
+    /// The signature of each row, or why there is none.
+    fn results(&self) -> impl Iterator<Item = Result<Vec<u8>, Error>> {
+        let signatures = self.signatures.chunks(self.key.params().signature_bytes());
+        self.statuses.iter().zip(signatures).map(|(status, signature)| match status {
+            RowStatus::Signed => Ok(signature.to_vec()),
+            RowStatus::DigestLength => Err(Error::bad("input has not the length of a digest of this hash_algorithm")),
+            RowStatus::KeyDamaged => Err(Error::internal("the private key was damaged in memory; restart the server")),
+            status => Err(Error::internal(format!("not signed: {status:?}"))),
+        })
+    }
+}
+
+/// Signs the items that could be decoded. The results are in their order.
+async fn signatures(
+    call: &Call,
+    version: &Version,
+    how: &How,
+    items: &[&Item],
+) -> Result<Vec<Result<Vec<u8>, Error>>, Error> {
+    let (engine, deadline) = (&call.server.engine, call.deadline);
+    let mut results = Vec::with_capacity(items.len());
+    if items.len() >= ROWS && items.iter().all(|item| item.context.is_none()) {
+        let mut tickets = Vec::new();
+        for items in items.chunks(ROWS_AT_A_TIME) {
+            let set = Rows::new(&version.signing, how, items).into_set();
+            tickets.push((items.len(), submit(engine, set, deadline).await?));
+        }
+        for (count, ticket) in tickets {
+            match ticket.await {
+                Ok(rows) => results.extend(rows.results()),
+                Err(why) => results.extend((0..count).map(|_| Err(why.clone().into()))),
+            }
+        }
+        return Ok(results);
+    }
+    let mut tickets = Vec::with_capacity(items.len());
+    for item in items {
+        let context = item.context.as_deref().unwrap_or(&how.context);
+        let mode = how.mode(version.signing.mode(context), context);
+        let job = SignJob::new(version.signing.clone(), item.message.clone()).mode(mode);
+        tickets.push(submit(engine, job, deadline).await?);
+    }
+    for ticket in tickets {
+        results.push(ticket.await.map(|signature| signature.into_bytes()).map_err(Error::from));
+    }
+    Ok(results)
+}
+
+/// The answer: the fields of the single item, or `batch_results`.
+fn answer(
+    items: Vec<Result<Map<String, Value>, Error>>,
+    references: Vec<Option<String>>,
+    is_batch: bool,
+) -> Result<(Value, usize), Error> {
+    let failed = items.iter().filter(|item| item.is_err()).count();
+    let mut answers = Vec::with_capacity(items.len());
+    for (item, reference) in items.into_iter().zip(references) {
+        let mut fields = match item {
+            Err(why) if !is_batch => return Err(why),
+            Err(why) => Map::from_iter([("error".into(), why.to_string().into())]),
+            Ok(fields) => fields,
+        };
+        if let Some(reference) = reference {
+            fields.insert("reference".into(), reference.into());
+        }
+        answers.push(Value::Object(fields));
+    }
+    match is_batch {
+        true => Ok((json!({ "batch_results": answers }), failed)),
+        false => Ok((answers.pop().unwrap_or_default(), failed)),
+    }
+}
+
+/// `POST transit/sign/NAME`, or with the name of a hash function behind it.
+pub async fn sign(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
+    let (key, decoded) = begin(call, open, false).await?;
+    let (number, version) = key.version(decoded.version, key.record.min_signing_version)?;
+    call.entry.version = Some(number);
+    let good: Vec<&Item> = decoded.items.iter().flatten().collect();
+    // Three times, for the signature, its base64 and the answer's text.
+    let _admitted = admit(call, good.len(), good.len() * key.set.signature_bytes() * 3)?;
+    let limit = key.limit();
+    let used = version.counter.take(&call.server.storage, good.len() as u64, limit).await?;
+    let is_large = good.len() > 2;
+    let mut signed = signatures(call, version, &decoded.how, &good).await?.into_iter();
+    let Decoded { items, references, is_batch, .. } = decoded;
+    let encode = move || {
+        let encoded = |item: Result<Item, Error>| {
+            item?;
+            let bytes = signed.next().unwrap_or_else(|| Err(Error::internal("a result is missing")))?;
+            let mut text = format!("vault:v{number}:");
+            STANDARD.encode_string(bytes, &mut text);
+            Ok(Map::from_iter([("signature".into(), text.into()), ("key_version".into(), number.into())]))
+        };
+        let items = items.into_iter().map(encoded).collect();
+        answer(items, references, is_batch).map(|(data, failed)| (Reply::data(data), failed))
+    };
+    let (reply, failed) = aside(is_large, encode).await??;
+    call.entry.failed_items = failed;
+    crate::telemetry::items("sign", call.entry.messages.len());
+    Ok(match limit.and_then(|limit| limits::warning(key.record.name(), used, limit)) {
+        Some(warning) => reply.warn(warning),
+        None => reply,
+    })
+}
+
+/// `POST transit/verify/NAME`, or with the name of a hash function behind it.
+pub async fn verify(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
+    let (key, decoded) = begin(call, open, true).await?;
+    let Decoded { items, references, is_batch, how, .. } = decoded;
+    let bytes: usize = items.iter().flatten().map(|item| item.message.len()).sum();
+    let _admitted = admit(call, items.len(), bytes)?;
+    let mut tickets = Vec::with_capacity(items.len());
+    for item in items {
+        tickets.push(match item {
+            Err(why) => Err(why),
+            Ok(Item { message, context, signature }) => {
+                let context = context.as_ref().unwrap_or(&how.context);
+                let (number, signature) = signature.unwrap_or_default();
+                match key.version(Some(number), key.record.min_verification_version) {
+                    Err(why) => Err(why),
+                    Ok((_, version)) => {
+                        let mode = how.mode(version.verifying.mode(context), context);
+                        let job = VerifyJob::new(version.verifying.clone(), message, signature).mode(mode);
+                        Ok(submit(&call.server.engine, job, call.deadline).await?)
+                    }
+                }
+            }
+        });
+    }
+    let mut verdicts = Vec::with_capacity(tickets.len());
+    for ticket in tickets {
+        verdicts.push(match ticket {
+            Err(why) => Err(why),
+            Ok(ticket) => ticket.await.map_err(Error::from),
+        });
+    }
+    let verdicts = verdicts.into_iter().map(|valid| Ok(Map::from_iter([("valid".into(), valid?.into())]))).collect();
+    let (data, failed) = answer(verdicts, references, is_batch)?;
+    call.entry.failed_items = failed;
+    crate::telemetry::items("verify", call.entry.messages.len());
+    Ok(Reply::data(data))
+}
