@@ -1,0 +1,240 @@
+//! A server as a child process, and a client for it.
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "tests; each uses a part")]
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+pub const PASSPHRASE: &str = "correct horse battery staple";
+
+/// A deployment in a folder of its own, and its server while it runs.
+pub struct Server {
+    pub folder: tempfile::TempDir,
+    child: Option<Child>,
+    pub address: String,
+    pub root: String,
+}
+
+pub fn encode(bytes: impl AsRef<[u8]>) -> String {
+    STANDARD.encode(bytes)
+}
+
+pub fn decode(text: &str) -> Vec<u8> {
+    STANDARD.decode(text).unwrap()
+}
+
+/// The bytes of `vault:vN:BASE64`.
+pub fn signature_bytes(value: &Value) -> Vec<u8> {
+    decode(value.as_str().unwrap().splitn(3, ':').nth(2).unwrap())
+}
+
+impl Server {
+    /// A server that is unsealed by a passphrase, with more settings.
+    pub fn new(settings: &str) -> Server {
+        let server = Server::stopped(settings);
+        let mut server = server;
+        server.start();
+        server.unseal();
+        server
+    }
+
+    pub fn stopped(settings: &str) -> Server {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let config = format!("data = {data:?}\nlisten = '127.0.0.1:0'\n{settings}");
+        std::fs::write(folder.path().join("server.toml"), config).unwrap();
+        std::fs::write(folder.path().join("passphrase"), PASSPHRASE).unwrap();
+        let mut server = Server { folder, child: None, address: String::new(), root: String::new() };
+        let made = server.command(&["init"]);
+        assert!(made.status.success(), "{made:?}");
+        server.root = String::from_utf8(made.stdout).unwrap().trim().into();
+        server
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn audit_log(&self) -> PathBuf {
+        self.path("data/audit.log")
+    }
+
+    /// Runs a command of the server on this deployment.
+    pub fn command(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hypergrove-server"));
+        command.args(arguments).arg("--config").arg(self.path("server.toml"));
+        command.arg("--passphrase-file").arg(self.path("passphrase"));
+        command.output().unwrap()
+    }
+
+    pub fn start(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hypergrove-server"));
+        command.args(["run", "--config"]).arg(self.path("server.toml"));
+        self.spawn(command);
+    }
+
+    pub fn spawn(&mut self, mut command: Command) {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut seen = String::new();
+        for line in lines.by_ref() {
+            let line = line.unwrap();
+            if let Some((_, address)) = line.split_once("listening on ") {
+                self.address = address.split_once("://").unwrap().1.into();
+                break;
+            }
+            seen += &line;
+        }
+        assert!(!self.address.is_empty(), "{seen}");
+        std::thread::spawn(move || lines.for_each(drop));
+        self.child = Some(child);
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    pub fn unseal(&self) {
+        let (status, body) = Client::new(self, "").post("sys/unseal", json!({ "key": PASSPHRASE }));
+        assert_eq!((status, &body["sealed"]), (200, &json!(false)), "{body}");
+    }
+
+    /// As kill -9.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// As SIGTERM. Returns the exit code.
+    pub fn stop(&mut self) -> Option<i32> {
+        self.terminate();
+        self.child.take().unwrap().wait().unwrap().code()
+    }
+
+    pub fn terminate(&self) {
+        assert!(Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().unwrap().success());
+    }
+
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.take().unwrap().wait().unwrap().code()
+    }
+
+    /// A client with the root token.
+    pub fn root(&self) -> Client {
+        Client::new(self, &self.root)
+    }
+
+    /// A client with a new token of this policy.
+    pub fn with_policy(&self, name: &str, policy: Value) -> Client {
+        let root = self.root();
+        let (status, body) = root.post(&format!("sys/policies/acl/{name}"), json!({ "policy": policy.to_string() }));
+        assert_eq!(status, 204, "{body}");
+        let (status, body) = root.post("auth/token/create", json!({ "policies": [name], "ttl": "1h" }));
+        assert_eq!(status, 200, "{body}");
+        Client::new(self, body["auth"]["client_token"].as_str().unwrap())
+    }
+
+    /// What a raw connection answers to these bytes.
+    pub fn raw(&self, request: &[u8]) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        // The server may refuse before it has read all.
+        drop(stream.write_all(request));
+        let mut answer = Vec::new();
+        drop(stream.read_to_end(&mut answer));
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+/// A client with a token.
+#[derive(Clone)]
+pub struct Client {
+    agent: ureq::Agent,
+    base: String,
+    pub token: String,
+}
+
+impl Client {
+    pub fn new(server: &Server, token: &str) -> Client {
+        let config = ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true);
+        let agent = config.timeout_global(Some(Duration::from_secs(60))).build().new_agent();
+        Client { agent, base: format!("http://{}/v1/", server.address), token: token.into() }
+    }
+
+    pub fn request(&self, method: &str, path: &str, body: Option<&[u8]>, headers: &[(&str, &str)]) -> Answer {
+        let mut request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.base));
+        request = request.header("X-Vault-Token", &self.token).header("X-Vault-Request", "true");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = match body {
+            Some(body) => self.agent.run(request.body(body).unwrap()),
+            None => self.agent.run(request.body(()).unwrap()),
+        };
+        let mut answer = answer.unwrap();
+        let text = answer.body_mut().with_config().limit(1 << 30).read_to_string().unwrap();
+        let retry_after = answer.headers().get("retry-after").map(|value| value.to_str().unwrap().to_string());
+        let body = serde_json::from_str(&text).unwrap_or(Value::Null);
+        Answer { status: answer.status().as_u16(), body, text, retry_after }
+    }
+
+    pub fn get(&self, path: &str) -> (u16, Value) {
+        let answer = self.request("GET", path, None, &[]);
+        (answer.status, answer.body)
+    }
+
+    pub fn post(&self, path: &str, body: Value) -> (u16, Value) {
+        let answer = self.request("POST", path, Some(body.to_string().as_bytes()), &[]);
+        (answer.status, answer.body)
+    }
+
+    pub fn delete(&self, path: &str) -> (u16, Value) {
+        let answer = self.request("DELETE", path, None, &[]);
+        (answer.status, answer.body)
+    }
+
+    pub fn make_key(&self, name: &str) {
+        let (status, body) = self
+            .post(&format!("transit/keys/{name}"), json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128f" }));
+        assert_eq!(status, 200, "{body}");
+    }
+
+    /// Signs a message, and returns `data`.
+    pub fn sign(&self, name: &str, message: &[u8]) -> Value {
+        let (status, body) = self.post(&format!("transit/sign/{name}"), json!({ "input": encode(message) }));
+        assert_eq!(status, 200, "{body}");
+        body["data"].clone()
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub body: Value,
+    pub text: String,
+    pub retry_after: Option<String>,
+}
+
+pub fn error(body: &Value) -> &str {
+    body["errors"][0].as_str().unwrap_or_else(|| panic!("no error in {body}"))
+}
+
+pub fn lines(path: &Path) -> Vec<Value> {
+    std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}

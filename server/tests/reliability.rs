@@ -1,0 +1,312 @@
+//! Load, limits, crashes and the audit log.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Client, Server, encode, error, lines};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// A key whose signatures take long.
+fn make_slow_key(client: &Client, name: &str) {
+    let body = json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-shake-256s" });
+    assert_eq!(client.post(&format!("transit/keys/{name}"), body).0, 200);
+}
+
+fn batch(count: usize) -> Value {
+    json!({ "batch_input": (0..count).map(|index| json!({ "input": encode(index.to_string()) })).collect::<Vec<_>>() })
+}
+
+fn metric(client: &Client, name: &str) -> f64 {
+    let text = client.request("GET", "sys/metrics", None, &[]).text;
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or("0 0").to_string();
+    line.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn wait(what: &str, is_so: &dyn Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_full_queue_answers_429_and_a_deadline_504() {
+    let server = Server::new("[limits]\nqueue_jobs = 4\nmax_batch = 4\n");
+    let client = server.root();
+    make_slow_key(&client, "slow");
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| client.post("transit/sign/slow", batch(4)));
+        wait("the queue is full", &|| metric(&client, "hypergrove_free_jobs ") == 0.0);
+        let refused = client.request("POST", "transit/sign/slow", Some(b"{\"input\":\"\"}"), &[]);
+        assert_eq!((refused.status, refused.retry_after.as_deref()), (429, Some("1")));
+        let (status, body) = held.join().unwrap();
+        assert_eq!(status, 200);
+        assert!(body["data"]["batch_results"].as_array().unwrap().iter().all(|result| result.get("error").is_none()));
+    });
+    // The refused request used no number.
+    assert_eq!(client.get("transit/keys/slow").1["data"]["keys"]["1"]["signatures"], json!(4));
+    let answer =
+        client.request("POST", "transit/sign/slow", Some(b"{\"input\":\"\"}"), &[("X-Hypergrove-Deadline-Ms", "1")]);
+    assert_eq!(answer.status, 504);
+    assert!(error(&answer.body).contains("deadline"));
+}
+
+#[test]
+fn a_client_that_goes_away_cancels_what_has_not_begun() {
+    let server = Server::new("");
+    let client = server.root();
+    make_slow_key(&client, "slow");
+    // Tickets, because each item has a context of its own: far more than run at a time.
+    let items: Vec<Value> = (0..200).map(|_| json!({ "input": "", "signature_context": "YQ==" })).collect();
+    let body = json!({ "batch_input": items }).to_string();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let head = format!(
+        "POST /v1/transit/sign/slow HTTP/1.1\r\nHost: a\r\nX-Vault-Token: {}\r\nContent-Length: {}\r\n\r\n",
+        client.token,
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    let metric = |name: &str| metric(&client, name);
+    wait("the jobs are queued", &|| metric("hypergrove_engine_queued_jobs ") > 100.0);
+    drop(stream);
+    wait("the jobs are cancelled", &|| metric("hypergrove_engine_cancelled_total ") > 100.0);
+    wait("the queue is empty", &|| metric("hypergrove_engine_queued_jobs ") == 0.0);
+    assert_eq!(metric("hypergrove_free_jobs "), 16_384.0);
+}
+
+#[test]
+fn a_stop_finishes_what_was_accepted() {
+    let mut server = Server::new("");
+    let client = server.root();
+    make_slow_key(&client, "slow");
+    let accepted = std::thread::spawn({
+        let client = client.clone();
+        move || client.post("transit/sign/slow", batch(12))
+    });
+    let log = server.audit_log();
+    let before = lines(&log).len();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(lines(&log).len(), before, "the request still runs");
+    let begun = Instant::now();
+    assert_eq!(server.stop(), Some(0));
+    let (status, body) = accepted.join().unwrap();
+    assert_eq!((status, body["data"]["batch_results"].as_array().unwrap().len()), (200, 12));
+    assert!(begun.elapsed() < Duration::from_secs(50));
+    server.start();
+    server.unseal();
+    let used = &server.root().get("transit/keys/slow").1["data"]["keys"]["1"]["signatures"];
+    assert_eq!(used, &json!(12), "the rest of the lease was given back");
+}
+
+#[test]
+fn a_key_makes_no_more_signatures_than_its_limit() {
+    let server = Server::new("");
+    let client = server.root();
+    let make = json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128f", "max_signatures": 10 });
+    assert_eq!(client.post("transit/keys/few", make).0, 200);
+    let sign = |count: usize| client.post("transit/sign/few", batch(count));
+    assert_eq!(sign(4).1["warnings"], json!(null));
+    assert!(sign(1).1["warnings"][0].as_str().unwrap().contains("50 %"));
+    assert!(sign(4).1["warnings"][0].as_str().unwrap().starts_with("urgent"));
+    let (status, body) = sign(2);
+    assert!(status == 412 && error(&body).contains("1 are left"), "{body}");
+    assert_eq!((sign(1).0, sign(1).0), (200, 412));
+    // Bad items use no number.
+    let (status, body) = client.post("transit/sign/few", json!({ "batch_input": [{ "input": "%" }] }));
+    assert!(status == 200 && body["data"]["batch_results"][0]["error"].is_string(), "{body}");
+    // Only an administrator raises the limit.
+    let policy = json!({ "path": { "transit/*": { "capabilities": ["update", "read"] } } });
+    let user = server.with_policy("user", policy);
+    assert_eq!(user.post("transit/keys/few/config", json!({ "max_signatures": 20 })).0, 400);
+    assert_eq!(user.post("transit/keys/few/config", json!({ "max_signatures": 9 })).0, 200);
+    assert_eq!(client.post("transit/keys/few/config", json!({ "max_signatures": 11 })).0, 200);
+    assert_eq!((sign(1).0, sign(1).0), (200, 412));
+    // A new version begins anew, and many clients get no more than there are.
+    assert_eq!(client.post("transit/keys/few/rotate", json!({})).0, 200);
+    let made = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let client = server.root();
+                while client.post("transit/sign/few", batch(1)).0 == 200 {
+                    made.fetch_add(1, Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(made.load(Relaxed), 11);
+}
+
+/// The server is killed under load, again and again. What it had answered is there afterwards.
+#[test]
+fn a_kill_loses_nothing_that_was_answered() {
+    let rounds = std::env::var("HYPERGROVE_SERVER_KILLS").map_or(5, |rounds| rounds.parse().unwrap());
+    for fsync in ["batch", "second"] {
+        let mut server = Server::new(&format!("[audit]\nfsync = '{fsync}'\n"));
+        let make = json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128f", "max_signatures": 1_000_000 });
+        assert_eq!(server.root().post("transit/keys/counted", make).0, 200);
+        server.root().make_key("rotated");
+        let (mut keys, mut rotations, mut used) = (HashSet::from(["counted".to_string()]), 1, 0);
+        for round in 0..rounds {
+            let (answered, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+            let (made, rotated) = std::thread::scope(|scope| {
+                let is_over = &is_over;
+                let client = server.root();
+                for _ in 0..3 {
+                    let client = client.clone();
+                    let answered = &answered;
+                    scope.spawn(move || {
+                        while !is_over.load(Relaxed) {
+                            if let Some(Ok(answer)) = attempt(&client, "transit/sign/counted", &batch(3)) {
+                                assert_eq!(answer, 200);
+                                answered.fetch_add(3, Relaxed);
+                            }
+                        }
+                    });
+                }
+                let maker = scope.spawn({
+                    let client = client.clone();
+                    move || {
+                        let make = json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128f" });
+                        let mut made = HashSet::new();
+                        for index in 0.. {
+                            let name = format!("key-{round}-{index}");
+                            match attempt(&client, &format!("transit/keys/{name}"), &make) {
+                                Some(Ok(200)) => made.insert(name),
+                                _ => return made,
+                            };
+                        }
+                        made
+                    }
+                });
+                let rotator = scope.spawn(move || {
+                    let mut rotated = 0;
+                    while let Some(Ok(200)) = attempt(&client, "transit/keys/rotated/rotate", &json!({})) {
+                        rotated += 1;
+                    }
+                    rotated
+                });
+                std::thread::sleep(Duration::from_millis(150 + 37 * round as u64));
+                server.kill();
+                is_over.store(true, Relaxed);
+                (maker.join().unwrap(), rotator.join().unwrap())
+            });
+            keys.extend(made);
+            rotations += rotated;
+            used += answered.load(Relaxed);
+            server.start();
+            server.unseal();
+            let client = server.root();
+            let listed: HashSet<String> =
+                serde_json::from_value(client.get("transit/keys?list=true").1["data"]["keys"].clone()).unwrap();
+            let lost: Vec<_> = keys.difference(&listed).collect();
+            assert!(lost.is_empty(), "{lost:?}");
+            let latest = client.get("transit/keys/rotated").1["data"]["latest_version"].as_u64().unwrap();
+            assert!(latest >= rotations, "{latest} versions, {rotations} were answered");
+            rotations = latest;
+            let counted = client.get("transit/keys/counted").1["data"]["keys"]["1"]["signatures"].as_u64().unwrap();
+            assert!(counted >= used, "{counted} numbers, {used} signatures were answered");
+            used = counted;
+            client.sign("counted", b"m");
+            used += 1;
+            let verified = server.command(&["audit", "verify"]);
+            assert!(verified.status.success(), "{verified:?}");
+        }
+        assert!(
+            keys.len() > 1 && rotations > 1 && used > 1,
+            "{} keys, {rotations} versions, {used} numbers",
+            keys.len()
+        );
+    }
+}
+
+/// The status of an answer; `None` if the server was killed meanwhile.
+fn attempt(client: &Client, path: &str, body: &Value) -> Option<Result<u16, ()>> {
+    let (client, path, body) = (client.clone(), path.to_string(), body.to_string());
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        Ok(client.request("POST", &path, Some(body.as_bytes()), &[]).status)
+    }))
+    .ok()
+}
+
+#[test]
+fn a_change_of_the_audit_log_is_found() {
+    let mut server = Server::new("");
+    let client = server.root();
+    client.make_key("a");
+    for index in 0..5 {
+        client.sign("a", format!("message {index}").as_bytes());
+    }
+    assert_eq!(Client::new(&server, "hgs.0.0").get("transit/keys/a").0, 403);
+    let log = server.audit_log();
+    let read = lines(&log);
+    let signed: Vec<&Value> = read.iter().filter(|line| line["operation"] == "sign").collect();
+    assert_eq!(signed.len(), 5);
+    let messages: HashSet<&str> = signed.iter().map(|line| line["messages"][0].as_str().unwrap()).collect();
+    assert_eq!(messages.len(), 5);
+    let accessor = client.token.split('.').nth(1).unwrap();
+    for line in &signed {
+        let is_so = line["accessor"] == accessor
+            && line["version"] == 1
+            && line["path"] == "transit/sign/a"
+            && line["status"] == 200;
+        assert!(is_so, "{line}");
+    }
+    assert!(read.iter().any(|line| line["status"] == 403 && line["error"] == "permission denied"));
+    let verify = || server.command(&["audit", "verify"]);
+    assert!(verify().status.success(), "{:?}", verify());
+    let text = std::fs::read_to_string(&log).unwrap();
+    let all: Vec<&str> = text.lines().collect();
+    let removed = [&all[..2], &all[3..]].concat().join("\n") + "\n";
+    let edited = text.replacen("\"status\":200", "\"status\":500", 1);
+    let cut = all[..all.len() - 1].join("\n") + "\n";
+    for (tampered, says) in [(&edited, "HMAC"), (&removed, "must follow"), (&cut, "tail was cut")] {
+        std::fs::write(&log, tampered).unwrap();
+        let found = verify();
+        let why = String::from_utf8_lossy(&found.stderr);
+        assert!(!found.status.success() && why.contains(says), "{says}: {why}");
+    }
+    std::fs::write(&log, &text).unwrap();
+    assert!(verify().status.success());
+    // A server does not go on with a log whose tail was cut.
+    server.stop();
+    std::fs::write(&log, &cut).unwrap();
+    server.start();
+    let (status, body) = server.root().post("sys/unseal", json!({ "key": common::PASSPHRASE }));
+    assert!(status == 500 && error(&body).contains("tail was cut"), "{body}");
+}
+
+#[test]
+fn nothing_is_signed_while_the_audit_log_cannot_be_written() {
+    let server = Server::new("");
+    let client = server.root();
+    client.make_key("a");
+    client.sign("a", b"m");
+    // From here on no file grows beyond the size that the log has.
+    let limit = |bytes: String| {
+        let pid = server.pid().to_string();
+        let done = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={bytes}:")]).status();
+        assert!(done.unwrap().success());
+    };
+    let size = std::fs::metadata(server.audit_log()).unwrap().len();
+    limit((size + 10).to_string());
+    for _ in 0..2 {
+        let (status, body) = client.post("transit/sign/a", json!({ "input": encode("m") }));
+        assert!(status == 503 && error(&body).contains("audit log"), "{body}");
+        assert!(body.get("data").is_none());
+    }
+    let used = |client: &Client| client.get("transit/keys/a").1["data"]["keys"]["1"]["signatures"].clone();
+    limit("unlimited".into());
+    client.sign("a", b"m");
+    // The first refused request had been signed when its line failed; the second one was not even begun.
+    assert_eq!(used(&client), json!(3));
+    let verified = server.command(&["audit", "verify"]);
+    assert!(verified.status.success(), "{verified:?}");
+}
