@@ -199,8 +199,8 @@ pub struct Reply {
 enum Payload {
     #[default]
     Empty,
-    Data(Value),
-    Auth(Value),
+    /// The beginning of Vault's envelope, as text.
+    Envelope(String),
     /// Without Vault's envelope.
     Bare(Value),
     Text(String),
@@ -209,12 +209,24 @@ enum Payload {
 impl Reply {
     /// 200 with `data`.
     pub fn data(data: Value) -> Reply {
-        Reply { status: 200, body: Payload::Data(data), ..Reply::default() }
+        Reply::begun(format!("{{\"auth\":null,\"data\":{data}"))
     }
 
     /// 200 with `auth`.
     pub fn auth(auth: Value) -> Reply {
-        Reply { status: 200, body: Payload::Auth(auth), ..Reply::default() }
+        Reply::begun(format!("{{\"auth\":{auth},\"data\":null"))
+    }
+
+    /// The beginning of an answer, behind which its data is written as text, with room for the base64 of so many bytes.
+    pub fn begin(bytes: usize) -> String {
+        let mut text = String::with_capacity(bytes / 3 * 4 + bytes / 64 + 1024);
+        text.push_str("{\"auth\":null,\"data\":");
+        text
+    }
+
+    /// 200 with a text that [`Reply::begin`] began.
+    pub fn begun(text: String) -> Reply {
+        Reply { status: 200, body: Payload::Envelope(text), ..Reply::default() }
     }
 
     /// An answer without Vault's envelope.
@@ -245,19 +257,17 @@ impl Reply {
     }
 
     fn into_response(self, request: &str) -> Response {
-        let (data, auth) = match self.body {
+        let mut text = match self.body {
             Payload::Empty => return response(self.status, None, Body::empty()),
             Payload::Text(text) => return response(self.status, Some("text/plain; version=0.0.4"), text.into()),
             Payload::Bare(value) => return response(self.status, Some("application/json"), value.to_string().into()),
-            Payload::Data(data) => (data, Value::Null),
-            Payload::Auth(auth) => (Value::Null, auth),
+            Payload::Envelope(text) => text,
         };
         let warnings = if self.warnings.is_empty() { Value::Null } else { json!(self.warnings) };
-        let envelope = json!({
-            "request_id": request, "lease_id": "", "renewable": false, "lease_duration": 0, "data": data, "wrap_info": null,
-            "warnings": warnings, "auth": auth,
-        });
-        response(self.status, Some("application/json"), envelope.to_string().into())
+        text += &format!(
+            ",\"lease_duration\":0,\"lease_id\":\"\",\"renewable\":false,\"request_id\":\"{request}\",\"warnings\":{warnings},\"wrap_info\":null}}"
+        );
+        response(self.status, Some("application/json"), text.into())
     }
 }
 

@@ -14,7 +14,7 @@ use hypergrove::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -540,14 +540,32 @@ impl Rows {
     }
 
     /// The signature of each row, or why there is none.
-    fn results(&self) -> impl Iterator<Item = Result<Vec<u8>, Error>> {
-        let signatures = self.signatures.chunks(self.key.params().signature_bytes());
-        self.statuses.iter().zip(signatures).map(|(status, signature)| match status {
-            RowStatus::Signed => Ok(signature.to_vec()),
+    fn results(self) -> impl Iterator<Item = Result<Signed, Error>> {
+        let rows = Arc::new(self);
+        (0..rows.statuses.len()).map(move |row| match rows.statuses[row] {
+            RowStatus::Signed => Ok(Signed::Row(rows.clone(), row)),
             RowStatus::DigestLength => Err(Error::bad("input has not the length of a digest of this hash_algorithm")),
             RowStatus::KeyDamaged => Err(Error::internal("the private key was damaged in memory; restart the server")),
             status => Err(Error::internal(format!("not signed: {status:?}"))),
         })
+    }
+}
+
+/// A signature.
+enum Signed {
+    Alone(Vec<u8>),
+    Row(Arc<Rows>, usize),
+}
+
+impl Signed {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Signed::Alone(bytes) => bytes,
+            Signed::Row(rows, row) => {
+                let length = rows.key.params().signature_bytes();
+                &rows.signatures[row * length..][..length]
+            }
+        }
     }
 }
 
@@ -557,9 +575,20 @@ async fn signatures(
     version: &Version,
     how: &How,
     items: &[&Item],
-) -> Result<Vec<Result<Vec<u8>, Error>>, Error> {
+) -> Result<Vec<Result<Signed, Error>>, Error> {
     let (engine, deadline) = (&call.server.engine, call.deadline);
     let mut results = Vec::with_capacity(items.len());
+    let job = |item: &Item, context: &'_ [u8]| {
+        let mode = how.mode(version.signing.mode(context), context);
+        engine.share(SignJob::new(version.signing.clone(), &*item.message).mode(mode))
+    };
+    // A request that is alone is signed on this thread: waking another one, and being woken by it, takes a good part of a fast signature.
+    let is_alone = call.server.jobs.available_permits() + 1 == call.server.config.limits.queue_jobs;
+    if let ([item], true, None) = (items, is_alone, deadline) {
+        let context = item.context.as_deref().unwrap_or(&how.context);
+        let signature = tokio::task::block_in_place(|| job(item, context));
+        return Ok(vec![signature.map(|signature| Signed::Alone(signature.into_bytes())).map_err(Error::from)]);
+    }
     if items.len() >= ROWS && items.iter().all(|item| item.context.is_none()) {
         let mut tickets = Vec::new();
         for items in items.chunks(ROWS_AT_A_TIME) {
@@ -582,34 +611,50 @@ async fn signatures(
         tickets.push(submit(engine, job, deadline).await?);
     }
     for ticket in tickets {
-        results.push(ticket.await.map(|signature| signature.into_bytes()).map_err(Error::from));
+        results.push(ticket.await.map(|signature| Signed::Alone(signature.into_bytes())).map_err(Error::from));
     }
     Ok(results)
 }
 
-/// The answer: the fields of the single item, or `batch_results`.
+/// What became of an item.
+enum Done {
+    Signature(u32, Signed),
+    Verdict(bool),
+}
+
+/// The answer: the fields of the single item, or `batch_results`. It is written as text, because signatures are long, and nothing in them is escaped.
 fn answer(
-    items: Vec<Result<Map<String, Value>, Error>>,
+    items: impl Iterator<Item = Result<Done, Error>>,
     references: Vec<Option<String>>,
     is_batch: bool,
-) -> Result<(Value, usize), Error> {
-    let failed = items.iter().filter(|item| item.is_err()).count();
-    let mut answers = Vec::with_capacity(items.len());
-    for (item, reference) in items.into_iter().zip(references) {
-        let mut fields = match item {
+    bytes: usize,
+) -> Result<(Reply, usize), Error> {
+    let quoted = |text: String| Value::String(text).to_string();
+    let mut text = Reply::begin(bytes);
+    text += if is_batch { "{\"batch_results\":[" } else { "" };
+    let mut failed = 0;
+    for (index, (item, reference)) in items.zip(references).enumerate() {
+        text += if index > 0 { ",{" } else { "{" };
+        match item {
             Err(why) if !is_batch => return Err(why),
-            Err(why) => Map::from_iter([("error".into(), why.to_string().into())]),
-            Ok(fields) => fields,
-        };
-        if let Some(reference) = reference {
-            fields.insert("reference".into(), reference.into());
+            Err(why) => {
+                failed += 1;
+                text += &format!("\"error\":{}", quoted(why.to_string()));
+            }
+            Ok(Done::Verdict(valid)) => text += &format!("\"valid\":{valid}"),
+            Ok(Done::Signature(version, signed)) => {
+                text += &format!("\"key_version\":{version},\"signature\":\"vault:v{version}:");
+                STANDARD.encode_string(signed.bytes(), &mut text);
+                text.push('"');
+            }
         }
-        answers.push(Value::Object(fields));
+        if let Some(reference) = reference {
+            text += &format!(",\"reference\":{}", quoted(reference));
+        }
+        text.push('}');
     }
-    match is_batch {
-        true => Ok((json!({ "batch_results": answers }), failed)),
-        false => Ok((answers.pop().unwrap_or_default(), failed)),
-    }
+    text += if is_batch { "]}" } else { "" };
+    Ok((Reply::begun(text), failed))
 }
 
 /// `POST transit/sign/NAME`, or with the name of a hash function behind it.
@@ -619,22 +664,20 @@ pub async fn sign(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     call.entry.version = Some(number);
     let good: Vec<&Item> = decoded.items.iter().flatten().collect();
     // Three times, for the signature, its base64 and the answer's text.
-    let _admitted = admit(call, good.len(), good.len() * key.set.signature_bytes() * 3)?;
+    let bytes = good.len() * key.set.signature_bytes();
+    let _admitted = admit(call, good.len(), bytes * 3)?;
     let limit = key.limit();
     let used = version.counter.take(&call.server.storage, good.len() as u64, limit).await?;
     let is_large = good.len() > 2;
     let mut signed = signatures(call, version, &decoded.how, &good).await?.into_iter();
     let Decoded { items, references, is_batch, .. } = decoded;
     let encode = move || {
-        let encoded = |item: Result<Item, Error>| {
+        let done = items.into_iter().map(|item| {
             item?;
-            let bytes = signed.next().unwrap_or_else(|| Err(Error::internal("a result is missing")))?;
-            let mut text = format!("vault:v{number}:");
-            STANDARD.encode_string(bytes, &mut text);
-            Ok(Map::from_iter([("signature".into(), text.into()), ("key_version".into(), number.into())]))
-        };
-        let items = items.into_iter().map(encoded).collect();
-        answer(items, references, is_batch).map(|(data, failed)| (Reply::data(data), failed))
+            let signed = signed.next().unwrap_or_else(|| Err(Error::internal("a result is missing")));
+            signed.map(|signed| Done::Signature(number, signed))
+        });
+        answer(done, references, is_batch, bytes)
     };
     let (reply, failed) = aside(is_large, encode).await??;
     call.entry.failed_items = failed;
@@ -676,9 +719,9 @@ pub async fn verify(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
             Ok(ticket) => ticket.await.map_err(Error::from),
         });
     }
-    let verdicts = verdicts.into_iter().map(|valid| Ok(Map::from_iter([("valid".into(), valid?.into())]))).collect();
-    let (data, failed) = answer(verdicts, references, is_batch)?;
+    let verdicts = verdicts.into_iter().map(|valid| valid.map(Done::Verdict));
+    let (reply, failed) = answer(verdicts, references, is_batch, 0)?;
     call.entry.failed_items = failed;
     crate::telemetry::items("verify", call.entry.messages.len());
-    Ok(Reply::data(data))
+    Ok(reply)
 }

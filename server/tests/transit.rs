@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Client, Server, encode, error, signature_bytes};
-use hypergrove::{EncryptedSigningKey, Engine, Mode, PassphraseKdf, PreHash, SLH_DSA_SHA2_128F, VerifyingKey};
+use hypergrove::{Engine, Mode, PassphraseKdf, PreHash, SLH_DSA_SHA2_128F, VerifyingKey};
 use serde_json::{Value, json};
 
 fn public_key(client: &Client, name: &str, version: u32) -> VerifyingKey {
