@@ -93,6 +93,8 @@ pub struct Head {
     end: u64,
     /// SHA-256 of the last line.
     hash: String,
+    /// The lines of earlier files, and the hash of the last of them.
+    earlier: (u64, String),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -117,7 +119,8 @@ impl Keys {
     }
 
     fn head_mac(&self, head: &Head) -> String {
-        let text = format!("{} {} {} {}", head.seq, head.start, head.end, head.hash);
+        let (lines, hash) = &head.earlier;
+        let text = format!("{} {} {} {} {lines} {hash}", head.seq, head.start, head.end, head.hash);
         hex::encode(hmac(&self.head, &[text.as_bytes()]))
     }
 
@@ -163,7 +166,18 @@ impl Keys {
 impl Head {
     fn after(&self, line: &[u8]) -> Head {
         let end = self.end + line.len() as u64 + 1;
-        Head { seq: self.seq + 1, start: self.end, end, hash: hex::encode(Sha256::digest(line)) }
+        Head {
+            seq: self.seq + 1,
+            start: self.end,
+            end,
+            hash: hex::encode(Sha256::digest(line)),
+            earlier: self.earlier.clone(),
+        }
+    }
+
+    /// The head of an empty file that goes on after these lines.
+    fn next_file((seq, hash): (u64, String)) -> Head {
+        Head { seq, start: 0, end: 0, hash: hash.clone(), earlier: (seq, hash) }
     }
 }
 
@@ -204,7 +218,7 @@ impl Audit {
         let failed = |why: io::Error| Error::internal(format!("audit log {}: {why}", path.display()));
         let head = keys.read_head(&*storage)?;
         let mut options = OpenOptions::new();
-        options.read(true).append(true).create(head.seq == 0);
+        options.read(true).append(true).create(head.end == 0);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(path).map_err(failed)?;
@@ -355,7 +369,7 @@ fn recovered(file: &mut File, keys: &Keys, mut head: Head) -> Result<Head, Strin
     if length < head.end {
         return Err(format!("it has {length} bytes, and had {}: its tail was cut", head.end));
     }
-    if head.seq > 0 {
+    if head.end > 0 {
         file.seek(SeekFrom::Start(head.start)).map_err(io)?;
         let mut line = vec![0; (head.end - head.start) as usize];
         file.read_exact(&mut line).map_err(io)?;
@@ -381,25 +395,54 @@ fn recovered(file: &mut File, keys: &Keys, mut head: Head) -> Result<Head, Strin
     Ok(head)
 }
 
-/// What is wrong with a log, by its lines, or how many lines it has, and how many of these came after the head.
-pub fn verify(path: &Path, keys: &Keys, stored: &Head) -> Result<(u64, u64), Error> {
+/// Ends the log's file, and begins another one that goes on with its chain. The log must not be open. Returns where the old file is now.
+pub fn rotate(path: &Path, keys: &Keys, storage: &dyn Storage) -> Result<PathBuf, Error> {
+    let head = keys.read_head(storage)?;
+    let old = PathBuf::from(format!("{}.{:012}", path.display(), head.seq));
+    let failed = |why: io::Error| Error::internal(format!("audit log {}: {why}", path.display()));
+    if head.end == 0 || old.exists() {
+        return Err(Error::bad(format!("audit log {}: it is empty, or {} is there", path.display(), old.display())));
+    }
+    std::fs::rename(path, &old).map_err(failed)?;
+    let next = Head::next_file((head.seq, head.hash));
+    if let Err(why) = keys.write_head(storage, &next) {
+        std::fs::rename(&old, path).map_err(failed)?;
+        return Err(why);
+    }
+    Ok(old)
+}
+
+/// What is wrong with a log, by its lines, or how many lines it has, and how many of these came after the head. Of an earlier file, without a head,
+/// the first line alone says what came before it.
+pub fn verify(path: &Path, keys: &Keys, stored: Option<&Head>) -> Result<(u64, u64), Error> {
     let failed = |why: String| Error::internal(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|why| failed(why.to_string()))?;
     let mut reader = BufReader::new(file);
-    let (mut head, mut line) = (Head::default(), Vec::new());
+    let mut line = Vec::new();
+    let mut head = Head::next_file(stored.map(|stored| stored.earlier.clone()).unwrap_or_default());
+    let mut is_known = stored.is_some();
     while reader.read_until(b'\n', &mut line).map_err(|why| failed(why.to_string()))? > 0 {
         if line.pop() != Some(b'\n') {
             return Err(failed(format!("line {} has no end: it is being written, or was cut", head.seq + 1)));
         }
+        if !std::mem::replace(&mut is_known, true)
+            && let Ok(first) = serde_json::from_slice::<ReadLine>(&line)
+        {
+            head = Head::next_file((first.seq.saturating_sub(1), first.prev));
+        }
         head = keys.check(&head, &line).map_err(|why| failed(format!("line {} {why}", head.seq + 1)))?;
-        if head.seq == stored.seq && head != *stored {
+        if stored.is_some_and(|stored| head.seq == stored.seq && head != *stored) {
             return Err(failed(format!("line {} is not the one of which the database has the hash", head.seq)));
         }
         line.clear();
     }
-    match head.seq.checked_sub(stored.seq) {
-        Some(after) => Ok((head.seq, after)),
-        None => Err(failed(format!("it has {} lines, and had {}: its tail was cut", head.seq, stored.seq))),
+    match head.seq.checked_sub(stored.map_or(0, |stored| stored.seq)) {
+        None => Err(failed(format!(
+            "it ends with line {}, and had {}: its tail was cut",
+            head.seq,
+            stored.map_or(0, |it| it.seq)
+        ))),
+        Some(after) => Ok((head.seq - head.earlier.0, if stored.is_some() { after } else { 0 })),
     }
 }
 
@@ -430,7 +473,7 @@ mod tests {
 
         fn verify(&self) -> Result<(u64, u64), Error> {
             let keys = Keys::new(&self.master);
-            verify(&self.path, &keys, &keys.read_head(&*self.storage)?)
+            verify(&self.path, &keys, Some(&keys.read_head(&*self.storage)?))
         }
 
         async fn write(&self, fsync: Fsync, lines: usize) {
@@ -481,8 +524,32 @@ mod tests {
         std::fs::write(&it.path, &text).unwrap();
         assert_eq!(it.verify().unwrap(), (12, 0));
         let other = Master::random().unwrap();
-        assert!(verify(&it.path, &Keys::new(&other), &Head::default()).is_err());
+        assert!(verify(&it.path, &Keys::new(&other), Some(&Head::default())).is_err());
         assert!(Keys::new(&other).read_head(&*it.storage).is_err());
+    }
+
+    #[tokio::test]
+    async fn the_chain_goes_on_in_the_next_file() {
+        let it = Fixture::new();
+        let keys = Keys::new(&it.master);
+        assert!(rotate(&it.path, &keys, &*it.storage).is_err(), "there is no file yet");
+        it.write(Fsync::Batch, 3).await;
+        let old = rotate(&it.path, &keys, &*it.storage).unwrap();
+        assert!(rotate(&it.path, &keys, &*it.storage).is_err(), "the next file is empty");
+        it.write(Fsync::Batch, 2).await;
+        assert_eq!((it.verify().unwrap(), verify(&old, &keys, None).unwrap()), ((2, 0), (3, 0)));
+        // Neither file passes as the other one, or without its first line.
+        let text = std::fs::read_to_string(&it.path).unwrap();
+        std::fs::write(&it.path, text.split_once('\n').unwrap().1).unwrap();
+        assert!(it.verify().is_err());
+        std::fs::copy(&old, &it.path).unwrap();
+        assert!(it.verify().is_err());
+        std::fs::write(&it.path, text).unwrap();
+        it.write(Fsync::Batch, 1).await;
+        assert_eq!(it.verify().unwrap(), (3, 0));
+        let text = std::fs::read_to_string(&old).unwrap();
+        std::fs::write(&old, text.replacen("key-1", "key-2", 1)).unwrap();
+        assert!(verify(&old, &keys, None).is_err());
     }
 
     #[tokio::test]

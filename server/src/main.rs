@@ -73,7 +73,15 @@ enum Command {
 #[derive(Subcommand)]
 enum AuditCommand {
     /// Checks every line of the log, and that none is missing; the server may run
-    Verify(Deployment),
+    Verify {
+        #[command(flatten)]
+        deployment: Deployment,
+        /// An earlier file, which `audit rotate` has ended, instead of the log
+        #[arg(long)]
+        file: Option<PathBuf>,
+    },
+    /// Ends the log's file, and goes on in another one; the server must be stopped
+    Rotate(Deployment),
 }
 
 #[derive(clap::Args)]
@@ -183,17 +191,27 @@ async fn run(command: Command) -> Result<(), Error> {
             let key = read_key(&file, key_passphrase_file.as_deref())?;
             import(unsealed(&deployment).await?, name, key).await
         }
-        Command::Audit { command: AuditCommand::Verify(deployment) } => {
+        Command::Audit { command: AuditCommand::Verify { deployment, file } } => {
             let config = deployment.config()?;
             let storage = Sqlite::open(&config.database())?;
             let sealed =
                 sealed_master(&storage)?.ok_or_else(|| Error::bad("there is no database; make one with `init`"))?;
             let keys = Keys::new(&sealed.open(&deployment.secret(&config, false)?)?);
-            let head = keys.read_head(&storage)?;
-            let (lines, after) = audit::verify(&config.audit_log(), &keys, &head)?;
+            let (lines, after) = match file {
+                Some(file) => audit::verify(&file, &keys, None)?,
+                None => audit::verify(&config.audit_log(), &keys, Some(&keys.read_head(&storage)?))?,
+            };
             println!(
                 "{lines} lines: none was edited or removed ({after} of them were written after the last signed head)"
             );
+            Ok(())
+        }
+        Command::Audit { command: AuditCommand::Rotate(deployment) } => {
+            let server = unsealed(&deployment).await?;
+            let keys = Keys::new(&server.opened().await?.master);
+            note(&server, Entry { operation: "audit-rotate", ..Entry::default() }).await?;
+            let old = audit::rotate(&server.config.audit_log(), &keys, &*server.storage)?;
+            println!("{}", old.display());
             Ok(())
         }
     }

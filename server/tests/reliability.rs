@@ -275,8 +275,20 @@ fn a_change_of_the_audit_log_is_found() {
     }
     std::fs::write(&log, &text).unwrap();
     assert!(verify().status.success());
-    // A server does not go on with a log whose tail was cut.
+    // The log goes on in another file.
+    assert!(!server.command(&["audit", "rotate"]).status.success(), "the server runs");
     server.stop();
+    let old = String::from_utf8(server.command(&["audit", "rotate"]).stdout).unwrap();
+    assert!(server.command(&["audit", "verify", "--file", old.trim()]).status.success(), "{old}");
+    server.start();
+    server.unseal();
+    server.root().sign("a", b"m");
+    server.stop();
+    assert!(server.command(&["audit", "verify"]).status.success());
+    assert_eq!(lines(&log).len(), 2);
+    // A server does not go on with a log whose tail was cut.
+    let text = std::fs::read_to_string(&log).unwrap();
+    let cut = text.lines().next().unwrap().to_string() + "\n";
     std::fs::write(&log, &cut).unwrap();
     server.start();
     let (status, body) = server.root().post("sys/unseal", json!({ "key": common::PASSPHRASE }));
