@@ -31,7 +31,7 @@ pub struct TokenRecord {
     pub accessor: String,
     /// SHA-256 of the secret half.
     secret_sha256: String,
-    /// What the token is for.
+    /// Its purpose, in its owner's words.
     pub display_name: String,
     /// The names of its policies.
     pub policies: Vec<String>,
@@ -47,7 +47,7 @@ pub struct TokenRecord {
 pub struct Token {
     /// The stored half.
     pub record: TokenRecord,
-    /// For each path of a policy with a rate: what the token may still use.
+    /// For each path of a policy with a rate: the items that the token may still use.
     rates: Mutex<HashMap<String, Allowance>>,
 }
 
@@ -72,7 +72,7 @@ impl Token {
         self.record.expires.is_some_and(|expires| now() >= expires)
     }
 
-    /// Counts `items` against a rate. What comes in one request may exceed the rate of a second; the next requests then wait longer.
+    /// Counts `items` against a rate. One request may exceed the rate of a second; the next requests then wait longer.
     pub fn spend(&self, rate: &Rate, items: usize) -> Result<(), Error> {
         let per_second = f64::from(rate.per_second);
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +149,7 @@ pub fn make_token(
     Ok((record, text))
 }
 
-/// What a request does with its path, in Vault's words.
+/// The ways to use a path, in Vault's words.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Capability {
@@ -219,7 +219,7 @@ impl Policy {
     }
 }
 
-/// What a policy grants on a path.
+/// The restrictions under which a policy allows the use of a path.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Grant {
     /// The parameter sets that may be used. `None`: any.
@@ -253,7 +253,7 @@ fn covers(pattern: &str, path: &str) -> Option<(usize, bool)> {
     }
 }
 
-/// What a token's policies grant it for these capabilities on a path; all of them are needed. As in Vault, the most specific path alone
+/// Checks that a token's policies allow a path with all of these capabilities, and returns their restrictions. As in Vault, the most specific path alone
 /// counts, and where several policies have it, their grants add up, but `deny` wins.
 pub fn authorise(
     token: &Token,
@@ -272,7 +272,7 @@ pub fn authorise(
     if has(&Capability::Deny) || !needs.iter().all(has) {
         return Err(Error::denied());
     }
-    // What a rule without the first capability restricts does not concern this request.
+    // Restrictions of a rule without the first capability do not concern this request.
     let of_use = || rules.iter().filter(|(.., rule)| rule.capabilities.contains(&needs[0]));
     let sets: Option<Vec<&[String]>> = of_use().map(|(.., rule)| rule.allowed_sets.as_deref()).collect();
     let rates: Option<Vec<u32>> = of_use().map(|(.., rule)| rule.rate_limit).collect();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// What a request does with its path.
+/// The kinds of requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verb {
     /// GET.
@@ -63,7 +63,7 @@ pub enum Op {
 /// A path of the API.
 #[derive(Debug)]
 pub struct Route {
-    /// What the request does.
+    /// The kind of request.
     pub verb: Verb,
     /// The path below `/v1/`. A part in braces stands for any one part.
     pub path: &'static str,
@@ -71,7 +71,7 @@ pub struct Route {
     pub op: Op,
     /// Its name.
     pub name: &'static str,
-    /// What the token's policies must allow. Without any, no token is needed.
+    /// The capabilities that the token needs. Without any, no token is needed.
     pub needs: &'static [Capability],
 }
 
@@ -145,7 +145,7 @@ pub struct Call {
     pub path: String,
     /// The token; none if the path needs none.
     pub token: Option<Arc<Token>>,
-    /// What its policies grant.
+    /// The restrictions of its policies.
     pub grant: Grant,
     /// The parts of the path that the route leaves open.
     pub wild: Vec<String>,
@@ -153,7 +153,7 @@ pub struct Call {
     pub body: Bytes,
     /// When the client stops waiting.
     pub deadline: Option<Instant>,
-    /// What the audit log gets.
+    /// The line of the audit log.
     pub entry: Entry,
     /// The memory that the body takes.
     room: Option<OwnedSemaphorePermit>,

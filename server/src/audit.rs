@@ -30,7 +30,7 @@ pub enum Fsync {
     Second,
 }
 
-/// What a request did.
+/// A request, for the log.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Entry {
     /// The request, as the answer names it.
@@ -38,7 +38,7 @@ pub struct Entry {
     /// The accessor of the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accessor: Option<String>,
-    /// What was done: the name of the operation.
+    /// The name of the operation.
     pub operation: &'static str,
     /// The path.
     pub path: String,
@@ -74,7 +74,7 @@ struct Line<'a> {
     prev: &'a str,
 }
 
-/// What a reader needs of a line.
+/// The parts of a line that a reader needs.
 #[derive(Deserialize)]
 struct ReadLine {
     seq: u64,
@@ -412,8 +412,8 @@ pub fn rotate(path: &Path, keys: &Keys, storage: &dyn Storage) -> Result<PathBuf
     Ok(old)
 }
 
-/// What is wrong with a log, by its lines, or how many lines it has, and how many of these came after the head. Of an earlier file, without a head,
-/// the first line alone says what came before it.
+/// Checks all lines of a log. Returns how many it has, and how many of these came after the head. Of an earlier file, without a head, the first
+/// line alone says which lines came before it.
 pub fn verify(path: &Path, keys: &Keys, stored: Option<&Head>) -> Result<(u64, u64), Error> {
     let failed = |why: String| Error::internal(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|why| failed(why.to_string()))?;

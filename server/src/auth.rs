@@ -67,10 +67,10 @@ pub(crate) async fn create_token(call: &mut Call) -> Result<Reply, Error> {
         ));
     }
     let mut ttl = None;
-    for asked in [&request.ttl, &request.explicit_max_ttl].into_iter().flatten() {
-        let wrong = || Error::bad(format!("ttl {asked}: write seconds, or a text such as \"1h30m\""));
-        let asked = seconds(asked).ok_or_else(wrong)?;
-        ttl = [ttl, (asked > 0).then_some(asked)].into_iter().flatten().min();
+    for wanted in [&request.ttl, &request.explicit_max_ttl].into_iter().flatten() {
+        let wrong = || Error::bad(format!("ttl {wanted}: write seconds, or a text such as \"1h30m\""));
+        let wanted = seconds(wanted).ok_or_else(wrong)?;
+        ttl = [ttl, (wanted > 0).then_some(wanted)].into_iter().flatten().min();
     }
     let policies = granted(request.policies, &parent)?;
     let is_root = policies.iter().any(|policy| policy == ROOT);

@@ -19,7 +19,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// TLS. Only a loopback address may go without.
     pub tls: Option<Tls>,
-    /// What unseals the server.
+    /// The source of the secret that unseals the server.
     #[serde(default)]
     pub seal: Source,
     /// The audit log.

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Error {
     /// The HTTP status.
     pub status: u16,
-    /// What happened, to which thing, and what to do. Empty where Vault answers with an empty list of errors.
+    /// A sentence: the event, the thing that it concerns, and the remedy. Empty where Vault answers with an empty list of errors.
     pub what: String,
     /// Seconds after which another try may succeed.
     pub retry_after: Option<u64>,
@@ -75,7 +75,7 @@ impl From<hypergrove::Error> for Error {
     }
 }
 
-/// What a failed task of the runtime means: it panicked, or the runtime is shutting down.
+/// A task of the runtime fails if it panicked, or if the runtime is shutting down.
 impl From<tokio::task::JoinError> for Error {
     fn from(_: tokio::task::JoinError) -> Error {
         Error::internal("the request was not completed because of an error inside the server; its log has the details")

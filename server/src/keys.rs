@@ -82,7 +82,7 @@ pub struct Version {
 /// A key in use.
 #[derive(Clone)]
 pub struct Key {
-    /// What is stored.
+    /// The stored half.
     pub record: Record,
     /// Its parameter set.
     pub set: &'static Params,
@@ -96,7 +96,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What a sealed private key is bound to: it opens as no other version of no other key.
+/// The name of a sealed private key, to which it is bound: it opens as no other version, and as no other key.
 fn bound(name: &str, version: usize, set: &Params, hash_slh_dsa: bool) -> Vec<u8> {
     format!("{name}\0{version}\0{}\0{hash_slh_dsa}", set.name).into_bytes()
 }

@@ -1,4 +1,4 @@
-//! A signing service over the library `hypergrove`: SLH-DSA (FIPS 205) in the shape of Vault's transit engine. `docs/server.md` says how it is used.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod access;

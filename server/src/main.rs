@@ -30,7 +30,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Starts a server to try things out: on this machine alone, with a key, unsealed by a file beside its database
+    /// Starts a server to try things out: on this machine alone, with a key, unsealed by a file next to its database
     ///
     /// The first start prints a root token on standard output.
     Dev {
@@ -264,7 +264,7 @@ async fn dev(data: PathBuf, listen: SocketAddr) -> Result<(), Error> {
     serve_until_stopped(server).await
 }
 
-/// A random secret beside the database.
+/// A random secret next to the database.
 fn write_secret(config: &Config) -> Result<(), Error> {
     let Source::File { path } = &config.seal else { return Ok(()) };
     let write = || {

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 const MASTER: &str = "master";
 
-/// What an unsealed server has besides.
+/// The half of the server that only an unsealed one has.
 pub struct Open {
     /// The master key.
     pub master: Master,
@@ -40,7 +40,7 @@ pub struct Access {
 pub struct Server {
     /// The settings.
     pub config: Config,
-    /// What signs.
+    /// The engine that signs.
     pub engine: Engine,
     /// The database.
     pub storage: Arc<dyn Storage>,

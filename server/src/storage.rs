@@ -1,4 +1,4 @@
-//! What the server stores. The trait [`Storage`] is all that the rest knows; [`Sqlite`] keeps it in one file.
+//! The database. The trait [`Storage`] is all that the rest of the server knows of it; [`Sqlite`] keeps it in one file.
 
 use crate::error::Error;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};

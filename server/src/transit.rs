@@ -96,13 +96,13 @@ fn unknown_key(name: &str) -> Error {
 pub async fn create(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     let name = call.name()?;
     let request: CreateRequest = parse(&call.body)?;
-    for (asked, field) in [
+    for (wanted, field) in [
         (request.exportable, "exportable"),
         (request.allow_plaintext_backup, "allow_plaintext_backup"),
         (request.derived, "derived"),
         (request.convergent_encryption, "convergent_encryption"),
     ] {
-        if asked == Some(true) {
+        if wanted == Some(true) {
             return Err(Error::bad(format!("{field}: this server's private keys never leave it, and it derives none")));
         }
     }
@@ -330,7 +330,7 @@ struct Decoded {
     references: Vec<Option<String>>,
     is_batch: bool,
     version: Option<u32>,
-    /// What the audit log has for each message.
+    /// The HMAC of each message for the audit log.
     messages: Vec<String>,
     how: How,
 }
@@ -616,7 +616,7 @@ async fn signatures(
     Ok(results)
 }
 
-/// What became of an item.
+/// The result of an item.
 enum Done {
     Signature(u32, Signed),
     Verdict(bool),

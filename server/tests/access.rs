@@ -183,7 +183,7 @@ fn hostile_requests_get_an_error_and_do_no_harm() {
     };
     let status = |answer: &str| answer.split(' ').nth(1).unwrap_or("none").to_string();
     let raw = |path: &str, more: &str, body: &str| status(&server.raw((head(path, more) + body).as_bytes()));
-    // What is announced as too long is not waited for; what is not announced is counted.
+    // A body that is announced as too long is not waited for; other bodies are counted.
     assert_eq!(raw("transit/sign/a", "Content-Length: 1000000000\r\n", ""), "413");
     let chunk = format!("4000\r\n{}\r\n", "A".repeat(0x4000));
     assert_eq!(raw("transit/sign/a", "Transfer-Encoding: chunked\r\n", &chunk.repeat(7)), "413");

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// Runs a program. `None`, with the reason printed, if it fails or is not there.
-fn tried(program: &Path, arguments: &[&str]) -> Option<()> {
+fn ran(program: &Path, arguments: &[&str]) -> Option<()> {
     match Command::new(program).args(arguments).output() {
         Ok(output) if output.status.success() => Some(()),
         other => {
@@ -24,8 +24,8 @@ fn hvac_drives_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let venv = folder.path().join("venv");
     let python = venv.join("bin/python");
-    let installed = tried(Path::new("python3"), &["-m", "venv", &venv.display().to_string()])
-        .and_then(|()| tried(&python, &["-m", "pip", "install", "--quiet", "hvac==2.4.0"]));
+    let installed = ran(Path::new("python3"), &["-m", "venv", &venv.display().to_string()])
+        .and_then(|()| ran(&python, &["-m", "pip", "install", "--quiet", "hvac==2.4.0"]));
     if installed.is_none() {
         // In CI a client that cannot be installed is an error.
         assert!(std::env::var_os("HYPERGROVE_SERVER_HVAC").is_none(), "hvac could not be installed");
@@ -57,7 +57,7 @@ fn openssl(folder: &Path, arguments: &str) -> Output {
 #[test]
 fn tls_is_of_version_1_3_and_may_need_a_certificate() {
     let folder = tempfile::tempdir().unwrap();
-    if tried(Path::new("openssl"), &["version"]).is_none() {
+    if ran(Path::new("openssl"), &["version"]).is_none() {
         return;
     }
     let run = |arguments: &str| {

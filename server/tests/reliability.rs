@@ -144,7 +144,7 @@ fn a_key_makes_no_more_signatures_than_its_limit() {
     assert_eq!(made.load(Relaxed), 11);
 }
 
-/// The server is killed under load, again and again. What it had answered is there afterwards.
+/// The server is killed under load, again and again. Everything that it had answered is there afterwards.
 #[test]
 fn a_kill_loses_nothing_that_was_answered() {
     let rounds = std::env::var("HYPERGROVE_SERVER_KILLS").map_or(5, |rounds| rounds.parse().unwrap());

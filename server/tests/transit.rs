@@ -1,4 +1,4 @@
-//! What clients do with keys.
+//! Keys, signatures and batches, as clients use them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;

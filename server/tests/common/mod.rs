@@ -140,7 +140,7 @@ impl Server {
         Client::new(self, body["auth"]["client_token"].as_str().unwrap())
     }
 
-    /// What a raw connection answers to these bytes.
+    /// The answer of a raw connection to these bytes.
     pub fn raw(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
