@@ -1,6 +1,7 @@
-//! Compares the server with the library, in one process on loopback, and verifies what the server signed.
+//! Compares the server with the library, in one process on loopback, and verifies what the server signed. Standard output gets a line of JSON for
+//! each comparison: medians with the lowest and the highest value, in seconds or in signatures a second.
 //!
-//! `cargo run --release --manifest-path server/Cargo.toml --example bench`
+//! `cargo run --release --manifest-path server/Cargo.toml --example bench [ROUNDS [gpu]]`
 #![allow(clippy::unwrap_used, reason = "a measurement")]
 
 use base64::Engine as _;
@@ -98,9 +99,22 @@ fn start(fsync: Fsync) -> Bench {
     Bench { address, token: token.to_string(), engine, key, public }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// Values of the library and of the server, measured by turns.
+type Values = [Vec<f64>; 2];
+
+/// Median, lowest and highest.
+fn spread(mut values: Vec<f64>) -> Value {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    json!({ "median": values[values.len() / 2], "min": values[0], "max": values[values.len() - 1] })
+}
+
+fn report(comparison: &str, unit: &str, devices: &str, [library, server]: Values) {
+    let runs = library.len();
+    let line = json!({
+        "comparison": comparison, "set": "SLH-DSA-SHA2-128f", "unit": unit, "devices": devices, "runs": runs,
+        "library": spread(library), "server": spread(server), "verified": true,
+    });
+    println!("{line}");
 }
 
 impl Bench {
@@ -114,7 +128,7 @@ impl Bench {
     }
 
     /// One request after the other, and calls of the library in between.
-    fn single(&self, rounds: usize) -> (f64, f64) {
+    fn single(&self, rounds: usize) -> Values {
         let mut connection = Connection::new(self.address, &self.token);
         let body = json!({ "input": STANDARD.encode(MESSAGE) }).to_string();
         let (mut library, mut server) = (Vec::new(), Vec::new());
@@ -129,11 +143,11 @@ impl Bench {
                 self.verify(&[serde_json::from_slice::<Value>(&answer).unwrap()["data"].clone()]);
             }
         }
-        (median(library), median(server))
+        [library, server]
     }
 
     /// Signatures a second of a call of rows, and of as many items in the `batch_input` of some connections at once.
-    fn batches(&self, clients: usize, items: usize, rounds: usize) -> (f64, f64) {
+    fn batches(&self, clients: usize, items: usize, rounds: usize) -> Values {
         let mut connections: Vec<Connection> =
             (0..clients).map(|_| Connection::new(self.address, &self.token)).collect();
         let item = json!({ "input": STANDARD.encode(MESSAGE) });
@@ -169,11 +183,11 @@ impl Bench {
                 self.verify(results);
             }
         }
-        (median(library), median(server))
+        [library, server]
     }
 
     /// Signatures a second of 256 tickets, which one thread holds, and of 256 connections with a request each.
-    fn callers(&self, seconds: u64, rounds: usize) -> (f64, f64) {
+    fn callers(&self, seconds: u64, rounds: usize) -> Values {
         let body = json!({ "input": STANDARD.encode(MESSAGE) }).to_string();
         let mut connections: Vec<Connection> = (0..BATCH).map(|_| Connection::new(self.address, &self.token)).collect();
         let (mut library, mut server) = (Vec::new(), Vec::new());
@@ -216,37 +230,30 @@ impl Bench {
             });
             server.push(done as f64 / begun.elapsed().as_secs_f64());
         }
-        (median(library), median(server))
+        [library, server]
     }
 }
 
 fn main() {
-    println!("{:?}", Engine::new().unwrap().devices());
+    let devices =
+        Engine::new().unwrap().devices().iter().map(|device| device.name.clone()).collect::<Vec<_>>().join(", ");
     let rounds: usize = std::env::args().nth(1).map_or(5, |rounds| rounds.parse().expect("a number of rounds"));
-    println!("| SLH-DSA-SHA2-128f | library | server | |\n| --- | --- | --- | --- |");
+    let report = |comparison: &str, unit, values| report(comparison, unit, &devices, values);
     for (fsync, name) in
         [(Fsync::Second, "each second"), (Fsync::Batch, "each batch"), (Fsync::Request, "each request")]
     {
         let bench = start(fsync);
         bench.single(50);
-        let (library, server) = bench.single(rounds * 100);
-        let micros = |seconds: f64| seconds * 1e6;
-        println!(
-            "| one request over an open connection, fsync {name} | {:.0} µs | {:.0} µs | +{:.0} µs |",
-            micros(library),
-            micros(server),
-            micros(server - library)
-        );
+        let comparison = format!("one request over an open connection, fsync {name}, against one signature");
+        report(&comparison, "s", bench.single(rounds * 100));
         if fsync != Fsync::Second {
             continue;
         }
-        let line = |what: &str, (library, server): (f64, f64)| {
-            println!("| {what} | {library:.0}/s | {server:.0}/s | {:.0} % |", server / library * 100.0);
-        };
-        line("batch_input of 256, against a call of rows", bench.batches(1, BATCH, rounds * 4));
-        line("256 connections, against 256 tickets", bench.callers(4, rounds.min(5)));
+        let rate = "signatures/s";
+        report("batch_input of 256, against a call of rows", rate, bench.batches(1, BATCH, rounds * 4));
+        report("256 connections, against 256 tickets", rate, bench.callers(4, rounds.min(5)));
         if std::env::args().nth(2).as_deref() == Some("gpu") {
-            line("256 connections with batch_input of 64, against rows", bench.batches(BATCH, 64, rounds));
+            report("256 connections with batch_input of 64, against rows", rate, bench.batches(BATCH, 64, rounds));
         }
     }
 }
