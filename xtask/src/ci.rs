@@ -3,7 +3,7 @@
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
     api, benchmarks, capi, deb, dependent, examples, features, foreign, fuzz, kernels, licences, links, magic,
-    negative, openssl, outputs, python, secrets, shaders, site, sources, supply_chain, tests, threads,
+    negative, openssl, outputs, python, secrets, server, shaders, site, sources, supply_chain, tests, threads,
 };
 use std::fs;
 use std::path::PathBuf;
@@ -52,6 +52,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
     CiStep { name: "site",      about: "the site of the documents, by mdBook",                       run: |_, _| site::check() },
     CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },
+    CiStep { name: "server",    about: "the signing service, in its own workspace",                  run: |tally, _| server::check(tally) },
     CiStep { name: "no-std",    about: "fips205 and zkdilithium without an operating system",        run: |_, _| foreign::no_std() },
     CiStep { name: "systems",   about: "the tool for Windows; in full, for macOS, and its tests under Wine", run: foreign::systems },
     CiStep { name: "neon",      about: "lanes and cpu on aarch64 under qemu",                        run: |tally, _| foreign::neon(tally) },
@@ -77,7 +78,7 @@ pub(crate) fn all_steps() -> impl Iterator<Item = &'static CiStep> {
 
 /// Steps that another process of this program runs meanwhile, if all steps of the usual extent run. They share next to no builds with others, so
 /// they have a target folder of their own, and none waits for another's build. A full run measures times, so it runs one step at a time.
-const MEANWHILE: [&str; 6] = ["secrets", "dependent", "no-std", "systems", "neon", "miri"];
+const MEANWHILE: [&str; 7] = ["secrets", "dependent", "server", "no-std", "systems", "neon", "miri"];
 
 /// The word that asks for [`Extent::Full`].
 const FULL: &str = "full";
@@ -238,7 +239,7 @@ const FAILED: &str = "FAILED";
 
 fn fmt() -> Step {
     process::run(process::cargo(&["fmt", "--all", "--check", "--", "-l"]))?;
-    for manifest in [dependent::MANIFEST, fuzz::MANIFEST, threads::MODELS] {
+    for manifest in [dependent::MANIFEST, fuzz::MANIFEST, threads::MODELS, server::MANIFEST] {
         process::run(process::cargo(&["fmt", "--manifest-path", manifest, "--check", "--", "-l"]))?;
     }
     Ok(Outcome::Passed(String::new()))

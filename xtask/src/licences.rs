@@ -5,21 +5,26 @@ use crate::process::{self, Outcome, Step};
 use crate::{disk, supply_chain};
 use std::collections::BTreeSet;
 
-/// CI's step: licences, sources, and that somebody vouches for each dependency.
+/// CI's step: licences, sources, and that somebody vouches for each dependency, in each workspace that is shipped.
 pub(crate) fn check() -> Step {
-    let licences = licences()?;
-    Ok(Outcome::Passed(format!("{licences}; {}", supply_chain::vetted()?)))
+    let of = |workspace| Ok::<_, String>(format!("{}; {}", licences(workspace)?, supply_chain::vetted(workspace)?));
+    let notes = supply_chain::WORKSPACES.map(of).into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(Outcome::Passed(notes.join("; the server: ")))
 }
 
-fn licences() -> Result<String, String> {
+fn licences(workspace: &str) -> Result<String, String> {
+    let manifest = format!("{workspace}/Cargo.toml");
     if process::answers("cargo", &["deny", "--version"]) {
-        process::run(process::cargo(&["deny", "--offline", "--all-features", "check", "bans", "licenses", "sources"]))?;
+        let words =
+            ["deny", "--manifest-path", &manifest, "--offline", "--all-features", "check", "--config", "deny.toml"];
+        process::run(process::cargo(&[&words[..], &["bans", "licenses", "sources"]].concat()))?;
         return Ok("licences by cargo-deny".into());
     }
     let rules = disk::read_toml("deny.toml")?;
     let allowed = allowed(&rules).ok_or("deny.toml: no `allow = [` in [licenses]")?;
-    let tree = ["tree", "--workspace", "--all-features", "--target", "all", "--prefix", "none", "--format", "{p}\t{l}"];
-    let text = process::text(process::cargo(&tree))?;
+    let tree = ["tree", "--manifest-path", &manifest];
+    let words = ["--workspace", "--all-features", "--target", "all", "--prefix", "none", "--format", "{p}\t{l}"];
+    let text = process::text(process::cargo(&[&tree[..], &words].concat()))?;
     let packages: BTreeSet<_> =
         text.lines().filter_map(|line| line.trim_end_matches(" (*)").split_once('\t')).collect();
     match packages.iter().find(|(_, licence)| !permitted(licence, &allowed)) {

@@ -27,6 +27,7 @@ mod process;
 mod prose;
 mod python;
 mod secrets;
+mod server;
 mod shaders;
 mod site;
 mod sources;

@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+/// The workspaces that are shipped: the tool with all that shares its lock file, and the signing service.
+pub(crate) const WORKSPACES: [&str; 2] = [".", "server"];
 /// cargo-vet's folder.
 const VETTED: &str = "supply-chain";
 const TOOL: &str = "hypergrove-cli";
@@ -43,18 +45,25 @@ fn versions(file: &toml::Table, section: &str) -> BTreeSet<Package> {
 
 /// Every dependency has an audit or an exemption of ours: a new one, or a new version, is a decision that somebody makes. By
 /// cargo-vet, or without it by our own reading of its files.
-pub(crate) fn vetted() -> Result<String, String> {
-    let packages = dependencies(&disk::read_toml("Cargo.lock")?)?;
+pub(crate) fn vetted(workspace: &str) -> Result<String, String> {
+    let workspace = Path::new(workspace);
+    let packages = dependencies(&disk::read_toml(workspace.join("Cargo.lock"))?)?;
     let (audits, exemptions) = (
-        versions(&disk::read_toml(Path::new(VETTED).join("audits.toml"))?, "audits"),
-        versions(&disk::read_toml(Path::new(VETTED).join("config.toml"))?, "exemptions"),
+        versions(&disk::read_toml(workspace.join(VETTED).join("audits.toml"))?, "audits"),
+        versions(&disk::read_toml(workspace.join(VETTED).join("config.toml"))?, "exemptions"),
     );
     let by = if answers("cargo", &["vet", "--version"]) {
-        process::run(process::cargo(&["vet", "--locked", "--frozen"]))?;
+        let mut command = process::cargo(&["vet", "--locked", "--frozen", "--manifest-path"]);
+        command.arg(workspace.join("Cargo.toml"));
+        process::run(command)?;
         "cargo-vet"
     } else {
         if let Some((name, version)) = packages.iter().find(|it| !audits.contains(it) && !exemptions.contains(it)) {
-            return Err(format!("{name} {version} has neither audit nor exemption in {VETTED}: see CONTRIBUTING.md"));
+            let list = workspace.join(VETTED);
+            return Err(format!(
+                "{name} {version} has neither audit nor exemption in {}: see CONTRIBUTING.md",
+                list.display()
+            ));
         }
         "without cargo-vet"
     };
@@ -70,7 +79,12 @@ pub(crate) fn advisories() -> Step {
     if process::run(process::cargo(&["deny", "--all-features", "fetch", "db"])).is_err() {
         return Ok(Outcome::Skipped("RustSec's database could not be fetched: no way to it from this machine".into()));
     }
-    process::run(process::cargo(&["deny", "--offline", "--all-features", "check", "advisories"]))?;
+    for workspace in WORKSPACES {
+        let manifest = format!("{workspace}/Cargo.toml");
+        let words =
+            ["deny", "--manifest-path", &manifest, "--offline", "--all-features", "check", "--config", "deny.toml"];
+        process::run(process::cargo(&[&words[..], &["advisories"]].concat()))?;
+    }
     Ok(Outcome::Passed("by cargo-deny and RustSec's database of today".into()))
 }
 
