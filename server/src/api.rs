@@ -75,6 +75,13 @@ pub struct Route {
     pub needs: &'static [Capability],
 }
 
+impl Route {
+    /// Whether the database is changed.
+    fn is_change(&self) -> bool {
+        matches!(self.verb, Verb::Write | Verb::Delete) && !matches!(self.op, Op::Sign | Op::Verify | Op::Seal)
+    }
+}
+
 const fn route(verb: Verb, path: &'static str, op: Op, name: &'static str, needs: &'static [Capability]) -> Route {
     Route { verb, path, op, name, needs }
 }
@@ -120,6 +127,7 @@ fn wild(route: &str, path: &str) -> Option<Vec<String>> {
     for expected in route.split('/') {
         let part = parts.next()?;
         match expected.starts_with('{') {
+            true if part.is_empty() => return None,
             true => wild.push(part.to_string()),
             false if part == expected => {}
             false => return None,
@@ -141,7 +149,7 @@ fn find(verb: Verb, path: &str) -> Result<(&'static Route, Vec<String>), Error> 
 pub struct Call {
     /// The server.
     pub server: Arc<Server>,
-    /// The path below `/v1/`.
+    /// The path below `/v1/`, as policies name it.
     pub path: String,
     /// The token; none if the path needs none.
     pub token: Option<Arc<Token>>,
@@ -157,6 +165,20 @@ pub struct Call {
     pub entry: Entry,
     /// The memory that the body takes.
     room: Option<OwnedSemaphorePermit>,
+    /// The server while signatures are made: if the client goes away then, the audit log gets its line all the same.
+    unanswered: Option<Opened>,
+}
+
+/// The status in the audit log of a request whose client went away before the answer.
+const GONE: u16 = 499;
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Some(open) = self.unanswered.take() {
+            self.entry.status = GONE;
+            open.audit.note(&self.entry);
+        }
+    }
 }
 
 impl Call {
@@ -282,8 +304,17 @@ fn response(status: u16, kind: Option<&'static str>, body: Body) -> Response {
     response
 }
 
+/// A text that may have parts of the request in it: not so long that it fills a log.
+fn cut(text: &str) -> String {
+    const MOST: usize = 500;
+    match text.char_indices().nth(MOST) {
+        None => text.into(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
 fn refusal(why: &Error) -> Response {
-    let errors = if why.what.is_empty() { json!([]) } else { json!([why.what]) };
+    let errors = if why.what.is_empty() { json!([]) } else { json!([cut(&why.what)]) };
     let mut response = response(why.status, Some("application/json"), json!({ "errors": errors }).to_string().into());
     if let Some(seconds) = why.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -319,10 +350,15 @@ async fn answer(server: Arc<Server>, request: Request) -> (&'static str, Respons
         Ok(found) => found,
         Err(why) => return ("none", refusal(&why)),
     };
-    let entry = Entry { operation: route.name, path: path.into(), ..Entry::default() };
+    let entry = Entry { operation: route.name, path: cut(path), ..Entry::default() };
+    // Policies name a key's path. With the name of a hash function behind it, it is the same key.
+    let governed = match (route.op, wild.len()) {
+        (Op::Sign | Op::Verify, 2) => path.rsplit_once('/').map_or(path, |(path, _)| path),
+        _ => path,
+    };
     let mut call = Call {
         server,
-        path: path.into(),
+        path: governed.into(),
         token: None,
         grant: Grant::default(),
         wild,
@@ -330,6 +366,7 @@ async fn answer(server: Arc<Server>, request: Request) -> (&'static str, Respons
         deadline: None,
         entry,
         room: None,
+        unanswered: None,
     };
     if route.needs.is_empty() {
         return (route.name, public(call, route, &parts.headers, body).await);
@@ -360,7 +397,7 @@ async fn public(mut call: Call, route: &Route, headers: &HeaderMap, body: Body) 
         Op::SealStatus => Ok(system::seal_status(&call.server)),
         Op::Initialized => Ok(Reply::bare(200, json!({ "initialized": true }))),
         Op::OpenApi => system::open_api(),
-        _ => match read_body(&mut call, headers, body).await {
+        _ => match read_body(&mut call, headers, body, Size::Anybody).await {
             // Unsealing goes on when the client has gone.
             Ok(()) => tokio::spawn(system::unseal(call)).await.unwrap_or_else(|why| Err(why.into())),
             Err(why) => Err(why),
@@ -377,27 +414,51 @@ fn header<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a s
     value.to_str().map(Some).map_err(|_| Error::bad(format!("the header {name} has other characters than ASCII")))
 }
 
-/// Whose token it is, what it may do, and the body.
-async fn admit(call: &mut Call, route: &Route, headers: &HeaderMap, body: Body) -> Result<(), Error> {
-    let bearer = || Ok::<_, Error>(header(headers, "authorization")?.and_then(|value| value.strip_prefix("Bearer ")));
-    let text = header(headers, "x-vault-token")?.map_or_else(bearer, |text| Ok(Some(text)))?;
-    let bearer = text.and_then(Bearer::parse).ok_or_else(Error::denied)?;
+/// Whose token it is, and what it may do now.
+fn identify(call: &mut Call, route: &Route, bearer: &Bearer) -> Result<(), Error> {
     let found = call.server.access().tokens.get(bearer.accessor()).cloned();
     let token = found.filter(|token| bearer.is_of(&token.record) && !token.has_expired()).ok_or_else(Error::denied)?;
     call.entry.accessor = Some(token.record.accessor.clone());
     call.grant = authorise(&token, &call.server.access().policies, &call.path, route.needs)?;
     call.token = Some(token);
+    Ok(())
+}
+
+/// Whose token it is, what it may do, and the body.
+async fn admit(call: &mut Call, route: &Route, headers: &HeaderMap, body: Body) -> Result<(), Error> {
+    let bearer = || Ok::<_, Error>(header(headers, "authorization")?.and_then(|value| value.strip_prefix("Bearer ")));
+    let text = header(headers, "x-vault-token")?.map_or_else(bearer, |text| Ok(Some(text)))?;
+    let bearer = text.and_then(Bearer::parse).ok_or_else(Error::denied)?;
+    identify(call, route, &bearer)?;
     if let Some(text) = header(headers, "x-hypergrove-deadline-ms")? {
         let wrong = || Error::bad("the header x-hypergrove-deadline-ms must be a number of milliseconds");
         let milliseconds = text.parse().map_err(|_| wrong())?;
         call.deadline = Some(Instant::now().checked_add(Duration::from_millis(milliseconds)).ok_or_else(wrong)?);
     }
-    read_body(call, headers, body).await
+    let size = if matches!(route.op, Op::Sign | Op::Verify) { Size::Work } else { Size::Change };
+    read_body(call, headers, body, size).await?;
+    // The token may have ended meanwhile, or its policies may have changed.
+    identify(call, route, &bearer)
 }
 
-async fn read_body(call: &mut Call, headers: &HeaderMap, mut body: Body) -> Result<(), Error> {
+/// How long a body may be.
+#[derive(Clone, Copy, PartialEq)]
+enum Size {
+    /// Without a token. It is so short that it needs none of the memory that others share.
+    Anybody,
+    /// Of a policy, a token or the settings of a key.
+    Change,
+    /// Of messages and signatures: as the settings say.
+    Work,
+}
+
+async fn read_body(call: &mut Call, headers: &HeaderMap, mut body: Body, size: Size) -> Result<(), Error> {
     let limits = &call.server.config.limits;
-    let most = limits.max_body;
+    let most = match size {
+        Size::Anybody => 8 << 10,
+        Size::Change => limits.max_body.min(256 << 10),
+        Size::Work => limits.max_body,
+    };
     let too_long = || Error::new(413, format!("the body is longer than {most} bytes, which this server takes"));
     let announced = header(headers, "content-length")?.and_then(|length| length.parse::<usize>().ok()).unwrap_or(0);
     if announced > most {
@@ -413,7 +474,10 @@ async fn read_body(call: &mut Call, headers: &HeaderMap, mut body: Body) -> Resu
                 return Err(too_long());
             }
             // In KiB: what is left of the last one that was taken comes first.
-            let more = (bytes.len() + data.len()).div_ceil(1024) - bytes.len().div_ceil(1024);
+            let more = match size {
+                Size::Anybody => 0,
+                _ => (bytes.len() + data.len()).div_ceil(1024) - bytes.len().div_ceil(1024),
+            };
             let more = call.server.memory.clone().try_acquire_many_owned(more as u32);
             let more =
                 more.map_err(|_| Error::busy("the server's memory for requests is in use; try again later", 1))?;
@@ -435,14 +499,30 @@ async fn read_body(call: &mut Call, headers: &HeaderMap, mut body: Body) -> Resu
 /// Does what was asked, writes the audit log, and only then answers.
 async fn perform(mut call: Call, route: &'static Route, open: Opened, admitted: Result<(), Error>) -> Response {
     let ready = system::request_id().map(|id| call.entry.request = id).and_then(|()| open.audit.ready());
+    let is_change = route.is_change();
     let reply = match admitted.and(ready) {
-        Ok(()) => operate(&mut call, route, &open).await,
+        Ok(()) if is_change => {
+            // Whatever happens next, the log has this line before anything is changed.
+            let begun = Entry { begun: true, ..call.entry.clone() };
+            match open.audit.append(&begun).await {
+                Ok(()) => operate(&mut call, route, &open).await,
+                Err(why) => Err(why),
+            }
+        }
+        Ok(()) => {
+            call.unanswered = Some(open.clone());
+            let reply = operate(&mut call, route, &open).await;
+            call.unanswered = None;
+            reply
+        }
         Err(why) => Err(why),
     };
     call.entry.status = reply.as_ref().map_or_else(|why| why.status, |reply| reply.status);
-    call.entry.error = reply.as_ref().err().map(|why| why.what.clone());
+    call.entry.error = reply.as_ref().err().map(|why| cut(&why.what));
     if let Err(why) = open.audit.append(&call.entry).await {
-        return refusal(&why);
+        let done =
+            "the change was made, but the audit log cannot be written and lacks its result; ask the server's operator";
+        return refusal(&if is_change && reply.is_ok() { Error::new(503, done) } else { why });
     }
     drop(open);
     if route.op == Op::Seal

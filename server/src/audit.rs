@@ -33,6 +33,9 @@ pub enum Fsync {
 /// A request, for the log.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Entry {
+    /// Whether this is the line before a change. A second line has its result.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub begun: bool,
     /// The request, as the answer names it.
     pub request: String,
     /// The accessor of the token.
@@ -126,8 +129,8 @@ impl Keys {
 
     /// The head in the database, and whether its HMAC is right. Without one, the log must be empty.
     pub fn read_head(&self, storage: &dyn Storage) -> Result<Head, Error> {
-        let Some(stored) = storage.get(Kind::Meta, HEAD)? else { return Ok(Head::default()) };
-        let wrong = || Error::internal("the audit log's head in the database was changed by somebody else");
+        let wrong = || Error::internal("the audit log's head in the database was changed or removed by somebody else");
+        let stored = storage.get(Kind::Meta, HEAD)?.ok_or_else(wrong)?;
         let stored: StoredHead = serde_json::from_slice(&stored).map_err(|_| wrong())?;
         if self.head_mac(&stored.head) != stored.mac {
             return Err(wrong());
@@ -135,10 +138,19 @@ impl Keys {
         Ok(stored.head)
     }
 
-    fn write_head(&self, storage: &dyn Storage, head: &Head) -> Result<(), Error> {
+    fn put_head(&self, head: &Head) -> Result<Change, Error> {
         let stored = StoredHead { head: head.clone(), mac: self.head_mac(head) };
         let json = serde_json::to_vec(&stored).map_err(|why| Error::internal(why.to_string()))?;
-        storage.commit(&[Change::Put(Kind::Meta, HEAD.into(), json)])
+        Ok(Change::Put(Kind::Meta, HEAD.into(), json))
+    }
+
+    /// The head of a log that has no line yet, for a new database.
+    pub fn first_head(&self) -> Result<Change, Error> {
+        self.put_head(&Head::default())
+    }
+
+    fn write_head(&self, storage: &dyn Storage, head: &Head) -> Result<(), Error> {
+        storage.commit(&[self.put_head(head)?])
     }
 
     /// Checks a line, which has no line break, against the head of the lines before it. Returns the head after it.
@@ -209,6 +221,8 @@ pub struct Audit {
     fsync: Fsync,
     waiters: Sender<Waiter>,
     thread: Option<std::thread::JoinHandle<()>>,
+    /// One attempt at a time to write again after a failure.
+    retrying: Mutex<()>,
 }
 
 impl Audit {
@@ -233,7 +247,7 @@ impl Audit {
             let shared = shared.clone();
             move || shared.sync_all(fsync, &receiver)
         });
-        Ok(Audit { shared, fsync, waiters, thread: Some(thread.map_err(failed)?) })
+        Ok(Audit { shared, fsync, waiters, thread: Some(thread.map_err(failed)?), retrying: Mutex::new(()) })
     }
 
     /// The HMAC that the log has for a message.
@@ -243,15 +257,25 @@ impl Audit {
 
     /// Fails if the log cannot be written. After a failure, this tries again.
     pub fn ready(&self) -> Result<(), Error> {
-        {
-            let mut log = self.shared.lock();
-            if log.failed.is_none() {
-                return Ok(());
-            }
-            let entry = Entry { operation: "audit log works again", ..Entry::default() };
-            self.shared.append(&mut log, &entry)?;
+        if self.shared.lock().failed.is_none() {
+            return Ok(());
         }
-        self.shared.sync()
+        // Others are refused meanwhile: the disk may take long.
+        let Ok(_alone) = self.retrying.try_lock() else { return Err(unwritable()) };
+        tokio::task::block_in_place(|| {
+            let entry = Entry { operation: "audit log works again", ..Entry::default() };
+            self.shared.append(&mut self.shared.lock(), &entry)?;
+            self.shared.sync()
+        })
+    }
+
+    /// Writes the line of a request that nobody waits for any more. If that fails, the server's own log says so.
+    pub fn note(&self, entry: &Entry) {
+        let mut log = self.shared.lock();
+        if self.shared.append(&mut log, entry).is_ok() && !std::mem::replace(&mut log.is_notified, true) {
+            drop(log);
+            drop(self.waiters.send(None));
+        }
     }
 
     /// Writes the line of a request. Returns when it is as safe as the policy says.
@@ -286,6 +310,10 @@ impl Drop for Audit {
     }
 }
 
+fn unwritable() -> Error {
+    Error::new(503, "the audit log cannot be written, so nothing is signed or changed; ask the server's operator")
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
@@ -297,7 +325,7 @@ impl Shared {
             tracing::error!("audit log {}: {why}; nothing is signed until it can be written", self.path.display());
         }
         log.failed = Some(why.to_string());
-        Error::new(503, "the audit log cannot be written, so nothing is done; ask the server's operator")
+        unwritable()
     }
 
     fn append(&self, log: &mut Log, entry: &Entry) -> Result<(), Error> {
@@ -412,11 +440,30 @@ pub fn rotate(path: &Path, keys: &Keys, storage: &dyn Storage) -> Result<PathBuf
     Ok(old)
 }
 
+/// A log whose lines were checked.
+#[derive(Debug)]
+pub struct Verified {
+    /// Its lines.
+    pub lines: u64,
+    /// Those that came after the head.
+    pub after: u64,
+    /// The number of the last line. An operator compares it and its hash with a copy on another machine: nothing on this one shows that somebody put
+    /// an older database and an older log back.
+    pub last: u64,
+    /// SHA-256 of the last line.
+    pub hash: String,
+}
+
 /// Checks all lines of a log. Returns how many it has, and how many of these came after the head. Of an earlier file, without a head, the first
 /// line alone says which lines came before it.
-pub fn verify(path: &Path, keys: &Keys, stored: Option<&Head>) -> Result<(u64, u64), Error> {
+pub fn verify(path: &Path, keys: &Keys, stored: Option<&Head>) -> Result<Verified, Error> {
     let failed = |why: String| Error::internal(format!("{}: {why}", path.display()));
-    let file = File::open(path).map_err(|why| failed(why.to_string()))?;
+    let is_empty = stored.is_some_and(|stored| stored.end == 0);
+    let file: Box<dyn Read> = match File::open(path) {
+        // After `rotate`, the server makes the file at its start.
+        Err(why) if why.kind() == io::ErrorKind::NotFound && is_empty => Box::new(io::empty()),
+        file => Box::new(file.map_err(|why| failed(why.to_string()))?),
+    };
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
     let mut head = Head::next_file(stored.map(|stored| stored.earlier.clone()).unwrap_or_default());
@@ -442,7 +489,12 @@ pub fn verify(path: &Path, keys: &Keys, stored: Option<&Head>) -> Result<(u64, u
             head.seq,
             stored.map_or(0, |it| it.seq)
         ))),
-        Some(after) => Ok((head.seq - head.earlier.0, if stored.is_some() { after } else { 0 })),
+        Some(after) => Ok(Verified {
+            lines: head.seq - head.earlier.0,
+            after: if stored.is_some() { after } else { 0 },
+            last: head.seq,
+            hash: head.hash,
+        }),
     }
 }
 
@@ -451,6 +503,10 @@ pub fn verify(path: &Path, keys: &Keys, stored: Option<&Head>) -> Result<(u64, u
 mod tests {
     use super::*;
     use crate::storage::Sqlite;
+
+    fn counted(verified: Result<Verified, Error>) -> Result<(u64, u64), Error> {
+        verified.map(|verified| (verified.lines, verified.after))
+    }
 
     struct Fixture {
         _folder: tempfile::TempDir,
@@ -464,7 +520,9 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let storage: Arc<dyn Storage> = Arc::new(Sqlite::open(&folder.path().join("db")).unwrap());
             let path = folder.path().join("audit.log");
-            Fixture { _folder: folder, path, master: Master::random().unwrap(), storage }
+            let master = Master::random().unwrap();
+            storage.commit(&[Keys::new(&master).first_head().unwrap()]).unwrap();
+            Fixture { _folder: folder, path, master, storage }
         }
 
         fn open(&self, fsync: Fsync) -> Result<Audit, Error> {
@@ -473,7 +531,7 @@ mod tests {
 
         fn verify(&self) -> Result<(u64, u64), Error> {
             let keys = Keys::new(&self.master);
-            verify(&self.path, &keys, Some(&keys.read_head(&*self.storage)?))
+            counted(verify(&self.path, &keys, Some(&keys.read_head(&*self.storage)?)))
         }
 
         async fn write(&self, fsync: Fsync, lines: usize) {
@@ -537,7 +595,7 @@ mod tests {
         let old = rotate(&it.path, &keys, &*it.storage).unwrap();
         assert!(rotate(&it.path, &keys, &*it.storage).is_err(), "the next file is empty");
         it.write(Fsync::Batch, 2).await;
-        assert_eq!((it.verify().unwrap(), verify(&old, &keys, None).unwrap()), ((2, 0), (3, 0)));
+        assert_eq!((it.verify().unwrap(), counted(verify(&old, &keys, None)).unwrap()), ((2, 0), (3, 0)));
         // Neither file passes as the other one, or without its first line.
         let text = std::fs::read_to_string(&it.path).unwrap();
         std::fs::write(&it.path, text.split_once('\n').unwrap().1).unwrap();

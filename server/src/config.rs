@@ -3,6 +3,7 @@
 use crate::audit::Fsync;
 use crate::error::Error;
 use crate::seal::Source;
+use crate::transit::MOST_ITEMS;
 use serde::Deserialize;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -143,6 +144,9 @@ impl Config {
         }
         if limits.queue_jobs < limits.max_batch || limits.memory < limits.max_body {
             return Err(Error::bad("[limits]: queue_jobs must be at least max_batch, and memory at least max_body"));
+        }
+        if limits.max_batch > MOST_ITEMS {
+            return Err(Error::bad(format!("[limits]: max_batch must be at most {MOST_ITEMS}")));
         }
         if limits.memory >> 10 > tokio::sync::Semaphore::MAX_PERMITS.min(u32::MAX as usize) {
             return Err(Error::bad("[limits]: memory is too large"));

@@ -3,13 +3,13 @@
 
 use clap::{Parser, Subcommand};
 use hypergrove::{EncryptedSigningKey, SigningKey};
-use hypergrove_server::audit::{self, Entry, Keys};
+use hypergrove_server::audit::{self, Entry, Keys, Verified};
 use hypergrove_server::config::Config;
 use hypergrove_server::error::Error;
 use hypergrove_server::keys::{Key, check_name, set_of};
 use hypergrove_server::seal::{Source, random, read_secret};
 use hypergrove_server::serve::{listen, serve};
-use hypergrove_server::state::{Server, sealed_master};
+use hypergrove_server::state::{Server, make_folder, sealed_master};
 use hypergrove_server::storage::Sqlite;
 use hypergrove_server::telemetry;
 use std::io::{IsTerminal, Write};
@@ -182,8 +182,10 @@ async fn run(command: Command) -> Result<(), Error> {
         }
         Command::RootToken(deployment) => {
             let server = unsealed(&deployment).await?;
+            let entry = Entry { operation: "root-token", ..Entry::default() };
+            begin(&server, &entry).await?;
             let token = server.change(Server::new_root_token).await?;
-            note(&server, Entry { operation: "root-token", ..Entry::default() }).await?;
+            note(&server, entry).await?;
             print_token(&token)
         }
         Command::Import { deployment, name, file, key_passphrase_file } => {
@@ -197,13 +199,14 @@ async fn run(command: Command) -> Result<(), Error> {
             let sealed =
                 sealed_master(&storage)?.ok_or_else(|| Error::bad("there is no database; make one with `init`"))?;
             let keys = Keys::new(&sealed.open(&deployment.secret(&config, false)?)?);
-            let (lines, after) = match file {
+            let Verified { lines, after, last, hash } = match file {
                 Some(file) => audit::verify(&file, &keys, None)?,
                 None => audit::verify(&config.audit_log(), &keys, Some(&keys.read_head(&storage)?))?,
             };
             println!(
                 "{lines} lines: none was edited or removed ({after} of them were written after the last signed head)"
             );
+            println!("line {last} is the last one; its SHA-256 is {hash}");
             Ok(())
         }
         Command::Audit { command: AuditCommand::Rotate(deployment) } => {
@@ -224,6 +227,11 @@ async fn unsealed(deployment: &Deployment) -> Result<Arc<Server>, Error> {
     let server = Server::start(config)?;
     server.unseal(secret).await?;
     Ok(server)
+}
+
+/// Writes into the audit log that a command begins.
+async fn begin(server: &Server, entry: &Entry) -> Result<(), Error> {
+    server.opened().await?.audit.append(&Entry { begun: true, ..entry.clone() }).await
 }
 
 /// Writes a command into the audit log, and seals.
@@ -268,7 +276,7 @@ async fn dev(data: PathBuf, listen: SocketAddr) -> Result<(), Error> {
 fn write_secret(config: &Config) -> Result<(), Error> {
     let Source::File { path } = &config.seal else { return Ok(()) };
     let write = || {
-        std::fs::create_dir_all(&config.data)?;
+        make_folder(&config.data)?;
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create_new(true);
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -342,9 +350,11 @@ async fn import(server: Arc<Server>, name: String, signing: SigningKey) -> Resul
     // The parts of a key that somebody else made may not belong together.
     server.engine.check(&signing)?;
     let fingerprint = signing.verifying_key().fingerprint();
-    let version = put_version(&server, name.clone(), signing, true).await?;
     let path = format!("transit/keys/{name}");
-    note(&server, Entry { operation: "key-import", path, version: Some(version), ..Entry::default() }).await?;
+    let entry = Entry { operation: "key-import", path, ..Entry::default() };
+    begin(&server, &entry).await?;
+    let version = put_version(&server, name.clone(), signing, true).await?;
+    note(&server, Entry { version: Some(version), ..entry }).await?;
     eprintln!("imported as version {version} of key {name}: {fingerprint}");
     Ok(())
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -114,6 +115,10 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     watcher: hyper_util::server::graceful::Watcher,
     time: Duration,
 ) {
+    // A client that does not read its answer does not keep the connection.
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(time));
+    let stream = Box::pin(stream);
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(time).max_buf_size(MAX_HEAD);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));

@@ -67,15 +67,24 @@ fn poisoned<T>(result: Result<T, PoisonError<T>>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder that only its owner reads, with a lock that one process holds.
-fn lock_folder(folder: &Path) -> Result<File, Error> {
-    let failed = |why: std::io::Error| Error::internal(format!("{}: {why}", folder.display()));
+/// Makes a folder that only its owner reads, unless there is one.
+pub fn make_folder(folder: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(failed)?;
-    let lock = File::options().create(true).append(true).open(folder.join("server.lock")).map_err(failed)?;
+    builder.create(folder)
+}
+
+/// A folder that only its owner reads, with a lock that one process holds.
+fn lock_folder(folder: &Path) -> Result<File, Error> {
+    let failed = |why: std::io::Error| Error::internal(format!("{}: {why}", folder.display()));
+    make_folder(folder).map_err(failed)?;
+    let mut options = File::options();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let lock = options.open(folder.join("server.lock")).map_err(failed)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => {
@@ -104,9 +113,11 @@ impl Server {
         if sealed_master(&storage)?.is_some() {
             return Err(Error::bad(format!("{}: there is a database already", config.data.display())));
         }
-        let sealed = SealedMaster::new(&Master::random()?, secret)?;
+        let master = Master::random()?;
+        let sealed = SealedMaster::new(&master, secret)?;
         let (record, text) = root_token()?;
         storage.commit(&[
+            Keys::new(&master).first_head()?,
             Change::Put(Kind::Meta, MASTER.into(), stored(&sealed)?),
             Change::Put(Kind::Token, record.accessor.clone(), stored(&record)?),
         ])?;
@@ -250,12 +261,16 @@ impl Server {
         let mut revoked = vec![accessor.to_string()];
         {
             let access = self.access();
+            let mut children = HashMap::<&str, Vec<&str>>::new();
+            for token in access.tokens.values() {
+                if let Some(parent) = &token.record.parent {
+                    children.entry(parent).or_default().push(&token.record.accessor);
+                }
+            }
             let mut next = 0;
             while next < revoked.len() {
-                let children =
-                    access.tokens.values().filter(|token| token.record.parent.as_ref() == Some(&revoked[next]));
-                let children: Vec<String> = children.map(|token| token.record.accessor.clone()).collect();
-                revoked.extend(children);
+                let of = children.remove(&*revoked[next]).unwrap_or_default();
+                revoked.extend(of.into_iter().map(String::from));
                 next += 1;
             }
         }

@@ -75,6 +75,12 @@ fn failed(why: rusqlite::Error) -> Error {
 impl Sqlite {
     /// Opens the database, and makes it if it is not there.
     pub fn open(path: &Path) -> Result<Sqlite, Error> {
+        // SQLite gives its other files the mode of this one, and says itself why a file cannot be opened.
+        let mut options = std::fs::OpenOptions::new();
+        options.append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        drop(options.open(path));
         let open = || {
             let connection = Connection::open(path)?;
             connection.busy_timeout(Duration::from_secs(10))?;

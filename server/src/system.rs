@@ -72,7 +72,7 @@ pub async fn unseal(call: Call) -> Result<Reply, Error> {
         return Err(why);
     }
     tracing::info!("unsealed");
-    let entry = Entry { request: request_id()?, status: 200, ..call.entry };
+    let entry = Entry { request: request_id()?, status: 200, ..call.entry.clone() };
     server.opened().await?.audit.append(&entry).await?;
     Ok(seal_status(server))
 }

@@ -16,7 +16,14 @@ pub fn start() {
     let recorder = builder.build_recorder();
     let handle = recorder.handle();
     if metrics::set_global_recorder(recorder).is_ok() {
-        drop(HANDLE.set(handle));
+        drop(HANDLE.set(handle.clone()));
+        // Otherwise the times of requests would stay in memory until somebody reads the metrics.
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                handle.run_upkeep();
+            }
+        });
     }
 }
 

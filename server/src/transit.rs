@@ -12,9 +12,11 @@ use hypergrove::rows::{Column, Offsets, RowCall, RowSet, RowSigningKeys, RowStat
 use hypergrove::{
     Engine, ErrorKind, Job, MAX_CONTEXT, Mode, PreHash, Randomizer, SignJob, SigningKey, Ticket, VerifyJob,
 };
-use serde::de::DeserializeOwned;
+use serde::de::{self, DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,30 +30,75 @@ const ROWS: usize = 16;
 const ROWS_AT_A_TIME: usize = 256;
 
 /// A number or a truth value, which some clients send as text.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Lenient<T> {
-    Value(T),
-    Text(String),
+struct Lenient<T>(PhantomData<T>);
+
+impl<T: FromStr> Visitor<'_> for Lenient<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, or true or false")
+    }
+    fn visit_unit<E: de::Error>(self) -> Result<Option<T>, E> {
+        Ok(None)
+    }
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Option<T>, E> {
+        self.visit_str(if value { "true" } else { "false" })
+    }
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Option<T>, E> {
+        self.visit_str(&value.to_string())
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<T>, E> {
+        let wrong = |_| E::custom("a value is not the number, or true or false, that belongs there");
+        if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(wrong) }
+    }
 }
 
-fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + FromStr>(deserializer: D) -> Result<Option<T>, D::Error> {
-    match Option::<Lenient<T>>::deserialize(deserializer)? {
-        None => Ok(None),
-        Some(Lenient::Value(value)) => Ok(Some(value)),
-        Some(Lenient::Text(text)) if text.is_empty() => Ok(None),
-        Some(Lenient::Text(text)) => text
-            .parse()
-            .map(Some)
-            .map_err(|_| serde::de::Error::custom(format!("{text:?} is neither a number nor true or false"))),
+fn lenient<'de, D: Deserializer<'de>, T: FromStr>(deserializer: D) -> Result<Option<T>, D::Error> {
+    deserializer.deserialize_any(Lenient(PhantomData))
+}
+
+/// The most items of a batch, whatever the settings say: each takes memory before anybody can count them.
+pub const MOST_ITEMS: usize = 1 << 16;
+
+/// Reads the items of a batch, no more than [`MOST_ITEMS`].
+struct Items;
+
+impl<'de> Visitor<'de> for Items {
+    type Value = Option<Vec<RequestItem>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of items")
     }
+    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            if items.len() == MOST_ITEMS {
+                return Err(de::Error::custom(format!("batch_input has more than {MOST_ITEMS} items")));
+            }
+            items.push(item);
+        }
+        Ok(Some(items))
+    }
+}
+
+fn items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<RequestItem>>, D::Error> {
+    deserializer.deserialize_any(Items)
 }
 
 /// Reads a body. An empty one is an object without fields.
 pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
     let body = if body.is_empty() { b"{}" } else { body };
-    serde_json::from_slice(body)
-        .map_err(|why| Error::bad(format!("the body is not the JSON object that this path takes: {why}")))
+    serde_json::from_slice(body).map_err(|why| {
+        let text = why.to_string();
+        // Some of serde's messages quote the value, which may be a secret in the wrong place.
+        let quotes = text.contains(['"', '`']) && !text.starts_with("missing field");
+        let (line, column) = (why.line(), why.column());
+        let what = if quotes { format!("a value of another type, at line {line} column {column}") } else { text };
+        Error::bad(format!("the body is not the JSON object that this path takes: {what}"))
+    })
 }
 
 /// Runs work that may take long where it holds nobody up.
@@ -296,6 +343,7 @@ struct Request {
     reference: Option<String>,
     hmac: Option<String>,
     cmac: Option<String>,
+    #[serde(default, deserialize_with = "items")]
     batch_input: Option<Vec<RequestItem>>,
     #[serde(default, deserialize_with = "lenient")]
     prehashed: Option<bool>,

@@ -114,7 +114,8 @@ fn policies_refuse_what_they_do_not_allow() {
     let signed = client.sign("allowed", b"m");
     let input = json!({ "input": encode("m") });
     assert_eq!(client.post("transit/sign/other", input.clone()).0, 403);
-    assert_eq!(client.post("transit/sign/allowed/sha2-256", input.clone()).0, 403);
+    // The path of the key decides, as it does with `hash_algorithm` in the body.
+    assert_eq!(client.post("transit/sign/allowed/sha2-256", input.clone()).0, 200);
     assert_eq!(client.post("transit/keys/allowed/rotate", json!({})).0, 403);
     assert_eq!(client.delete("transit/keys/allowed").0, 403);
     assert_eq!(client.get("transit/keys/allowed").0, 403);
