@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::seal::random;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hypergrove::Params;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
@@ -237,9 +238,9 @@ pub struct Rate {
 
 impl Grant {
     /// Refuses a parameter set that is not allowed.
-    pub fn check_set(&self, set: &str) -> Result<(), Error> {
+    pub fn check_set(&self, set: &Params) -> Result<(), Error> {
         match &self.sets {
-            Some(sets) if !sets.iter().any(|allowed| allowed == set) => Err(Error::denied()),
+            Some(sets) if !sets.iter().any(|allowed| allowed.eq_ignore_ascii_case(set.name)) => Err(Error::denied()),
             _ => Ok(()),
         }
     }
@@ -278,7 +279,7 @@ pub fn authorise(
     let rates: Option<Vec<u32>> = of_use().map(|(.., rule)| rule.rate_limit).collect();
     let rate = rates.and_then(|rates| rates.into_iter().max());
     Ok(Grant {
-        sets: sets.map(|sets| sets.concat().iter().map(|set| set.to_lowercase()).collect()),
+        sets: sets.map(|sets| sets.concat()),
         rate: rate.map(|per_second| Rate { path: rules[0].1.clone(), per_second }),
     })
 }
@@ -287,6 +288,7 @@ pub fn authorise(
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use hypergrove::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S};
 
     fn token(policies: &[&str]) -> Token {
         let policies = policies.iter().map(|policy| (*policy).into()).collect();
@@ -345,8 +347,8 @@ mod tests {
         assert!(may(&[], "auth/token/lookup-self", &[Capability::Read]).is_ok());
         assert!(may(&[ROOT], "sys/seal", &[Capability::Update, Capability::Sudo]).is_ok());
         let grant = may(&["sets", "list"], "transit/sign/a", update).unwrap();
-        assert!(grant.check_set("slh-dsa-sha2-128s").is_ok());
-        assert_eq!(grant.check_set("slh-dsa-sha2-128f").unwrap_err().status, 403);
+        assert!(grant.check_set(&SLH_DSA_SHA2_128S).is_ok());
+        assert_eq!(grant.check_set(&SLH_DSA_SHA2_128F).unwrap_err().status, 403);
         // A second policy that restricts nothing lifts the restriction.
         assert_eq!(may(&["sets", "all"], "transit/sign/a", update).unwrap(), Grant::default());
         let (token, rate) = (token(&[]), grant.rate.unwrap());

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::Response;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
@@ -165,7 +166,7 @@ pub struct Call {
     pub entry: Entry,
     /// The memory that the body takes.
     room: Option<OwnedSemaphorePermit>,
-    /// The server while signatures are made: if the client goes away then, the audit log gets its line all the same.
+    /// The server while signatures are made or verified: if the client goes away then, the audit log gets its line all the same.
     unanswered: Option<Opened>,
 }
 
@@ -225,8 +226,11 @@ enum Payload {
     Envelope(String),
     /// Without Vault's envelope.
     Bare(Value),
-    Text(String),
+    /// A text, and its type.
+    Text(&'static str, Cow<'static, str>),
 }
+
+const JSON: &str = "application/json";
 
 impl Reply {
     /// 200 with `data`.
@@ -256,9 +260,15 @@ impl Reply {
         Reply { status, body: Payload::Bare(value), ..Reply::default() }
     }
 
-    /// 200 with text.
-    pub fn text(text: String) -> Reply {
-        Reply { status: 200, body: Payload::Text(text), ..Reply::default() }
+    /// 200 with metrics.
+    pub fn metrics(text: String) -> Reply {
+        let body = Payload::Text("text/plain; version=0.0.4", text.into());
+        Reply { status: 200, body, ..Reply::default() }
+    }
+
+    /// 200 with JSON that is text already, without Vault's envelope.
+    pub fn json(text: &'static str) -> Reply {
+        Reply { status: 200, body: Payload::Text(JSON, text.into()), ..Reply::default() }
     }
 
     /// 204.
@@ -281,15 +291,15 @@ impl Reply {
     fn into_response(self, request: &str) -> Response {
         let mut text = match self.body {
             Payload::Empty => return response(self.status, None, Body::empty()),
-            Payload::Text(text) => return response(self.status, Some("text/plain; version=0.0.4"), text.into()),
-            Payload::Bare(value) => return response(self.status, Some("application/json"), value.to_string().into()),
+            Payload::Text(kind, text) => return response(self.status, Some(kind), text.into()),
+            Payload::Bare(value) => return response(self.status, Some(JSON), value.to_string().into()),
             Payload::Envelope(text) => text,
         };
         let warnings = if self.warnings.is_empty() { Value::Null } else { json!(self.warnings) };
         text += &format!(
             ",\"lease_duration\":0,\"lease_id\":\"\",\"renewable\":false,\"request_id\":\"{request}\",\"warnings\":{warnings},\"wrap_info\":null}}"
         );
-        response(self.status, Some("application/json"), text.into())
+        response(self.status, Some(JSON), text.into())
     }
 }
 
@@ -315,7 +325,7 @@ fn cut(text: &str) -> String {
 
 fn refusal(why: &Error) -> Response {
     let errors = if why.what.is_empty() { json!([]) } else { json!([cut(&why.what)]) };
-    let mut response = response(why.status, Some("application/json"), json!({ "errors": errors }).to_string().into());
+    let mut response = response(why.status, Some(JSON), json!({ "errors": errors }).to_string().into());
     if let Some(seconds) = why.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -396,7 +406,7 @@ async fn public(mut call: Call, route: &Route, headers: &HeaderMap, body: Body) 
         Op::Health => Ok(system::health(&call.server)),
         Op::SealStatus => Ok(system::seal_status(&call.server)),
         Op::Initialized => Ok(Reply::bare(200, json!({ "initialized": true }))),
-        Op::OpenApi => system::open_api(),
+        Op::OpenApi => Ok(Reply::json(system::OPEN_API)),
         _ => match read_body(&mut call, headers, body, Size::Anybody).await {
             // Unsealing goes on when the client has gone.
             Ok(()) => tokio::spawn(system::unseal(call)).await.unwrap_or_else(|why| Err(why.into())),
@@ -548,7 +558,7 @@ async fn operate(call: &mut Call, route: &Route, open: &Opened) -> Result<Reply,
         Op::Rotate => transit::rotate(call, open).await,
         Op::Configure => transit::configure(call, open).await,
         Op::Export => transit::export(call, open).await,
-        Op::Metrics => Ok(Reply::text(telemetry::render(&call.server, open).await)),
+        Op::Metrics => Ok(Reply::metrics(telemetry::render(&call.server, open).await)),
         Op::ListPolicies => auth::list_policies(call),
         Op::ReadPolicy => auth::read_policy(call),
         Op::WritePolicy => auth::write_policy(call).await,

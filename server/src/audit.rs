@@ -3,10 +3,10 @@
 
 use crate::error::Error;
 use crate::seal::{Master, Secret, hmac};
-use crate::storage::{Change, Kind, Storage};
+use crate::storage::{Change, Kind, Storage, private_file};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -231,11 +231,7 @@ impl Audit {
     pub fn open(path: &Path, fsync: Fsync, keys: Keys, storage: Arc<dyn Storage>) -> Result<Audit, Error> {
         let failed = |why: io::Error| Error::internal(format!("audit log {}: {why}", path.display()));
         let head = keys.read_head(&*storage)?;
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).create(head.end == 0);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path).map_err(failed)?;
+        let mut file = private_file().read(true).append(true).create(head.end == 0).open(path).map_err(failed)?;
         let head = recovered(&mut file, &keys, head)
             .map_err(|why| Error::internal(format!("audit log {}: {why}; see `audit verify`", path.display())))?;
         keys.write_head(&*storage, &head)?;
@@ -618,7 +614,7 @@ mod tests {
         it.write(Fsync::Batch, 2).await;
         // As if the head had not been written, and half a line had been.
         it.storage.commit(&[Change::Put(Kind::Meta, HEAD.into(), early)]).unwrap();
-        OpenOptions::new().append(true).open(&it.path).unwrap().write_all(b"{\"seq\":6,\"ti").unwrap();
+        File::options().append(true).open(&it.path).unwrap().write_all(b"{\"seq\":6,\"ti").unwrap();
         it.write(Fsync::Batch, 1).await;
         assert_eq!(it.verify().unwrap(), (6, 0));
     }

@@ -19,11 +19,6 @@ pub fn set_of(name: &str) -> Option<&'static Params> {
     known_sets().find(|set| set.name.eq_ignore_ascii_case(name))
 }
 
-/// The name of a set in answers.
-pub fn set_name(set: &Params) -> String {
-    set.name.to_ascii_lowercase()
-}
-
 /// Whether this may be the name of a key or a policy.
 pub fn check_name(name: &str) -> Result<(), Error> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -110,7 +105,7 @@ impl Key {
     pub fn new(name: &str, set: &'static Params, max_signatures: Option<u64>) -> Key {
         let record = Record {
             name: name.into(),
-            set: set_name(set),
+            set: set.name.to_ascii_lowercase(),
             versions: Vec::new(),
             imported: false,
             min_signing_version: 0,

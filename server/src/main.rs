@@ -10,7 +10,7 @@ use hypergrove_server::keys::{Key, check_name, set_of};
 use hypergrove_server::seal::{Source, random, read_secret};
 use hypergrove_server::serve::{listen, serve};
 use hypergrove_server::state::{Server, make_folder, sealed_master};
-use hypergrove_server::storage::Sqlite;
+use hypergrove_server::storage::{Sqlite, private_file};
 use hypergrove_server::telemetry;
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
@@ -277,11 +277,8 @@ fn write_secret(config: &Config) -> Result<(), Error> {
     let Source::File { path } = &config.seal else { return Ok(()) };
     let write = || {
         make_folder(&config.data)?;
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create_new(true);
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let secret = Zeroizing::new(random::<32>().map_err(std::io::Error::other)?);
-        let mut file = options.open(path)?;
+        let mut file = private_file().write(true).create_new(true).open(path)?;
         writeln!(file, "{}", *Zeroizing::new(hex::encode(*secret)))?;
         file.sync_all()
     };

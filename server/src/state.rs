@@ -6,10 +6,11 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::keys::Key;
 use crate::seal::{Master, SealedMaster};
-use crate::storage::{Change, Kind, Sqlite, Storage};
+use crate::storage::{Change, Kind, Sqlite, Storage, private_file};
 use hypergrove::Engine;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::{OwnedRwLockReadGuard, Semaphore};
@@ -69,22 +70,14 @@ fn poisoned<T>(result: Result<T, PoisonError<T>>) -> T {
 
 /// Makes a folder that only its owner reads, unless there is one.
 pub fn make_folder(folder: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// A folder that only its owner reads, with a lock that one process holds.
 fn lock_folder(folder: &Path) -> Result<File, Error> {
     let failed = |why: std::io::Error| Error::internal(format!("{}: {why}", folder.display()));
     make_folder(folder).map_err(failed)?;
-    let mut options = File::options();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let lock = options.open(folder.join("server.lock")).map_err(failed)?;
+    let lock = private_file().create(true).append(true).open(folder.join("server.lock")).map_err(failed)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => {

@@ -2,10 +2,19 @@
 
 use crate::error::Error;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use std::fs::OpenOptions;
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// Options for a file that, if it is made, only its owner reads.
+pub fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    options
+}
 
 /// The kinds of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,11 +85,7 @@ impl Sqlite {
     /// Opens the database, and makes it if it is not there.
     pub fn open(path: &Path) -> Result<Sqlite, Error> {
         // SQLite gives its other files the mode of this one, and says itself why a file cannot be opened.
-        let mut options = std::fs::OpenOptions::new();
-        options.append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        drop(options.open(path));
+        drop(private_file().append(true).create(true).open(path));
         let open = || {
             let connection = Connection::open(path)?;
             connection.busy_timeout(Duration::from_secs(10))?;

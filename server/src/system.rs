@@ -7,11 +7,11 @@ use crate::seal::random;
 use crate::state::Server;
 use crate::transit::parse;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The description of the API.
+/// The description of the API, which `GET sys/internal/specs/openapi` gives.
 pub const OPEN_API: &str = include_str!("openapi.json");
 
 /// A random identifier for a request, as a UUID.
@@ -43,12 +43,6 @@ pub fn seal_status(server: &Server) -> Reply {
             "version": env!("CARGO_PKG_VERSION"), "migration": false, "recovery_seal": false, "storage_type": "sqlite",
         }),
     )
-}
-
-/// `GET sys/internal/specs/openapi`
-pub fn open_api() -> Result<Reply, Error> {
-    let description: Value = serde_json::from_str(OPEN_API).map_err(|why| Error::internal(why.to_string()))?;
-    Ok(Reply::bare(200, description))
 }
 
 #[derive(Deserialize)]

@@ -174,7 +174,7 @@ pub async fn create(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     if request.max_signatures == Some(0) {
         return Err(Error::bad("max_signatures must be at least 1"));
     }
-    call.grant.check_set(&crate::keys::set_name(set))?;
+    call.grant.check_set(set)?;
     let existing = |key: &Key| match key.set.name == set.name {
         true => Ok(format!("key {name} existed already; nothing was changed")),
         false => Err(Error::bad(format!("key {name} exists, and is of the set {}", key.set.name))),
@@ -202,7 +202,7 @@ pub async fn create(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
 /// `GET transit/keys/NAME`
 pub async fn read(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     let key = open.key(&call.name()?).ok_or_else(Error::missing)?;
-    call.grant.check_set(&crate::keys::set_name(key.set))?;
+    call.grant.check_set(key.set)?;
     Ok(Reply::data(key.describe().await?))
 }
 
@@ -215,7 +215,7 @@ pub async fn list(_: &mut Call, open: &Opened) -> Result<Reply, Error> {
 pub async fn rotate(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     let name = call.name()?;
     let key = open.key(&name).ok_or_else(|| unknown_key(&name))?;
-    call.grant.check_set(&crate::keys::set_name(key.set))?;
+    call.grant.check_set(key.set)?;
     let (engine, set) = (call.server.engine.clone(), key.set);
     let signing = tokio::task::spawn_blocking(move || engine.generate(set)).await??;
     let open = open.clone();
@@ -267,7 +267,7 @@ pub async fn configure(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
         .server
         .change(move |server| {
             let key = open.key(&name).ok_or_else(|| unknown_key(&name))?;
-            grant.check_set(&crate::keys::set_name(key.set))?;
+            grant.check_set(key.set)?;
             let mut record = key.record.clone();
             let check = |field: &str, version: u32, least: u32| match (least..=key.latest()).contains(&version) {
                 true => Ok(version),
@@ -305,7 +305,7 @@ pub async fn delete(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     let (grant, open) = (call.grant.clone(), open.clone());
     let change = move |server: &crate::state::Server| {
         let key = open.key(&name).ok_or_else(|| unknown_key(&name))?;
-        grant.check_set(&crate::keys::set_name(key.set))?;
+        grant.check_set(key.set)?;
         if !key.record.deletion_allowed {
             return Err(Error::bad(format!(
                 "key {name} may not be deleted; POST /v1/transit/keys/{name}/config with \"deletion_allowed\": true allows it"
@@ -320,7 +320,7 @@ pub async fn delete(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
 /// `GET transit/export/public-key/NAME`, or one version of it.
 pub async fn export(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     let key = open.key(&call.name()?).ok_or_else(Error::missing)?;
-    call.grant.check_set(&crate::keys::set_name(key.set))?;
+    call.grant.check_set(key.set)?;
     let only = match call.wild.get(1).map(String::as_str) {
         None => None,
         Some("latest") => Some(key.latest()),
@@ -352,6 +352,7 @@ struct Request {
     key_version: Option<u32>,
 }
 
+/// An item of a batch. A request without a batch has the same fields itself: serde's `flatten` would keep all that it does not know in memory first.
 #[derive(Deserialize)]
 struct RequestItem {
     input: Option<String>,
@@ -392,6 +393,12 @@ struct How {
 }
 
 impl How {
+    /// The mode of an item that this key signs.
+    fn of_item<'a>(&'a self, key: &SigningKey, item: &'a Item) -> Mode<'a> {
+        let context = item.context.as_deref().unwrap_or(&self.context);
+        self.mode(key.mode(context), context)
+    }
+
     /// The mode. Without a hash function it is the key's own.
     fn mode<'a>(&self, own: Mode<'a>, context: &'a [u8]) -> Mode<'a> {
         match self.hash {
@@ -505,7 +512,7 @@ async fn begin(call: &mut Call, open: &Opened, verifies: bool) -> Result<(Arc<Ke
     let name = call.name()?;
     let key = open.key(&name).ok_or_else(|| unknown_key(&name))?;
     call.entry.set = Some(key.set.name);
-    call.grant.check_set(&crate::keys::set_name(key.set))?;
+    call.grant.check_set(key.set)?;
     let (body, hash, open) = (call.body.clone(), call.wild.get(1).cloned(), open.clone());
     let most = call.server.config.limits.max_batch;
     let work = move || decode(&body, hash.as_deref(), verifies, most, &open);
@@ -626,15 +633,11 @@ async fn signatures(
 ) -> Result<Vec<Result<Signed, Error>>, Error> {
     let (engine, deadline) = (&call.server.engine, call.deadline);
     let mut results = Vec::with_capacity(items.len());
-    let job = |item: &Item, context: &'_ [u8]| {
-        let mode = how.mode(version.signing.mode(context), context);
-        engine.share(SignJob::new(version.signing.clone(), &*item.message).mode(mode))
-    };
     // A request that is alone is signed on this thread: waking another one, and being woken by it, takes a good part of a fast signature.
     let is_alone = call.server.jobs.available_permits() + 1 == call.server.config.limits.queue_jobs;
     if let ([item], true, None) = (items, is_alone, deadline) {
-        let context = item.context.as_deref().unwrap_or(&how.context);
-        let signature = tokio::task::block_in_place(|| job(item, context));
+        let job = SignJob::new(version.signing.clone(), &*item.message).mode(how.of_item(&version.signing, item));
+        let signature = tokio::task::block_in_place(|| engine.share(job));
         return Ok(vec![signature.map(|signature| Signed::Alone(signature.into_bytes())).map_err(Error::from)]);
     }
     if items.len() >= ROWS && items.iter().all(|item| item.context.is_none()) {
@@ -653,9 +656,7 @@ async fn signatures(
     }
     let mut tickets = Vec::with_capacity(items.len());
     for item in items {
-        let context = item.context.as_deref().unwrap_or(&how.context);
-        let mode = how.mode(version.signing.mode(context), context);
-        let job = SignJob::new(version.signing.clone(), item.message.clone()).mode(mode);
+        let job = SignJob::new(version.signing.clone(), item.message.clone()).mode(how.of_item(&version.signing, item));
         tickets.push(submit(engine, job, deadline).await?);
     }
     for ticket in tickets {

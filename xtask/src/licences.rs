@@ -15,9 +15,7 @@ pub(crate) fn check() -> Step {
 fn licences(workspace: &str) -> Result<String, String> {
     let manifest = format!("{workspace}/Cargo.toml");
     if process::answers("cargo", &["deny", "--version"]) {
-        let words =
-            ["deny", "--manifest-path", &manifest, "--offline", "--all-features", "check", "--config", "deny.toml"];
-        process::run(process::cargo(&[&words[..], &["bans", "licenses", "sources"]].concat()))?;
+        supply_chain::deny(workspace, &["bans", "licenses", "sources"])?;
         return Ok("licences by cargo-deny".into());
     }
     let rules = disk::read_toml("deny.toml")?;

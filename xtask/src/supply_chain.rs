@@ -71,6 +71,13 @@ pub(crate) fn vetted(workspace: &str) -> Result<String, String> {
     Ok(format!("{audited} audited and {} exempted, {by}", packages.len() - audited))
 }
 
+/// cargo-deny's checks of these names, by the rules of deny.toml.
+pub(crate) fn deny(workspace: &str, checks: &[&str]) -> Result<(), String> {
+    let manifest = format!("{workspace}/Cargo.toml");
+    let words = ["deny", "--manifest-path", &manifest, "--offline", "--all-features", "check", "--config", "deny.toml"];
+    process::run(process::cargo(&[&words[..], checks].concat()))
+}
+
 /// Known faults of the dependencies, by RustSec's database, which is fetched.
 pub(crate) fn advisories() -> Step {
     if let Err(why) = process::ensure_command("deny", None) {
@@ -79,12 +86,7 @@ pub(crate) fn advisories() -> Step {
     if process::run(process::cargo(&["deny", "--all-features", "fetch", "db"])).is_err() {
         return Ok(Outcome::Skipped("RustSec's database could not be fetched: no way to it from this machine".into()));
     }
-    for workspace in WORKSPACES {
-        let manifest = format!("{workspace}/Cargo.toml");
-        let words =
-            ["deny", "--manifest-path", &manifest, "--offline", "--all-features", "check", "--config", "deny.toml"];
-        process::run(process::cargo(&[&words[..], &["advisories"]].concat()))?;
-    }
+    WORKSPACES.iter().try_for_each(|workspace| deny(workspace, &["advisories"]))?;
     Ok(Outcome::Passed("by cargo-deny and RustSec's database of today".into()))
 }
 

@@ -1,6 +1,6 @@
 //! Calls that share devices which compute next to nothing: few enough steps for Miri and ThreadSanitizer to follow all threads.
 
-use super::tests::{Nothing, light};
+use super::tests::{Nothing, UNMEASURED, light};
 use super::*;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,7 +38,7 @@ impl<'a> Job for Number<'a> {
     const JOINS: bool = false;
 
     fn kind(&self) -> Result<Kind, Error> {
-        Ok(light(None))
+        Ok(light(UNMEASURED))
     }
     fn owned(&self) -> usize {
         OWNED

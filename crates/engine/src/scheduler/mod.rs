@@ -953,16 +953,14 @@ mod tests {
     static LIGHT: Scheme = Scheme { name: "light work", factory: &Light };
     struct Light;
 
-    /// Work for which nothing is measured, and with the time of a job as a measurement would give it.
-    pub(super) fn light(seconds: Option<Seconds>) -> Kind {
-        Kind { scheme: &LIGHT, set: &(), op: seconds.map_or(0, |seconds| seconds as u8), variant: 0 }
-    }
+    /// Operations of light work: one for which nothing is measured, and two with the times of a job that a measurement would give.
+    pub(super) const UNMEASURED: u8 = 0;
+    pub(super) const MICROSECOND: u8 = 1;
+    pub(super) const FOUR_SECONDS: u8 = 2;
+    const PREDICTED: [Option<f64>; 3] = [None, Some(1e-6), Some(4.0)];
 
-    /// Times of a job.
-    #[derive(Clone, Copy)]
-    pub(super) enum Seconds {
-        Millionth = 1,
-        Four,
+    pub(super) fn light(op: u8) -> Kind {
+        Kind { scheme: &LIGHT, set: &(), op, variant: 0 }
     }
 
     impl ProgramFactory for Light {
@@ -971,19 +969,13 @@ mod tests {
             Habits { is_chain: true, shares_lanes: true, first_chunks, is_sized: true, ..Habits::default() }
         }
         fn facts(&self, site: &Site<'_>, group: Group) -> Result<Facts, Error> {
-            const MILLIONTH: u8 = Seconds::Millionth as u8;
-            const FOUR: u8 = Seconds::Four as u8;
             Ok(Facts {
                 jobs: group.threads,
                 queue: site.device.queue as usize,
                 default: Policy::default(),
                 space: Vec::new(),
                 compressions: 1000.0,
-                predicted: match group.kind.op {
-                    MILLIONTH => Some(1e-6),
-                    FOUR => Some(4.0),
-                    _ => None,
-                },
+                predicted: PREDICTED[usize::from(group.kind.op)],
                 own: Box::new(()),
                 program: None,
             })

@@ -1,7 +1,7 @@
 //! Tickets of jobs that wait for the test, and times by a clock that the test sets.
 
 use super::*;
-use crate::scheduler::tests::{Nothing, Seconds, light, options, scheduler};
+use crate::scheduler::tests::{FOUR_SECONDS, MICROSECOND, Nothing, UNMEASURED, light, options, scheduler};
 use crate::{Backend, Policy, Reference};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -56,7 +56,7 @@ impl Queued for Gated {
     const BY_ALL_THREADS: bool = false;
 
     fn kind(&self) -> Result<Kind, Error> {
-        Ok(light(None))
+        Ok(light(UNMEASURED))
     }
     fn run(_: &Scheduler, jobs: Vec<Gated>, sink: &mut dyn FnMut(usize, Result<(), Error>)) -> Result<(), Error> {
         let (gate, opened) = &*jobs[0].0;
@@ -362,8 +362,8 @@ fn a_slow_job_is_a_batch() {
         Arc::new(|_, _| Arc::new(Nothing)),
         Policy::default(),
     );
-    let most = |seconds| scheduler.batch_limits(light(Some(seconds))).most;
-    assert_eq!([Seconds::Millionth, Seconds::Four].map(most), [1_000_000, 1]);
+    let most = |op| scheduler.batch_limits(light(op)).most;
+    assert_eq!([MICROSECOND, FOUR_SECONDS].map(most), [1_000_000, 1]);
 }
 
 /// The entries of a line, as a number of jobs only.
