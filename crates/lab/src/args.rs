@@ -18,7 +18,7 @@ pub struct MachineOptions {
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub threads: Option<u16>,
     /// How much memory of the host prepared programs and running batches may take, for example 512M or 1G; K, M, G and T are powers of
-    /// 1024. By default 256M, or 2G if a GPU is used
+    /// 1024. By default 256M, or 2G for each GPU in use
     #[arg(long, global = true, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
     /// Use the first device of this backend. By default, the CPU, and GPUs for batches where measurements say they are faster

@@ -4,12 +4,13 @@
 //! done such jobs before is judged by their times, or by its table. An unknown device gets chunks while the host has some too, and is known
 //! afterwards. So the crossover is where measured times meet.
 
-use super::Scheduler;
 use super::permits::lock;
 use super::worker::Worker;
+use super::{Job, Scheduler};
 use crate::programs::Group;
 use crate::scheme::Kind;
 use crate::{Backend, Device, PolicySource};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// From this many seconds of work on the host on, other devices are worth initialising: asking a driver and compiling the kernels of an operation
@@ -108,7 +109,43 @@ impl Worker {
     }
 }
 
+/// A device that has a batch of its own, until this is dropped.
+pub(super) struct Booked<'a> {
+    pub(super) worker: &'a Worker,
+    nanoseconds: u64,
+}
+
+impl Drop for Booked<'_> {
+    fn drop(&mut self) {
+        self.worker.booked.fetch_sub(self.nanoseconds, Relaxed);
+    }
+}
+
 impl Scheduler {
+    /// The device for a batch of jobs of one kind, where several discrete devices can do it: the one that is predicted to be done first, after the
+    /// batches that it has. `None` if there are not several.
+    ///
+    /// The whole batch goes there. Parts on all devices would be small, and each device would have parts of many batches
+    /// (docs/lab/2026-11-26-four-gpus.md).
+    pub(super) fn device_of_batch<J: Job>(&self, jobs: impl Iterator<Item = J> + Clone) -> Option<Booked<'_>> {
+        let kind = jobs.clone().next()?.kind().ok()?;
+        let group = Group { kind, threads: self.options.threads };
+        let count = jobs.map(|job| job.count()).sum();
+        let mut workers = self.suited(Some(group), Some(count)).workers;
+        workers.retain(|worker| worker.is_discrete() && worker.takes(group));
+        if workers.len() < 2 || count < 2 {
+            return None;
+        }
+        let _choosing = lock(&self.choosing);
+        let done = workers.into_iter().map(|worker| {
+            let nanoseconds = 1e9 * count as f64 / worker.speed(group).unwrap_or(f64::INFINITY);
+            (worker.booked.load(Relaxed).saturating_add(nanoseconds as u64), nanoseconds as u64, worker)
+        });
+        let (_, nanoseconds, worker) = done.min_by_key(|(done, ..)| *done)?;
+        worker.booked.fetch_add(nanoseconds, Relaxed);
+        Some(Booked { worker, nanoseconds })
+    }
+
     /// The devices that are initialised lazily, after initialising them if necessary.
     pub(super) fn others(&self) -> &[Worker] {
         let Some(Lazy { wake, workers, busy }) = &self.lazy else { return &[] };
@@ -124,7 +161,8 @@ impl Scheduler {
                     }
                 }
             }
-            let share = self.options.memory_budget_with_others / (2 * all.len().max(1)) as u64;
+            let budget = self.options.memory_budget_with(all.iter().map(|(_, device)| device));
+            let share = budget / (2 * all.len().max(1)) as u64;
             let (threads, know, policy) = (self.options.threads, &self.know, &self.policy);
             all.into_iter().map(|device| Worker::new(device, share, false, threads, know, policy)).collect()
         })

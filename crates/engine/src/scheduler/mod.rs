@@ -100,8 +100,9 @@ pub struct Options {
     pub threads: usize,
     /// Bytes of the host's memory for prepared programs, and for each call's jobs and outputs at hand.
     pub memory_budget: u64,
-    /// The memory budget in bytes once devices are used that are initialised lazily.
-    pub memory_budget_with_others: u64,
+    /// The memory budget in bytes for each device with memory of its own, once such devices are used that are initialised lazily; unless the caller
+    /// chose a budget.
+    pub memory_budget_of_device: u64,
     /// Whether the caller chose the budget.
     pub is_memory_chosen: bool,
     /// Whether signing compares the top root that it grows anew with the key's.
@@ -112,6 +113,16 @@ pub struct Options {
     pub redundant: bool,
     /// How long a wait for a device may take, at least; `Duration::MAX` for no limit. See [`Program::time_limit`](crate::Program::time_limit).
     pub device_timeout: Duration,
+}
+
+impl Options {
+    /// The memory budget in bytes with these devices, which are initialised lazily.
+    fn memory_budget_with<'d>(&self, devices: impl Iterator<Item = &'d Device>) -> u64 {
+        match self.is_memory_chosen {
+            true => self.memory_budget,
+            false => self.memory_budget_of_device * devices.filter(|device| device.memory > 0).count().max(1) as u64,
+        }
+    }
 }
 
 /// Gives the knowledge about a device before anything runs on it.
@@ -128,6 +139,8 @@ pub struct Scheduler {
     /// The policy of schemes for which nothing is measured.
     policy: Policy,
     rates: CallRates,
+    /// Held while a batch's device is chosen.
+    choosing: Mutex<()>,
     faults: Mutex<Vec<Fault>>,
     /// The sums over all programs that ran.
     timing: Mutex<Timing>,
@@ -195,6 +208,7 @@ impl Scheduler {
             know,
             policy,
             rates: CallRates::default(),
+            choosing: Mutex::default(),
             faults: Mutex::default(),
             timing: Mutex::default(),
             counters: Counters::default(),
@@ -273,7 +287,10 @@ impl Scheduler {
     /// Bytes of the host's memory for programs and jobs at hand.
     pub fn memory_budget(&self) -> u64 {
         let options = &self.options;
-        if self.initialised().is_empty() { options.memory_budget } else { options.memory_budget_with_others }
+        match self.initialised() {
+            [] => options.memory_budget,
+            others => options.memory_budget_with(others.iter().map(Worker::device)),
+        }
     }
 
     /// Bytes for one job that is done alone and owns `owned` bytes. A budget that nobody chose refuses no message for its size if the message is in
@@ -455,7 +472,8 @@ impl Scheduler {
     }
 
     /// Runs jobs of one kind that waited for each other, as [`run`](Scheduler::run) does. If the host alone computes, they are a batch of one of its
-    /// threads, and other such batches run at the same time: no thread waits for another one's share.
+    /// threads, and other such batches run at the same time: no thread waits for another one's share. If several GPUs compute, the batch goes
+    /// to one of them.
     pub fn run_together<'a, J: Job + 'a>(
         &'a self,
         jobs: impl Iterator<Item = J> + Clone,
@@ -480,7 +498,10 @@ impl Scheduler {
                 }
             }
         }
-        self.run(&mut { jobs }, sink)
+        match self.device_of_batch(jobs.clone()) {
+            Some(booked) => self.run_on(vec![booked.worker], false, &mut { jobs }, sink),
+            None => self.run(&mut { jobs }, sink),
+        }
     }
 
     /// These jobs as one block, with their kind, the jobs that they count for and the bytes that they own, if a thread of the host is to do them.
@@ -1009,7 +1030,7 @@ mod tests {
         Options {
             threads,
             memory_budget,
-            memory_budget_with_others: memory_budget,
+            memory_budget_of_device: memory_budget,
             is_memory_chosen: true,
             check_roots: true,
             verify_signatures: false,

@@ -118,8 +118,18 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    fn bucket(value: u64) -> usize {
+        value.max(1).ilog2() as usize
+    }
+
     fn add(&self, value: u64, times: u64) {
-        self.0[value.max(1).ilog2() as usize].fetch_add(times, Relaxed);
+        self.0[Histogram::bucket(value)].fetch_add(times, Relaxed);
+    }
+
+    fn add_all(&self, counts: &[u64; 64]) {
+        for (all, count) in self.0.iter().zip(counts).filter(|(_, count)| **count > 0) {
+            all.fetch_add(*count, Relaxed);
+        }
     }
 
     /// The entries up to the last one that is not zero.
@@ -163,8 +173,11 @@ impl TicketCounters {
         self.expired.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn waited(&self, time: Duration) {
-        self.waits.add(nanoseconds(time), 1);
+    /// Counts how long jobs waited: all of them at once, since other threads count too.
+    pub(super) fn waited(&self, times: &[Duration]) {
+        let mut counts = [0; 64];
+        times.iter().for_each(|time| counts[Histogram::bucket(nanoseconds(*time))] += 1);
+        self.waits.add_all(&counts);
     }
 
     pub(super) fn batch(&self, jobs: usize, tickets: usize, took: Duration) {

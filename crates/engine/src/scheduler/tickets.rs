@@ -19,6 +19,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::process::id;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread::{Builder, JoinHandle, current};
@@ -36,7 +37,7 @@ const FIRST_BATCH: usize = 256;
 const CHAIN: usize = 8;
 
 /// Withdrawn jobs leave their entries in the line until these are more than this number, and more than half of the line.
-const FEW: isize = 64;
+const FEW: usize = 64;
 
 /// A job that waits for its turn. It owns all data that it needs.
 pub trait Queued: Send + Sized + 'static {
@@ -70,9 +71,10 @@ type Sort = (Option<Kind>, TypeId);
 
 /// A job and its result.
 struct Entry<J: Queued> {
-    /// The job. Whoever takes it runs it, or drops it.
+    /// The job. Whoever takes it runs it, or drops it, and counts it out of the queue's capacity.
     job: Mutex<Option<J>>,
     cell: Cell<J::Out>,
+    place: PlaceInLine,
     /// `None` for a job that no program does.
     kind: Option<Kind>,
     size: Size,
@@ -80,6 +82,27 @@ struct Entry<J: Queued> {
     /// No result that comes at this time or later counts.
     deadline: Mutex<Option<Instant>>,
     shared: Weak<Shared>,
+}
+
+/// The place of an entry in its line. It changes under the queue's lock alone. So a batch is taken out of a line without a look at each of its entries,
+/// which are in the caches of the threads that submitted them.
+struct PlaceInLine(AtomicU64);
+
+impl PlaceInLine {
+    /// The place of an entry whose job was withdrawn while it was in the line.
+    const WITHDRAWN: u64 = u64::MAX;
+
+    fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    fn set(&self, place: u64) {
+        self.0.store(place, Relaxed);
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        self.get() == PlaceInLine::WITHDRAWN
+    }
 }
 
 impl<J: Queued> Entry<J> {
@@ -155,7 +178,7 @@ impl<J: Queued> Holds<J::Out> for Entry<J> {
     fn withdraw(&self) -> bool {
         let Some(job) = self.take() else { return false };
         if let Some(shared) = self.shared() {
-            shared.left(self.sort(), self.size);
+            shared.left(self.sort(), self.size, &self.place);
         }
         quietly(|| drop(job));
         true
@@ -166,12 +189,12 @@ impl<J: Queued> Holds<J::Out> for Entry<J> {
             return self.expire();
         }
         let Some(job) = self.take() else { return };
-        shared.left(self.sort(), self.size);
+        shared.left(self.sort(), self.size, &self.place);
         let began = Instant::now();
         let mut result = None;
         let done = J::run(&shared.scheduler, vec![job], &mut |_, out| result = Some(out));
         shared.counters.batch(self.size.jobs, 1, began.elapsed());
-        shared.counters.waited(began - self.since);
+        shared.counters.waited(&[began - self.since]);
         let result = done.err().map(Err).or(result).unwrap_or_else(|| Err(cancelled(NO_RESULT)));
         // This thread holds the ticket, so there is nobody to wake. A task that has polled the ticket no longer wants its result.
         let wake = self.resolve(result);
@@ -208,7 +231,7 @@ impl<J: Queued> Entry<J> {
         let job = self.take();
         let resolved = self.set_error(why, count);
         if let (Some(_), Some(shared)) = (&job, self.shared()) {
-            shared.left(self.sort(), self.size);
+            shared.left(self.sort(), self.size, &self.place);
         }
         quietly(|| drop(job));
         if let Ok(wake) = resolved {
@@ -229,8 +252,8 @@ struct Line {
     /// The line's batches that run, and their jobs.
     running: usize,
     taken: usize,
-    /// Entries whose job was withdrawn. The number is below zero while one of them has left the line and is not counted yet.
-    withdrawn: isize,
+    /// Entries in the line whose job was withdrawn.
+    withdrawn: usize,
     entries: Box<dyn Entries>,
 }
 
@@ -248,7 +271,7 @@ impl Line {
         self.entries.len() > 0 && self.running < slots && (is_share || is_of_thread)
     }
 
-    /// Jobs of a batch that one of the host's threads does, or all do together; see [`Pay::of_thread`].
+    /// Jobs of a batch that one of the host's threads does, or all do together; see [`BatchLimits::of_thread`].
     fn of_threads(&self) -> Option<usize> {
         let threads = if self.entries.by_all_threads() { self.limits.slots } else { 1 };
         self.limits.of_thread.map(|few| few.saturating_mul(threads))
@@ -264,51 +287,65 @@ impl Line {
 }
 
 trait Entries: Any + Send {
-    /// Takes a batch of at most `most` jobs, or of one that counts for more. Also gives the number of entries whose job was withdrawn.
-    fn take(&mut self, most: usize, counters: &TicketCounters) -> (Option<Box<dyn TakenBatch>>, isize);
+    /// Takes the entries of a batch of at most `most` jobs out of the line, or one that counts for more. `withdrawn` has the number of entries in the
+    /// line whose job was withdrawn.
+    fn take(&mut self, most: usize, withdrawn: &mut usize) -> Option<Box<dyn TakenBatch>>;
     fn len(&self) -> usize;
     /// Jobs that the entries count for.
     fn jobs(&self) -> usize;
     /// [`Queued::BY_ALL_THREADS`] of the entries' jobs.
     fn by_all_threads(&self) -> bool;
-    /// Counts out a job that was withdrawn and counts for so many.
-    fn withdraw(&mut self, jobs: usize);
+    /// Counts out a job that was withdrawn and counts for so many, if its entry is in the line. Gives whether it is.
+    fn withdraw(&mut self, jobs: usize, place: &PlaceInLine) -> bool;
     /// When the first job was submitted.
     fn since(&self) -> Option<Instant>;
-    /// Removes entries without a job, and gives their number.
-    fn compact(&mut self) -> isize;
+    /// Removes entries whose job was withdrawn.
+    fn compact(&mut self);
 }
 
-/// The entries of a line, and the jobs that they count for. Whoever takes an entry's job counts it out.
+/// The entries of a line.
 struct Waiting<J: Queued> {
-    entries: VecDeque<Arc<Entry<J>>>,
+    /// Each entry, and the jobs that it counts for.
+    entries: VecDeque<(Arc<Entry<J>>, usize)>,
+    /// The jobs that all entries count for, without those whose job was withdrawn.
     jobs: usize,
+    /// The place of the first entry that was not taken out of the line, and of the next entry that joins it.
+    first: u64,
+    next: u64,
+}
+
+impl<J: Queued> Waiting<J> {
+    fn push(&mut self, entry: Arc<Entry<J>>) {
+        entry.place.set(self.next);
+        self.next += 1;
+        self.jobs += entry.size.jobs;
+        let jobs = entry.size.jobs;
+        self.entries.push_back((entry, jobs));
+    }
 }
 
 impl<J: Queued> Entries for Waiting<J> {
-    fn take(&mut self, most: usize, counters: &TicketCounters) -> (Option<Box<dyn TakenBatch>>, isize) {
-        let (mut batch, mut withdrawn) = (TakenJobs { jobs: Vec::new(), entries: Vec::new() }, 0);
-        let (now, mut count) = (Instant::now(), 0);
-        while count < most {
-            let Some(entry) = self.entries.front() else { break };
+    fn take(&mut self, most: usize, withdrawn: &mut usize) -> Option<Box<dyn TakenBatch>> {
+        let mut batch = TakenJobs { sort: (None, TypeId::of::<J>()), entries: Vec::new(), size: 0, jobs: Vec::new() };
+        while batch.size < most {
+            let Some((entry, jobs)) = self.entries.front() else { break };
+            let (is_withdrawn, jobs) = (*withdrawn > 0 && entry.place.is_withdrawn(), *jobs);
             // A job that counts for many waits for the next batch, unless it is alone.
-            if count > 0 && count.saturating_add(entry.size.jobs) > most {
+            if !is_withdrawn && batch.size > 0 && batch.size.saturating_add(jobs) > most {
                 break;
             }
-            let Some(entry) = self.entries.pop_front() else { break };
-            match entry.take() {
-                Some(job) => {
-                    self.jobs -= entry.size.jobs;
-                    counters.waited(now - entry.since);
-                    count += entry.size.jobs;
-                    batch.jobs.push(job);
-                    batch.entries.push(entry);
-                }
-                None => withdrawn += 1,
+            let Some((entry, _)) = self.entries.pop_front() else { break };
+            if is_withdrawn {
+                *withdrawn -= 1;
+            } else {
+                batch.size += jobs;
+                batch.entries.push(entry);
             }
         }
-        let batch: Option<Box<dyn TakenBatch>> = if batch.jobs.is_empty() { None } else { Some(Box::new(batch)) };
-        (batch, withdrawn)
+        let last = batch.entries.last()?;
+        (batch.sort, self.first) = (last.sort(), last.place.get() + 1);
+        self.jobs -= batch.size;
+        Some(Box::new(batch))
     }
 
     fn len(&self) -> usize {
@@ -323,25 +360,32 @@ impl<J: Queued> Entries for Waiting<J> {
         J::BY_ALL_THREADS
     }
 
-    fn withdraw(&mut self, jobs: usize) {
-        self.jobs -= jobs;
+    fn withdraw(&mut self, jobs: usize, place: &PlaceInLine) -> bool {
+        let is_here = place.get() >= self.first;
+        if is_here {
+            place.set(PlaceInLine::WITHDRAWN);
+            self.jobs -= jobs;
+        }
+        is_here
     }
 
     fn since(&self) -> Option<Instant> {
-        self.entries.front().map(|entry| entry.since)
+        self.entries.front().map(|(entry, _)| entry.since)
     }
 
-    fn compact(&mut self) -> isize {
-        let before = self.entries.len();
-        self.entries.retain(|entry| lock(&entry.job).is_some());
-        (before - self.entries.len()) as isize
+    fn compact(&mut self) {
+        self.entries.retain(|(entry, _)| !entry.place.is_withdrawn());
     }
 }
 
-/// Jobs of one sort that are taken out of the queue.
+/// Entries that were taken out of a line, and their jobs.
 struct TakenJobs<J: Queued> {
-    jobs: Vec<J>,
+    sort: Sort,
     entries: Vec<Arc<Entry<J>>>,
+    /// Jobs that the entries counted for in the line.
+    size: usize,
+    /// The jobs of all entries, once they are taken.
+    jobs: Vec<J>,
 }
 
 /// Notifies those who wait for results.
@@ -355,8 +399,10 @@ trait TakenBatch: Send {
     fn sort(&self) -> Sort;
     /// The number of tickets.
     fn len(&self) -> usize;
-    /// The share of the queue's capacity that the jobs take.
-    fn size(&self) -> Size;
+    /// The jobs that the entries counted for in the line.
+    fn jobs(&self) -> usize;
+    /// Takes the jobs of the entries, without those that are withdrawn at the same time. Gives the share of the queue's capacity that they take.
+    fn take_jobs(&mut self, counters: &TicketCounters) -> Size;
     /// Runs the jobs, and sets their results.
     fn run(self: Box<Self>, shared: &Shared) -> Tell;
     /// Sets an error as the result of all jobs.
@@ -365,22 +411,41 @@ trait TakenBatch: Send {
 
 impl<J: Queued> TakenBatch for TakenJobs<J> {
     fn sort(&self) -> Sort {
-        self.entries[0].sort()
+        self.sort
     }
 
     fn len(&self) -> usize {
-        self.jobs.len()
+        self.entries.len()
     }
 
-    fn size(&self) -> Size {
-        let sizes = || self.entries.iter().map(|entry| entry.size);
-        Size { jobs: sizes().map(|size| size.jobs).sum(), bytes: sizes().map(|size| size.bytes).sum() }
+    fn jobs(&self) -> usize {
+        self.size
+    }
+
+    fn take_jobs(&mut self, counters: &TicketCounters) -> Size {
+        let (now, mut size) = (Instant::now(), Size { jobs: 0, bytes: 0 });
+        let mut waits = Vec::with_capacity(self.entries.len());
+        let mut entries = Vec::with_capacity(self.entries.len());
+        self.jobs.reserve_exact(self.entries.len());
+        for entry in self.entries.drain(..) {
+            let Some(job) = entry.take() else { continue };
+            (size.jobs, size.bytes) = (size.jobs + entry.size.jobs, size.bytes + entry.size.bytes);
+            waits.push(now - entry.since);
+            self.jobs.push(job);
+            entries.push(entry);
+        }
+        self.entries = entries;
+        counters.waited(&waits);
+        size
     }
 
     fn run(self: Box<Self>, shared: &Shared) -> Tell {
-        let jobs = self.size().jobs;
-        let TakenJobs { jobs: all, entries } = *self;
+        let TakenJobs { entries, jobs: all, .. } = *self;
+        let jobs = entries.iter().map(|entry| entry.size.jobs).sum();
         let mut wakes: Vec<Wake<J::Out>> = Vec::with_capacity(entries.len());
+        if all.is_empty() {
+            return tell(entries, wakes);
+        }
         let began = Instant::now();
         let done = catch_unwind(AssertUnwindSafe(|| {
             J::run(&shared.scheduler, all, &mut |index, result| {
@@ -400,7 +465,7 @@ impl<J: Queued> TakenBatch for TakenJobs<J> {
     }
 
     fn refuse(self: Box<Self>, why: Error) -> Tell {
-        let TakenJobs { jobs, entries } = *self;
+        let TakenJobs { jobs, entries, .. } = *self;
         let wakes = entries.iter().map(|entry| entry.resolve(Err(why.clone()))).collect();
         jobs.into_iter().for_each(|job| quietly(|| drop(job)));
         tell(entries, wakes)
@@ -484,10 +549,10 @@ impl State {
         self.jobs == 0 && self.running == 0 && self.alone == 0 && self.telling == 0
     }
 
+    /// Counts jobs out of the queue's capacity.
     fn count_out(&mut self, size: Size) {
         self.jobs -= size.jobs;
         self.bytes -= size.bytes;
-        self.queued -= size.jobs;
     }
 
     /// How long all jobs still wait for others; `None` if some may begin, or if there are none. Jobs that waited long enough, and may
@@ -499,13 +564,7 @@ impl State {
     }
 
     /// Takes a batch out of the queue: from the line whose turn it is and whose jobs wait for no others. With `all`, takes all jobs of a line.
-    fn take(
-        &mut self,
-        all: bool,
-        slots: usize,
-        patience: Option<Patience>,
-        counters: &TicketCounters,
-    ) -> Option<Box<dyn TakenBatch>> {
+    fn take(&mut self, all: bool, slots: usize, patience: Option<Patience>) -> Option<Box<dyn TakenBatch>> {
         let in_flight = self.queued + self.taken;
         for at in (self.next..self.lines.len()).chain(0..self.next) {
             let line = &mut self.lines[at];
@@ -523,17 +582,19 @@ impl State {
                         false => whole(few.min(in_flight.div_ceil(slots)), line.limits.lanes),
                     }
                 }
+                _ if line.limits.are_shares => {
+                    let all = line.entries.jobs() + line.taken;
+                    line.limits.most.min(all.div_ceil(line.limits.slots.saturating_sub(1).max(1)))
+                }
                 _ => line.limits.most,
             };
-            let (batch, withdrawn) = line.entries.take(most, counters);
-            line.withdrawn -= withdrawn;
-            if let Some(batch) = batch {
+            if let Some(batch) = line.entries.take(most, &mut line.withdrawn) {
                 if !all {
                     line.running += 1;
-                    line.taken += batch.size().jobs;
+                    line.taken += batch.jobs();
                 }
+                self.queued -= batch.jobs();
                 self.next = (at + 1) % self.lines.len();
-                self.count_out(batch.size());
                 return Some(batch);
             }
         }
@@ -555,6 +616,11 @@ struct Shared {
     /// The longest time that a job waits for others though it could begin.
     max_delay: Duration,
     state: Mutex<State>,
+    /// Whether the queue is open and half empty at least. Then submitters need not reserve a place under the lock before they make their jobs. Set under
+    /// the lock.
+    has_much_room: AtomicBool,
+    /// Whether the engine has other work than the job of a thread that waits, so that the thread need not look under the lock. Set under the lock.
+    is_busy: AtomicBool,
     /// Dispatchers sleep on `work`, and other threads are blocked on `changed`.
     work: Condvar,
     changed: Condvar,
@@ -624,8 +690,13 @@ impl Shared {
         }
     }
 
-    /// Reserves a place in the queue for a job, in this process.
-    fn reserve(self: &Arc<Self>, process: u32, size: Size) -> Result<(), Error> {
+    /// Reserves a place in the queue for a job, in this process. Gives `false` if there is so much room that a place is taken when the job is added.
+    fn reserve(self: &Arc<Self>, process: u32, size: Size) -> Result<bool, Error> {
+        if self.has_much_room.load(Relaxed) {
+            self.scheduler.same_process()?;
+            self.is_process(process)?;
+            return Ok(false);
+        }
         let mut state = self.open(process)?;
         // If there is room, no job is too large: a large one would wait for ever while smaller ones come.
         if !self.has_room(&state) {
@@ -635,9 +706,22 @@ impl Shared {
         if state.dispatchers == 0 {
             self.start(&mut state)?;
         }
+        self.count_in(&mut state, size);
+        Ok(true)
+    }
+
+    /// Counts a job in.
+    fn count_in(&self, state: &mut State, size: Size) {
         state.jobs += size.jobs;
         state.bytes += size.bytes;
-        Ok(())
+        self.note_room(state);
+    }
+
+    /// Tells submitters whether there is much room.
+    fn note_room(&self, state: &State) {
+        let (jobs, bytes) = self.capacity;
+        let is_half_empty = state.jobs < jobs / 2 && state.bytes < bytes / 2;
+        self.has_much_room.store(is_half_empty && !state.is_closed && state.dispatchers > 0, Relaxed);
     }
 
     /// Starts a dispatcher.
@@ -660,15 +744,25 @@ impl Shared {
         Ok(())
     }
 
-    /// Adds a job for which there is a place.
-    fn add<J: Queued>(self: &Arc<Self>, entry: Arc<Entry<J>>) {
-        let mut state = lock(&self.state);
+    /// Adds a job, for which there may be a place already. If not, and the queue was closed meanwhile, this is an error.
+    fn add<J: Queued>(self: &Arc<Self>, entry: Arc<Entry<J>>, process: u32, has_place: bool) -> Result<(), Error> {
+        let mut state = if has_place { lock(&self.state) } else { self.open(process)? };
+        if !has_place {
+            self.count_in(&mut state, entry.size);
+        }
         let known = state.lines.iter().position(|line| line.sort == entry.sort());
         let at = known.unwrap_or_else(|| {
-            let entries: Box<dyn Entries> = Box::new(Waiting::<J> { entries: VecDeque::new(), jobs: 0 });
+            let entries: Box<dyn Entries> =
+                Box::new(Waiting::<J> { entries: VecDeque::new(), jobs: 0, first: 0, next: 0 });
             let limits = match self.scheduler.is_host_alone() {
-                true => BatchLimits { most: usize::MAX, of_thread: Some(1), lanes: 1, slots: self.slots() },
-                false => BatchLimits { most: FIRST_BATCH, of_thread: None, lanes: 1, slots: usize::MAX },
+                true => {
+                    let (most, slots) = (usize::MAX, self.slots());
+                    BatchLimits { most, of_thread: Some(1), lanes: 1, slots, are_shares: false }
+                }
+                false => {
+                    let (most, slots) = (FIRST_BATCH, usize::MAX);
+                    BatchLimits { most, of_thread: None, lanes: 1, slots, are_shares: false }
+                }
             };
             state.lines.push(Line { sort: entry.sort(), limits, running: 0, taken: 0, withdrawn: 0, entries });
             state.lines.len() - 1
@@ -676,9 +770,11 @@ impl Shared {
         state.queued += entry.size.jobs;
         let waiting: &mut dyn Any = &mut *state.lines[at].entries;
         let waiting: &mut Waiting<J> = waiting.downcast_mut().expect("a sort has one type of job");
-        waiting.jobs += entry.size.jobs;
-        waiting.entries.push_back(entry);
-        self.rouse(&mut state);
+        waiting.push(entry);
+        let wakes = self.rouse(&mut state);
+        drop(state);
+        self.wake(wakes);
+        Ok(())
     }
 
     /// How long jobs wait for others, and the time now; `None` if no job waits.
@@ -687,39 +783,53 @@ impl Shared {
         (!is_none).then(|| (self.max_delay, (self.clock)()))
     }
 
-    /// Wakes or starts a dispatcher, if a batch could begin.
-    fn rouse(self: &Arc<Self>, state: &mut State) {
-        let slots = self.slots();
-        if state.queued == 0 || state.running + state.woken + state.started >= slots {
-            return;
+    /// Starts a dispatcher, if a batch could begin. Gives whether one that sleeps is to be woken instead, after the lock is released: it takes the lock
+    /// first.
+    #[must_use]
+    fn rouse(self: &Arc<Self>, state: &mut State) -> bool {
+        if state.queued == 0 || !state.lines.iter().any(|line| line.may_begin()) {
+            return false;
         }
-        if !state.lines.iter().any(|line| line.may_begin()) {
-            return;
+        let slots = self.slots();
+        if state.running + state.woken + state.started >= slots {
+            return false;
         }
         // One dispatcher that looks in time suffices, since later jobs wait longer.
         if state.timed > 0 && self.patience(state).is_some_and(|patience| state.waits(patience).is_some()) {
-            return;
+            return false;
         }
         if state.asleep > 0 {
             state.asleep -= 1;
             state.woken += 1;
-            self.work.notify_one();
-        } else if state.dispatchers < slots + usize::from(state.telling > 0) {
+            return true;
+        }
+        if state.dispatchers < slots + usize::from(state.telling > 0) {
             // One dispatcher works while another notifies waiters. If it cannot be started, others do both.
             let _ = self.start(state);
+        }
+        false
+    }
+
+    /// Wakes a dispatcher if [`Shared::rouse`] says so.
+    fn wake(&self, wakes: bool) {
+        if wakes {
+            self.work.notify_one();
         }
     }
 
     /// Counts out a job that left the queue without a batch.
-    fn left(&self, sort: Sort, size: Size) {
+    fn left(&self, sort: Sort, size: Size, place: &PlaceInLine) {
         let mut state = lock(&self.state);
         state.count_out(size);
-        let is_empty = state.queued == 0;
-        if let Some(line) = state.lines.iter_mut().find(|line| line.sort == sort) {
+        let State { lines, queued, .. } = &mut *state;
+        if let Some(line) = lines.iter_mut().find(|line| line.sort == sort)
+            && line.entries.withdraw(size.jobs, place)
+        {
+            *queued -= size.jobs;
             line.withdrawn += 1;
-            line.entries.withdraw(size.jobs);
-            if is_empty || (line.withdrawn > FEW && line.withdrawn as usize > line.entries.len() / 2) {
-                line.withdrawn -= line.entries.compact();
+            if *queued == 0 || (line.withdrawn > FEW && line.withdrawn > line.entries.len() / 2) {
+                line.entries.compact();
+                line.withdrawn = 0;
             }
         }
         self.release(state);
@@ -728,6 +838,7 @@ impl Shared {
     /// Releases the lock, and notifies those who wait that the queue changed.
     fn release(&self, mut state: MutexGuard<'_, State>) {
         let is_over = state.is_closed || self.has_room(&state);
+        self.note_room(&state);
         let rooms = if is_over { std::mem::take(&mut state.rooms) } else { BTreeMap::new() };
         let is_blocked = state.blocked > 0;
         drop(state);
@@ -765,21 +876,20 @@ impl Shared {
         loop {
             let (slots, all, patience) = (self.slots(), state.is_gone, self.patience(&state));
             let is_free = all || state.running < slots;
-            let batch = if is_free { state.take(all, slots, patience, &self.counters) } else { None };
+            let batch = if is_free { state.take(all, slots, patience) } else { None };
             state = match batch {
                 Some(batch) if all => {
-                    self.release(state);
-                    (batch.refuse(gone()).tell)();
-                    lock(&self.state)
+                    drop(state);
+                    self.refuse(batch, gone())
                 }
                 Some(batch) => {
                     state.running += 1;
-                    state.taken += batch.size().jobs;
-                    if patience.is_some() {
-                        // This thread may be the dispatcher that was to look at the other lines.
-                        self.rouse(&mut state);
-                    }
-                    self.release(state);
+                    state.taken += batch.jobs();
+                    self.is_busy.store(true, Relaxed);
+                    // This thread may be the dispatcher that was to look at the other lines.
+                    let wakes = patience.is_some() && self.rouse(&mut state);
+                    drop(state);
+                    self.wake(wakes);
                     self.run(batch)
                 }
                 None if state.is_gone => break,
@@ -813,9 +923,25 @@ impl Shared {
         state
     }
 
+    /// Sets an error as the result of a batch's jobs.
+    fn refuse(&self, mut batch: Box<dyn TakenBatch>, why: Error) -> MutexGuard<'_, State> {
+        let size = batch.take_jobs(&self.counters);
+        (batch.refuse(why).tell)();
+        let mut state = lock(&self.state);
+        state.count_out(size);
+        self.release(state);
+        lock(&self.state)
+    }
+
     /// Runs a batch, and notifies waiters when its slot is free again.
-    fn run(self: &Arc<Self>, batch: Box<dyn TakenBatch>) -> MutexGuard<'_, State> {
-        let (sort, jobs, tickets) = (batch.sort(), batch.size().jobs, batch.len());
+    fn run(self: &Arc<Self>, mut batch: Box<dyn TakenBatch>) -> MutexGuard<'_, State> {
+        let (sort, jobs) = (batch.sort(), batch.jobs());
+        // Not under the lock, for which submitters would wait meanwhile.
+        let size = batch.take_jobs(&self.counters);
+        let tickets = batch.len();
+        let mut state = lock(&self.state);
+        state.count_out(size);
+        self.release(state);
         let tell = batch.run(self);
         let limits = self.scheduler.batch_limits(sort.0.expect("the jobs of a line have a kind"));
         let mut state = lock(&self.state);
@@ -827,14 +953,14 @@ impl Shared {
         state.running -= 1;
         state.taken -= jobs;
         state.latest = tickets;
+        self.is_busy.store(state.running > 0 || state.latest > 1, Relaxed);
         // On the host this thread goes on itself: another dispatcher would take the core of the threads that are notified, which bring the next jobs.
         // Results that code of others waits for must not wait for this thread.
         let others_go_on = tell.runs_code_of_others || !self.scheduler.is_host_alone();
         state.telling += usize::from(others_go_on);
-        if others_go_on {
-            self.rouse(&mut state);
-        }
+        let wakes = others_go_on && self.rouse(&mut state);
         drop(state);
+        self.wake(wakes);
         (tell.tell)();
         let mut state = lock(&self.state);
         state.telling -= usize::from(others_go_on);
@@ -853,6 +979,9 @@ impl Shared {
 
     /// Computes the ticket's result on this thread, if that is best. In a callback there may be no other thread that could compute it.
     fn alone<T>(self: &Arc<Self>, entry: &Arc<dyn Holds<T>>) {
+        if self.is_busy.load(Relaxed) && !self.is_served_here() {
+            return;
+        }
         let mut state = lock(&self.state);
         // A deadline and a canceller refer to the entry. They may end the ticket while the job runs, and this thread returns then.
         let may_end_early = || Arc::weak_count(entry) > 0;
@@ -893,6 +1022,8 @@ impl Queue {
             capacity,
             max_delay,
             state: Mutex::default(),
+            has_much_room: AtomicBool::new(false),
+            is_busy: AtomicBool::new(false),
             work: Condvar::new(),
             changed: Condvar::new(),
             deadlines: Deadlines::default(),
@@ -907,30 +1038,25 @@ impl Queue {
         let (shared, process) = (&self.0, id());
         // Every job counts, because the queue does not wait for jobs that count for nothing.
         let size = Size { jobs: size.jobs.max(1), ..size };
-        shared.reserve(process, size).inspect_err(|_| shared.counters.refused())?;
+        let has_place = shared.reserve(process, size).inspect_err(|_| shared.counters.refused())?;
         shared.counters.submitted();
         let job = make();
         let asked = job.kind();
         // A job that no program does enters no line.
         let kind = asked.as_ref().ok().copied();
         let (cell, since) = (Cell::new(), (shared.clock)());
-        let (deadline, of) = (Mutex::new(None), Arc::downgrade(shared));
-        let entry = |job| Arc::new(Entry { job, cell, kind, size, since, deadline, shared: of });
-        let entry = match asked {
-            Ok(_) => {
-                let entry = entry(Mutex::new(Some(job)));
-                shared.add(entry.clone());
-                entry
-            }
-            Err(why) => {
-                let entry = entry(Mutex::new(None));
-                let Wake::Nobody = entry.resolve(Err(why)) else { unreachable!("nobody has the ticket yet") };
+        let (deadline, of, place) = (Mutex::new(None), Arc::downgrade(shared), PlaceInLine(AtomicU64::new(0)));
+        let job = Mutex::new(Some(job));
+        let entry = Arc::new(Entry { job, cell, place, kind, size, since, deadline, shared: of });
+        if let Err(why) = asked.and_then(|_| shared.add(entry.clone(), process, has_place)) {
+            drop(entry.take());
+            let Wake::Nobody = entry.resolve(Err(why)) else { unreachable!("nobody has the ticket yet") };
+            if has_place {
                 let mut state = lock(&shared.state);
-                (state.jobs, state.bytes) = (state.jobs - size.jobs, state.bytes - size.bytes);
+                state.count_out(size);
                 shared.release(state);
-                entry
             }
-        };
+        }
         Ok(Ticket { entry, process, deadline: None, is_released: false })
     }
 
@@ -938,6 +1064,9 @@ impl Queue {
     /// ticket that did not wait.
     pub fn run_alone<T>(&self, work: impl FnOnce() -> T) -> Result<Option<T>, Error> {
         let shared = &self.0;
+        if shared.is_busy.load(Relaxed) {
+            return Ok(None);
+        }
         let mut state = shared.open(id())?;
         if !shared.is_idle(&state, 0) {
             return Ok(None);
@@ -947,7 +1076,7 @@ impl Queue {
         let (_alone, began) = (Alone(shared), Instant::now());
         let out = work();
         shared.counters.submitted();
-        shared.counters.waited(Duration::ZERO);
+        shared.counters.waited(&[Duration::ZERO]);
         shared.counters.batch(1, 1, began.elapsed());
         Ok(Some(out))
     }
@@ -965,16 +1094,16 @@ impl Queue {
         let mut state = lock(&shared.state);
         state.is_closed = true;
         // From now on, jobs do not wait for others.
-        shared.rouse(&mut state);
+        let wakes = shared.rouse(&mut state);
         shared.release(state);
+        shared.wake(wakes);
         let (mut state, is_quiet) = shared.wait_until(lock(&shared.state), Some(until), State::is_quiet);
         if is_quiet {
             return Ok(());
         }
-        while let Some(batch) = state.take(true, 1, None, &shared.counters) {
-            shared.release(state);
-            (batch.refuse(cancelled("the engine was drained, and the time for it was over")).tell)();
-            state = lock(&shared.state);
+        while let Some(batch) = state.take(true, 1, None) {
+            drop(state);
+            state = shared.refuse(batch, cancelled("the engine was drained, and the time for it was over"));
         }
         Err(Error::DeadlineExceeded)
     }

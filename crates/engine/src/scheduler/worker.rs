@@ -8,7 +8,7 @@ use crate::programs::{Group, GroupFacts, Programs};
 use crate::scheme::Kind;
 use crate::{Backend, Device, Error, ErrorKind, Policy, SelfTested};
 use rayon::ThreadPool;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub struct Worker {
     /// For each slot the threads that run its chunks; `None` on the host, whose chunks run in the engine's pool.
     pools: Option<Vec<OnceLock<Result<ThreadPool, Error>>>>,
     state: AtomicU8,
+    /// Predicted nanoseconds of the batches of tickets that the device has.
+    pub(super) booked: AtomicU64,
 }
 
 /// The state of a device that failed, so that another device does its part.
@@ -77,7 +79,7 @@ impl Worker {
         // With one thread each call computes on the thread that calls: nothing is shared.
         let permits = if is_host && threads == 1 { CALLS } else { slots };
         let permits = Permits::new(permits, if is_host { SINGLES_OF_A_THREAD * threads } else { SINGLES_OF_A_DEVICE });
-        Worker { programs, permits, pools, state: AtomicU8::new(0) }
+        Worker { programs, permits, pools, state: AtomicU8::new(0), booked: AtomicU64::new(0) }
     }
 
     /// The device.
@@ -178,6 +180,8 @@ pub(super) struct BatchLimits {
     pub(super) lanes: usize,
     /// The most batches that run at a time: as many as devices have programs for, and one that is ready when a program is.
     pub(super) slots: usize,
+    /// Whether a batch goes to one of several devices: then none takes more than its share of all jobs, so that the others have work too.
+    pub(super) are_shares: bool,
 }
 
 impl Scheduler {
@@ -196,12 +200,15 @@ impl Scheduler {
                 self.first().speed(alone).map_or(1, |speed| (BATCH_OF_A_THREAD.as_secs_f64() * speed) as usize);
             let (lanes, least) = if kind.habits().shares_lanes { (LANES, 2 * LANES) } else { (1, 1) };
             let most = self.jobs_to_wake(group).unwrap_or(usize::MAX);
-            return BatchLimits { most, of_thread: Some(of_time.max(least)), lanes, slots: self.options.threads };
+            let (of_thread, slots) = (Some(of_time.max(least)), self.options.threads);
+            return BatchLimits { most, of_thread, lanes, slots, are_shares: false };
         }
         let jobs = self.live().filter_map(|worker| worker.jobs_of_a_chunk(group)).max().unwrap_or(1);
         let of = |worker: &Worker| if worker.is_host() { 1 } else { worker.queue_of(Some(group)) };
         let slots = self.live().map(of).sum::<usize>() + 1;
-        BatchLimits { most: jobs.max(self.jobs_to_wake(group).unwrap_or(1)), of_thread: None, lanes: 1, slots }
+        let are_shares = self.live().filter(|worker| worker.is_discrete()).count() > 1;
+        let most = jobs.max(self.jobs_to_wake(group).unwrap_or(1));
+        BatchLimits { most, of_thread: None, lanes: 1, slots, are_shares }
     }
 }
 

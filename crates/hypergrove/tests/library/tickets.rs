@@ -245,6 +245,48 @@ fn callers_share_batches_unless_they_are_alone() {
 }
 
 /// Each thread of the host has a batch of its own. The jobs that wait meanwhile are shared out among the threads.
+/// Each batch is one chunk on one device, and all devices have some.
+#[test]
+fn several_devices_have_batches_of_their_own() {
+    let (device, key) = (Mock { jobs: 256, memory: 1 << 30, ..mock(4, 2) }, Arc::new(key(1)));
+    let engine = device.engine();
+    let tickets: Vec<_> =
+        (0..600).map(|i| engine.submit(SignJob::new(key.clone(), message(i)).deterministic())).collect();
+    for (i, ticket) in tickets.into_iter().enumerate() {
+        is_right(&key, i, ticket.unwrap().wait());
+    }
+    let stats = engine.stats();
+    let batches: u64 = stats.tickets.batch_sizes.iter().sum();
+    assert_eq!(stats.chunks, batches);
+    let shares = device.shares();
+    assert!(shares.iter().all(|jobs| *jobs > 0), "{shares:?}");
+}
+
+/// Of four devices one falls off the bus, one computes wrongly, and the others do all.
+#[test]
+fn other_devices_do_the_batches_of_those_that_fail() {
+    let device = Mock { jobs: 64, memory: 1 << 30, ..mock(4, 2) }.answering(|call| match (call.device, call.nth) {
+        (1, 2..) => call.fails("fell off the bus"),
+        (2, 1..) => Err(Error::Inconsistent { device: "mock:2".into(), what: "a check".into() }),
+        _ => Ok(()),
+    });
+    let (engine, key) = (device.engine(), Arc::new(key(1)));
+    let submit = |i: usize| engine.submit(SignJob::new(key.clone(), message(i)).deterministic()).unwrap();
+    for round in 0..4 {
+        let tickets: Vec<_> = (0..300).map(|i| submit(300 * round + i)).collect();
+        for (i, ticket) in tickets.into_iter().enumerate() {
+            is_right(&key, 300 * round + i, ticket.wait());
+        }
+    }
+    let mut failed: Vec<_> = engine.faults().iter().map(|fault| fault.device.id()).collect();
+    failed.sort();
+    failed.dedup();
+    assert_eq!(failed, ["mock:1", "mock:2"]);
+    assert_eq!(engine.devices().iter().map(|device| device.index).collect::<Vec<_>>(), [0, 3]);
+    let stats = engine.stats().tickets;
+    assert_eq!((stats.submitted, stats.queued, stats.running), (1200, 0, 0));
+}
+
 #[test]
 fn the_hosts_threads_do_batches_at_the_same_time() {
     let (gate, key) = (Gate::default(), key(1));

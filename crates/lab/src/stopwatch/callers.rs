@@ -14,8 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::{Builder, scope, sleep};
 use std::time::{Duration, Instant};
 
-/// What goes by before anything is counted, at most: programs are prepared, and batches find their size.
+/// A window of the warm-up, at most. Programs are prepared meanwhile, and batches find their size.
 const WARM_UP: Duration = Duration::from_millis(300);
+/// The most windows of the warm-up. It ends with the first window that has no more results than the best one before and a tenth. (Four H100 prepare
+/// programs for 2 s until 16,384 callers have their full rate.)
+const WARM_UPS: usize = 16;
 /// Results that are timed at least; with more callers, as many as there are callers.
 const LEAST: usize = 3;
 /// How often is looked whether there are so many.
@@ -179,9 +182,27 @@ impl KnownJobs {
 struct Window {
     is_open: AtomicBool,
     is_over: AtomicBool,
+    /// All results, and those that are counted.
+    results: AtomicUsize,
     counted: AtomicUsize,
     /// A caller failed: nothing more is counted.
     failed: AtomicBool,
+}
+
+impl Window {
+    /// Waits until results come at the full rate. `budget` is the time that is counted afterwards.
+    fn warm_up(&self, budget: Duration) {
+        let (mut best, mut before) = (0, 0);
+        for _ in 0..WARM_UPS {
+            sleep(WARM_UP.min(budget));
+            let results = self.results.load(Relaxed);
+            let of_window = results - before;
+            if self.failed.load(Relaxed) || (best > 0 && of_window <= best + best / 10) {
+                break;
+            }
+            (best, before) = (best.max(of_window), results);
+        }
+    }
 }
 
 /// One thread's jobs: the seconds of each that was counted.
@@ -209,6 +230,7 @@ fn caller(
         if !is_right {
             return Err(wrong("a result of one of many callers"));
         }
+        window.results.fetch_add(1, Relaxed);
         if is_counted {
             waits.push(began.elapsed().as_secs_f64());
             window.counted.fetch_add(1, Relaxed);
@@ -240,7 +262,7 @@ pub(crate) fn measure(engine: &Engine, question: Question) -> Result<Measured, F
         };
         let all: Vec<_> = (0..threads).map(spawn).collect();
         window.failed.fetch_or(all.iter().any(Result::is_err), Relaxed);
-        sleep(WARM_UP.min(budget));
+        window.warm_up(budget);
         let began = Instant::now();
         window.is_open.store(true, Relaxed);
         sleep(budget);

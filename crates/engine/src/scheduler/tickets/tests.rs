@@ -370,8 +370,8 @@ fn a_slow_job_is_a_batch() {
 struct Jobless(usize);
 
 impl Entries for Jobless {
-    fn take(&mut self, _: usize, _: &TicketCounters) -> (Option<Box<dyn TakenBatch>>, isize) {
-        (None, 0)
+    fn take(&mut self, _: usize, _: &mut usize) -> Option<Box<dyn TakenBatch>> {
+        None
     }
     fn len(&self) -> usize {
         self.0
@@ -382,15 +382,14 @@ impl Entries for Jobless {
     fn by_all_threads(&self) -> bool {
         false
     }
-    fn withdraw(&mut self, jobs: usize) {
+    fn withdraw(&mut self, jobs: usize, _: &PlaceInLine) -> bool {
         self.0 -= jobs;
+        true
     }
     fn since(&self) -> Option<Instant> {
         None
     }
-    fn compact(&mut self) -> isize {
-        0
-    }
+    fn compact(&mut self) {}
 }
 
 #[test]
@@ -417,7 +416,7 @@ fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
         (Some(1), 1, 1, 99, true),
         (Some(1), 90, 2, 10, false),
     ] {
-        let limits = BatchLimits { most: 1000, of_thread, lanes: 1, slots: 2 };
+        let limits = BatchLimits { most: 1000, of_thread, lanes: 1, slots: 2, are_shares: false };
         let line = Line { sort, limits, running, taken, withdrawn: 0, entries: Box::new(Jobless(queued)) };
         assert_eq!(line.may_begin(), may, "{queued} wait, {running} batches of {taken} jobs run");
     }
