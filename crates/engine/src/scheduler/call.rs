@@ -445,8 +445,9 @@ impl<'a> Call<'a> {
         let live = || self.devices.iter().filter(|device| !device.worker.is_disabled());
         let (Some(group), Some(left), 2..) = (group, self.left(), live().count()) else { return usize::MAX };
         let all = left.saturating_add(live().map(|device| device.jobs).sum()) as f64;
-        let total: f64 = live().filter_map(|device| device.worker.speed(group)).sum();
-        let share = (all * device.worker.speed(group).unwrap_or(0.0) / total).ceil() as usize;
+        let speed = |device: &CallDevice<'_>| self.scheduler.speed_of_model(device.worker, group);
+        let total: f64 = live().filter_map(speed).sum();
+        let share = (all * speed(device).unwrap_or(0.0) / total).ceil() as usize;
         match share.saturating_sub(device.jobs) {
             // A device that has nothing to do does not wait.
             few if few < least && device.chunks == 0 => least.max(1),

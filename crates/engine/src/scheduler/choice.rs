@@ -138,7 +138,7 @@ impl Scheduler {
         }
         let _choosing = lock(&self.choosing);
         let done = workers.into_iter().map(|worker| {
-            let nanoseconds = 1e9 * count as f64 / worker.speed(group).unwrap_or(f64::INFINITY);
+            let nanoseconds = 1e9 * count as f64 / self.speed_of_model(worker, group).unwrap_or(f64::INFINITY);
             (worker.booked.load(Relaxed).saturating_add(nanoseconds as u64), nanoseconds as u64, worker)
         });
         let (_, nanoseconds, worker) = done.min_by_key(|(done, ..)| *done)?;
