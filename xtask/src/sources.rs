@@ -126,7 +126,7 @@ const LEFT: &[(&str, [usize; 3])] = &[
     ("crates/gpu", [28, 0, 0]),
     ("crates/hypergrove", [12, 0, 0]),
     ("crates/kernels", [18, 5, 38]),
-    ("crates/lab", [7, 2, 58]),
+    ("crates/lab", [7, 2, 57]),
     ("crates/lanes", [5, 0, 0]),
     ("crates/py", [2, 0, 25]),
     ("crates/tables", [0, 2, 7]),
