@@ -244,7 +244,8 @@ impl<'a> Call<'a> {
             Some(_) => None,
         };
         self.group = group.filter(|group| group.kind.habits().comes_alone);
-        let slots = super::slots(self.devices.iter().map(|device| device.worker.queue_of(self.group) as u64));
+        let workers: Vec<&Worker> = self.devices.iter().map(|device| device.worker).collect();
+        let slots = super::slots(self.scheduler.sharing(&workers).map(|worker| worker.queue_of(self.group) as u64));
         let all = slots + u64::from(self.feed.is_some());
         (self.slots, self.slot) = (slots as usize, self.scheduler.memory_budget() / all);
     }
@@ -518,7 +519,7 @@ impl<'a> Call<'a> {
 
     /// Whether the memory suffices for chunks of several sizes. Each size has a program of its own, and all of them together take twice the memory of a
     /// full one. Programs that do not fit are made anew for each chunk. (Verifying 128f, four H100 with 2 GiB in all: 4.2 M/s; 1.4 M/s if there are
-    /// chunks of several sizes all the same.)
+    /// chunks of several sizes even so.)
     fn has_room_for_sizes(&self, scale: &Scale<'_>, group: Option<Group>) -> bool {
         group.is_none_or(|group| 2 * scale.bytes(group, scale.worker.most(Some(group))) <= self.slot)
     }

@@ -109,7 +109,7 @@ impl Worker {
     }
 }
 
-/// A device that has a batch of its own, until this is dropped.
+/// A device's booking for one batch, until it is dropped.
 pub(super) struct Booked<'a> {
     pub(super) worker: &'a Worker,
     nanoseconds: u64,
@@ -122,8 +122,8 @@ impl Drop for Booked<'_> {
 }
 
 impl Scheduler {
-    /// The device for a batch of jobs of one kind, where several discrete devices can do it: the one that is predicted to be done first, after the
-    /// batches that it has. `None` if there are not several.
+    /// The device for a batch of jobs of one kind, where several discrete devices can do it and one of them is the fastest: the one that is predicted
+    /// to be done first, after the batches that it has. `None` otherwise.
     ///
     /// The whole batch goes there. Parts on all devices would be small, and each device would have parts of many batches
     /// (docs/lab/2026-11-26-four-gpus.md).
@@ -132,8 +132,12 @@ impl Scheduler {
         let group = Group { kind, threads: self.options.threads };
         let count = jobs.map(|job| job.count()).sum();
         let mut workers = self.suited(Some(group), Some(count)).workers;
-        workers.retain(|worker| worker.is_discrete() && worker.takes(group));
-        if workers.len() < 2 || count < 2 {
+        self.disable_broken(&workers, group);
+        let fastest = |workers: &[&Worker]| workers.iter().filter_map(|worker| worker.speed(group)).fold(0.0, f64::max);
+        let of_all = fastest(&workers);
+        workers.retain(|worker| worker.is_discrete() && !worker.is_disabled() && worker.takes(group));
+        // A host that is faster than each of them does its part of every batch.
+        if workers.len() < 2 || fastest(&workers) < of_all {
             return None;
         }
         let _choosing = lock(&self.choosing);

@@ -100,8 +100,7 @@ pub struct Options {
     pub threads: usize,
     /// Bytes of the host's memory for prepared programs, and for each call's jobs and outputs at hand.
     pub memory_budget: u64,
-    /// The memory budget in bytes for each device with memory of its own, once such devices are used that are initialised lazily; unless the caller
-    /// chose a budget.
+    /// The memory budget in bytes for each lazily initialised device with memory of its own. It is not used if the caller chose a budget.
     pub memory_budget_of_device: u64,
     /// Whether the caller chose the budget.
     pub is_memory_chosen: bool,
@@ -293,6 +292,15 @@ impl Scheduler {
         }
     }
 
+    /// The devices among which a call on these devices shares the memory budget. If batches go to one of several discrete devices each, such calls run on
+    /// all of them at the same time.
+    fn sharing<'w>(&'w self, devices: &[&'w Worker]) -> impl Iterator<Item = &'w Worker> {
+        let is_booked = matches!(devices, [only] if only.is_discrete());
+        let others = self.live().filter(move |worker| is_booked && worker.is_discrete());
+        let is_new = |worker: &&Worker| !devices.iter().any(|known| std::ptr::eq(*known, *worker));
+        devices.iter().copied().chain(others.filter(is_new).collect::<Vec<_>>())
+    }
+
     /// Bytes for one job that is done alone and owns `owned` bytes. A budget that nobody chose refuses no message for its size if the message is in
     /// memory already.
     pub fn memory_alone(&self, owned: usize) -> u64 {
@@ -317,7 +325,7 @@ impl Scheduler {
     }
 
     /// Disables devices that fail, or fail their self-test, when they are asked for the facts about a group.
-    fn disable_broken(&self, devices: &[&Worker], group: Group) {
+    pub(super) fn disable_broken(&self, devices: &[&Worker], group: Group) {
         for worker in devices.iter().filter(|worker| !worker.is_disabled()) {
             if let Err(why) = worker.programs.facts(group)
                 && is_broken(&why)
@@ -499,6 +507,7 @@ impl Scheduler {
             }
         }
         match self.device_of_batch(jobs.clone()) {
+            // A single job runs there as a single job.
             Some(booked) => self.run_on(vec![booked.worker], false, &mut { jobs }, sink),
             None => self.run(&mut { jobs }, sink),
         }
@@ -548,8 +557,11 @@ impl Scheduler {
         let first = jobs.next();
         let second = first.as_ref().and_then(|_| jobs.next());
         match (first, second) {
-            (Some(job), None) if job.count() == 1 && job.kind().is_ok() && devices.len() == self.live().count() => {
-                let result = self.one(None, job);
+            (Some(job), None)
+                if job.count() == 1 && job.kind().is_ok() && [1, self.live().count()].contains(&devices.len()) =>
+            {
+                let rather = if devices.len() < self.live().count() { Some(devices[0]) } else { None };
+                let result = self.one(rather, job);
                 if let Err(why) = &result
                     && !why.kind().is_of_job()
                 {
@@ -872,7 +884,7 @@ impl<'a> Asker<'a> {
     fn new(scheduler: &'a Scheduler, devices: Vec<&'a Worker>, total: Option<usize>) -> Asker<'a> {
         // Many lazily initialised devices may take over.
         let least = if scheduler.lazy.is_some() { SLOTS_OF_MANY } else { 1 };
-        let slots = (slots(devices.iter().map(|worker| worker.queue() as u64)) + 1).max(least);
+        let slots = (slots(scheduler.sharing(&devices).map(|worker| worker.queue() as u64)) + 1).max(least);
         let memory = scheduler.memory_budget() / slots / BLOCKS_OF_A_CHUNK as u64;
         Asker { scheduler, devices, total, memory, last: None }
     }

@@ -173,7 +173,7 @@ impl TicketCounters {
         self.expired.fetch_add(1, Relaxed);
     }
 
-    /// Counts how long jobs waited: all of them at once, since other threads count too.
+    /// Adds the waiting times of a batch together, because other threads add to the same counters.
     pub(super) fn waited(&self, times: &[Duration]) {
         let mut counts = [0; 64];
         times.iter().for_each(|time| counts[Histogram::bucket(nanoseconds(*time))] += 1);

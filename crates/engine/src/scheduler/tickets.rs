@@ -39,6 +39,9 @@ const CHAIN: usize = 8;
 /// Withdrawn jobs leave their entries in the line until these are more than this number, and more than half of the line.
 const FEW: usize = 64;
 
+/// A job that takes no more than one part in so many of the queue's capacity is small.
+const SMALL: u64 = 1024;
+
 /// A job that waits for its turn. It owns all data that it needs.
 pub trait Queued: Send + Sized + 'static {
     /// The result of the job.
@@ -266,9 +269,15 @@ impl Line {
     /// second, without this rule 121,000 times, and 95,000 times if four batches run at a time.)
     fn may_begin(&self) -> bool {
         let (jobs, BatchLimits { most, of_thread, slots, .. }) = (self.entries.jobs(), self.limits);
-        let is_share = self.running == 0 || jobs >= most || jobs.saturating_mul(self.running + 2) >= jobs + self.taken;
+        let is_share =
+            self.running < self.devices() || jobs >= most || jobs.saturating_mul(self.running + 2) >= jobs + self.taken;
         let is_of_thread = of_thread.is_some() && !self.entries.by_all_threads();
         self.entries.len() > 0 && self.running < slots && (is_share || is_of_thread)
+    }
+
+    /// Devices of which a batch goes to one. A batch that all threads do goes to all devices, too.
+    fn devices(&self) -> usize {
+        if self.entries.by_all_threads() { 1 } else { self.limits.devices }
     }
 
     /// Jobs of a batch that one of the host's threads does, or all do together; see [`BatchLimits::of_thread`].
@@ -582,9 +591,10 @@ impl State {
                         false => whole(few.min(in_flight.div_ceil(slots)), line.limits.lanes),
                     }
                 }
-                _ if line.limits.are_shares => {
+                // Jobs that waited for each other stay together here, too.
+                _ if line.devices() > 1 && patience.is_none() => {
                     let all = line.entries.jobs() + line.taken;
-                    line.limits.most.min(all.div_ceil(line.limits.slots.saturating_sub(1).max(1)))
+                    line.limits.most.min(all.div_ceil(line.limits.slots.saturating_sub(1).max(1))).max(1)
                 }
                 _ => line.limits.most,
             };
@@ -690,9 +700,12 @@ impl Shared {
         }
     }
 
-    /// Reserves a place in the queue for a job, in this process. Gives `false` if there is so much room that a place is taken when the job is added.
+    /// Reserves a place in the queue for a job, in this process. Gives `false` if there is so much room, and the job is so small, that a place is taken
+    /// when the job is added. Hundreds of threads that add such jobs at the same time still find room.
     fn reserve(self: &Arc<Self>, process: u32, size: Size) -> Result<bool, Error> {
-        if self.has_much_room.load(Relaxed) {
+        let (jobs, bytes) = self.capacity;
+        let is_small = size.jobs <= jobs / SMALL as usize && size.bytes <= bytes / SMALL;
+        if is_small && self.has_much_room.load(Relaxed) {
             self.scheduler.same_process()?;
             self.is_process(process)?;
             return Ok(false);
@@ -700,7 +713,6 @@ impl Shared {
         let mut state = self.open(process)?;
         // If there is room, no job is too large: a large one would wait for ever while smaller ones come.
         if !self.has_room(&state) {
-            let (jobs, bytes) = self.capacity;
             return Err(Error::QueueFull { jobs, bytes });
         }
         if state.dispatchers == 0 {
@@ -757,11 +769,11 @@ impl Shared {
             let limits = match self.scheduler.is_host_alone() {
                 true => {
                     let (most, slots) = (usize::MAX, self.slots());
-                    BatchLimits { most, of_thread: Some(1), lanes: 1, slots, are_shares: false }
+                    BatchLimits { most, of_thread: Some(1), lanes: 1, slots, devices: 1 }
                 }
                 false => {
                     let (most, slots) = (FIRST_BATCH, usize::MAX);
-                    BatchLimits { most, of_thread: None, lanes: 1, slots, are_shares: false }
+                    BatchLimits { most, of_thread: None, lanes: 1, slots, devices: 1 }
                 }
             };
             state.lines.push(Line { sort: entry.sort(), limits, running: 0, taken: 0, withdrawn: 0, entries });
@@ -783,8 +795,8 @@ impl Shared {
         (!is_none).then(|| (self.max_delay, (self.clock)()))
     }
 
-    /// Starts a dispatcher, if a batch could begin. Gives whether one that sleeps is to be woken instead, after the lock is released: it takes the lock
-    /// first.
+    /// Starts a dispatcher, if a batch could begin. Gives whether one that sleeps is to be woken instead, after the lock is released, because a woken
+    /// dispatcher takes the lock first.
     #[must_use]
     fn rouse(self: &Arc<Self>, state: &mut State) -> bool {
         if state.queued == 0 || !state.lines.iter().any(|line| line.may_begin()) {
@@ -827,7 +839,7 @@ impl Shared {
         {
             *queued -= size.jobs;
             line.withdrawn += 1;
-            if *queued == 0 || (line.withdrawn > FEW && line.withdrawn > line.entries.len() / 2) {
+            if line.entries.jobs() == 0 || (line.withdrawn > FEW && line.withdrawn > line.entries.len() / 2) {
                 line.entries.compact();
                 line.withdrawn = 0;
             }
@@ -886,8 +898,8 @@ impl Shared {
                     state.running += 1;
                     state.taken += batch.jobs();
                     self.is_busy.store(true, Relaxed);
-                    // This thread may be the dispatcher that was to look at the other lines.
-                    let wakes = patience.is_some() && self.rouse(&mut state);
+                    // This thread may be the dispatcher that was to look at the other lines, or may have left jobs for other devices.
+                    let wakes = (patience.is_some() || !self.scheduler.is_host_alone()) && self.rouse(&mut state);
                     drop(state);
                     self.wake(wakes);
                     self.run(batch)

@@ -183,24 +183,24 @@ pub(super) struct BatchLimits {
     pub(super) lanes: usize,
     /// The most batches that run at a time: as many as devices have programs for, and one that is ready when a program is.
     pub(super) slots: usize,
-    /// Whether a batch goes to one of several devices: then none takes more than its share of all jobs, so that the others have work too.
-    pub(super) are_shares: bool,
+    /// Devices of which a batch goes to one. If there are several, no batch has more than its share of all jobs, so that other devices have work too.
+    pub(super) devices: usize,
 }
 
 impl Scheduler {
-    /// Jobs a second of this group, as far as is known, for a comparison with other devices. Devices of one model count as equally fast unless their
-    /// times differ much, because the times of chunks that overlap vary by a quarter. (Verifying 1,048,576 rows of 128f, four H100: 7.03 M/s, and
+    /// Jobs a second of this group, as far as is known, for a comparison with other devices. Devices of one model whose times differ little count as
+    /// equally fast, because the times of chunks that overlap vary by a quarter. (Verifying 1,048,576 rows of 128f, four H100: 7.03 M/s, and
     /// 6.78 M/s if each device counts as fast as its latest chunks were.)
     pub(super) fn speed_of_model(&self, worker: &Worker, group: Group) -> Option<f64> {
         let is_alike = |other: &&Worker| {
             let (it, other) = (worker.device(), other.device());
             (it.backend, &it.name, it.cores) == (other.backend, &other.name, other.cores)
         };
+        let own = worker.speed(group)?;
         let speeds = self.live().filter(is_alike).filter_map(|other| other.speed(group));
-        let (sum, count) = speeds.fold((0.0, 0), |(sum, count), speed| (sum + speed, count + 1));
-        let (own, mean) = (worker.speed(group)?, sum / f64::from(count.max(1)));
-        let is_near = (mean / MUCH_FASTER..mean * MUCH_FASTER).contains(&own);
-        Some(if is_near { mean } else { own })
+        let near = speeds.filter(|speed| (own / MUCH_FASTER..own * MUCH_FASTER).contains(speed));
+        let (sum, count) = near.fold((0.0, 0.0), |(sum, count), speed| (sum + speed, count + 1.0));
+        Some(if count > 0.0 { sum / count } else { own })
     }
 
     /// Whether the host is the only device, as far as is known.
@@ -219,14 +219,15 @@ impl Scheduler {
             let (lanes, least) = if kind.habits().shares_lanes { (LANES, 2 * LANES) } else { (1, 1) };
             let most = self.jobs_to_wake(group).unwrap_or(usize::MAX);
             let (of_thread, slots) = (Some(of_time.max(least)), self.options.threads);
-            return BatchLimits { most, of_thread, lanes, slots, are_shares: false };
+            return BatchLimits { most, of_thread, lanes, slots, devices: 1 };
         }
-        let jobs = self.live().filter_map(|worker| worker.jobs_of_a_chunk(group)).max().unwrap_or(1);
+        let able = || self.live().filter(|worker| worker.takes(group));
+        let jobs = able().filter_map(|worker| worker.jobs_of_a_chunk(group)).max().unwrap_or(1);
         let of = |worker: &Worker| if worker.is_host() { 1 } else { worker.queue_of(Some(group)) };
-        let slots = self.live().map(of).sum::<usize>() + 1;
-        let are_shares = self.live().filter(|worker| worker.is_discrete()).count() > 1;
+        let slots = able().map(of).sum::<usize>() + 1;
+        let devices = able().filter(|worker| worker.is_discrete()).count().max(1);
         let most = jobs.max(self.jobs_to_wake(group).unwrap_or(1));
-        BatchLimits { most, of_thread: None, lanes: 1, slots, are_shares }
+        BatchLimits { most, of_thread: None, lanes: 1, slots, devices }
     }
 }
 

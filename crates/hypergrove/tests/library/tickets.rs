@@ -244,7 +244,6 @@ fn callers_share_batches_unless_they_are_alone() {
     assert_eq!(engine.share(job(&key, 8)).unwrap_err().kind(), ErrorKind::Cancelled);
 }
 
-/// Each thread of the host has a batch of its own. The jobs that wait meanwhile are shared out among the threads.
 /// Each batch is one chunk on one device, and all devices have some.
 #[test]
 fn several_devices_have_batches_of_their_own() {
@@ -255,6 +254,7 @@ fn several_devices_have_batches_of_their_own() {
     for (i, ticket) in tickets.into_iter().enumerate() {
         is_right(&key, i, ticket.wait());
     }
+    engine.drain(Instant::now() + SOON).unwrap();
     let stats = engine.stats();
     let batches: u64 = stats.tickets.batch_sizes.iter().sum();
     assert_eq!(stats.chunks, batches);
@@ -283,10 +283,30 @@ fn other_devices_do_the_batches_of_those_that_fail() {
     failed.dedup();
     assert_eq!(failed, ["mock:1", "mock:2"]);
     assert_eq!(engine.devices().iter().map(|device| device.index).collect::<Vec<_>>(), [0, 3]);
+    engine.drain(Instant::now() + SOON).unwrap();
     let stats = engine.stats().tickets;
     assert_eq!((stats.submitted, stats.queued, stats.running), (1200, 0, 0));
 }
 
+/// A job that waits for others goes on, although all jobs of another line were withdrawn.
+#[test]
+fn a_line_of_withdrawn_jobs_holds_nobody_up() {
+    let device = Mock { jobs: 64, memory: 1 << 30, ..mock(2, 2) };
+    let engine = device.builder().max_delay(Duration::from_millis(30)).build().unwrap();
+    let key = Arc::new(key(1));
+    let (public, sign) = (Arc::new(key.verifying_key()), |i| engine.submit(job(&key, i)).unwrap());
+    let signature = sign(0).wait().unwrap();
+    let verify = || engine.submit(VerifyJob::new(public.clone(), message(0), signature.as_bytes())).unwrap();
+    // From now on the queue knows what pays for both kinds.
+    assert_eq!(verify().wait(), Ok(true));
+    for i in 1..20 {
+        let (withdrawn, mut waits) = (sign(i), verify());
+        drop(withdrawn);
+        assert_eq!(waits.wait_timeout(SOON), Some(Ok(true)));
+    }
+}
+
+/// Each thread of the host has a batch of its own. The jobs that wait meanwhile are shared out among the threads.
 #[test]
 fn the_hosts_threads_do_batches_at_the_same_time() {
     let (gate, key) = (Gate::default(), key(1));

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// A window of the warm-up, at most. Programs are prepared meanwhile, and batches find their size.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// The most windows of the warm-up. It ends with the first window that has no more results than the best one before and a tenth. (Four H100 prepare
+/// The most windows of the warm-up. It ends with the first window that has at most a tenth more results than the best one before. (Four H100 prepare
 /// programs for 2 s until 16,384 callers have their full rate.)
 const WARM_UPS: usize = 16;
 /// Results that are timed at least; with more callers, as many as there are callers.

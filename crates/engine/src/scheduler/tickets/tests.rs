@@ -416,7 +416,7 @@ fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
         (Some(1), 1, 1, 99, true),
         (Some(1), 90, 2, 10, false),
     ] {
-        let limits = BatchLimits { most: 1000, of_thread, lanes: 1, slots: 2, are_shares: false };
+        let limits = BatchLimits { most: 1000, of_thread, lanes: 1, slots: 2, devices: 1 };
         let line = Line { sort, limits, running, taken, withdrawn: 0, entries: Box::new(Jobless(queued)) };
         assert_eq!(line.may_begin(), may, "{queued} wait, {running} batches of {taken} jobs run");
     }
