@@ -126,7 +126,7 @@ impl Scheduler {
     /// to be done first, after the batches that it has. `None` otherwise.
     ///
     /// The whole batch goes there. Parts on all devices would be small, and each device would have parts of many batches
-    /// (docs/lab/2026-11-26-four-gpus.md).
+    /// (docs/lab/2026-11-27-four-gpus.md).
     pub(super) fn device_of_batch<J: Job>(&self, jobs: impl Iterator<Item = J> + Clone) -> Option<Booked<'_>> {
         let kind = jobs.clone().next()?.kind().ok()?;
         let group = Group { kind, threads: self.options.threads };
