@@ -117,24 +117,21 @@ const COUNTED: [&str; 3] =
 /// How many of these faults a crate may have: as many as it has. In a crate without a row, each is an error.
 #[rustfmt::skip]
 const LEFT: &[(&str, [usize; 3])] = &[
-    ("crates/capi", [1, 2, 11]),
-    ("crates/cli", [5, 14, 130]),
+    ("crates/capi", [1, 0, 0]),
+    ("crates/cli", [5, 0, 0]),
     ("crates/cpu", [3, 0, 0]),
     ("crates/cuda", [3, 0, 0]),
     ("crates/engine", [21, 0, 0]),
-    ("crates/fips205", [3, 6, 18]),
+    ("crates/fips205", [3, 0, 0]),
     ("crates/gpu", [28, 0, 0]),
     ("crates/hypergrove", [12, 0, 0]),
-    ("crates/kernels", [18, 5, 38]),
-    ("crates/lab", [7, 2, 57]),
+    ("crates/kernels", [18, 0, 0]),
+    ("crates/lab", [7, 0, 0]),
     ("crates/lanes", [5, 0, 0]),
-    ("crates/py", [2, 0, 25]),
-    ("crates/tables", [0, 2, 7]),
-    ("crates/taint", [0, 0, 3]),
-    ("crates/testkit", [2, 0, 27]),
-    ("crates/tune", [4, 2, 21]),
+    ("crates/py", [2, 0, 0]),
+    ("crates/testkit", [2, 0, 0]),
+    ("crates/tune", [4, 0, 0]),
     ("crates/vulkan", [6, 0, 0]),
-    ("crates/zkdilithium", [0, 2, 17]),
     ("xtask", [6, 0, 0]),
 ];
 

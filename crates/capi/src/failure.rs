@@ -106,7 +106,7 @@ impl From<KeyError> for Failure {
 }
 
 thread_local! {
-    /// What `hg_error_text` points to.
+    /// The text that `hg_error_text` points to.
     static LAST: RefCell<CString> = RefCell::default();
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn call(work: impl FnOnce() -> Result<(), Failure>) -> Status {
     verdict(|| work().map(|()| true))
 }
 
-/// The same for a function that finds a signature valid or not.
+/// As [`call`], for a function that finds a signature valid or not.
 pub(crate) fn verdict(work: impl FnOnce() -> Result<bool, Failure>) -> Status {
     judge(catch_unwind(AssertUnwindSafe(work)))
 }

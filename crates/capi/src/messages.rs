@@ -26,7 +26,7 @@ const DETERMINISTIC: u32 = 1;
 const MESSAGE_IS_DIGEST: u32 = 2;
 const INTERNAL_INTERFACE: u32 = 4;
 
-/// What message options say to a scheme.
+/// A value that a scheme reads from message options.
 pub(crate) trait OfOptions<'a>: Sized {
     fn of(options: &'a MessageOptions) -> Result<Self, Failure>;
 }
@@ -81,7 +81,7 @@ impl OfOptions<'_> for () {
 }
 
 impl MessageOptions {
-    /// What is read besides the structure.
+    /// The memory that is read besides the structure.
     pub(crate) fn spans(&self) -> [Span; 2] {
         [self.context.span(self.context_length, "context"), self.randomizer.span(self.randomizer_length, "randomizer")]
     }

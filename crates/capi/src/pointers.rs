@@ -1,8 +1,8 @@
-//! What C hands over: pointers, strings, structs that know their size. All `unsafe` blocks of the crate are here.
+//! Arguments from C: pointers, strings, structs that know their size. All `unsafe` blocks of the crate are here.
 //!
 //! Rust code cannot make an [`In`], an [`Out`] or a [`Handle`] but from C's: their fields are private. Each stands for a promise of the
 //! caller in C, which `hypergrove.h` states once: a pointer is NULL, or it points to as much as the function says for as long as the call
-//! runs, and nobody writes there meanwhile. What can be checked is checked: NULL, alignment, lengths, overlap.
+//! runs, and nobody writes there meanwhile. Everything that can be checked is checked: NULL, alignment, lengths, overlap.
 
 use crate::failure::{Failure, Status, call};
 use hypergrove::rows::RowStatus;
@@ -146,7 +146,7 @@ impl<T> In<T> {
         self.0.is_null()
     }
 
-    /// What it points to: a handle, whose type the caller's compiler has checked.
+    /// The handle that it points to, whose type the caller's compiler has checked.
     pub(crate) fn get(&self, what: &'static str) -> Result<&T, Failure> {
         check(self.0, 1, what)?;
         // SAFETY: not NULL and aligned. The caller promises a handle that this library made and that is not freed during the call.
@@ -173,8 +173,8 @@ impl<T: Plain> In<T> {
 }
 
 impl<T: Versioned> In<T> {
-    /// A copy of a struct that begins with its size; all zeros for NULL. Members that the caller's release did not have are zero. What the
-    /// caller's struct has beyond ours must be zero: it asks for something that this release does not know.
+    /// A copy of a struct that begins with its size; all zeros for NULL. Members that the caller's release did not have are zero. Bytes
+    /// of the caller's struct beyond ours must be zero: another value asks for something that this release does not know.
     pub(crate) fn versioned(self, what: &'static str) -> Result<T, Failure> {
         let known = size_of::<T>();
         let mut copy = MaybeUninit::<T>::zeroed();
@@ -197,7 +197,7 @@ impl<T: Versioned> In<T> {
         Ok(unsafe { copy.assume_init() })
     }
 
-    /// The same of a struct that cannot be left out.
+    /// As [`versioned`](In::versioned), for a struct that cannot be left out.
     pub(crate) fn required(self, what: &'static str) -> Result<T, Failure> {
         check(self.0, 1, what)?;
         self.versioned(what)

@@ -22,7 +22,7 @@ pub(crate) enum Any<A, B> {
     ZkDilithium(B),
 }
 
-/// Does the same with something of either scheme. What becomes of it is one type, or with `Any` the scheme's.
+/// Does the same with something of either scheme. The result is one type, or with `Any` the scheme's.
 macro_rules! of_scheme {
     ($any:expr, $it:ident => Any($body:expr)) => {
         match $any {
@@ -49,10 +49,10 @@ pub(crate) struct Key<S, K> {
 pub(crate) type PrivateKey = Any<Key<SlhDsa, SigningKey>, Key<ZkDilithium, zk::SigningKey>>;
 /// `hg_public_key`.
 pub(crate) type PublicKey = Any<Key<SlhDsa, VerifyingKey>, Key<ZkDilithium, zk::VerifyingKey>>;
-/// What keys and signatures are of.
+/// The set of keys and signatures: a parameter set of SLH-DSA, or zkDilithium.
 pub(crate) type Set = Any<SlhDsa, ZkDilithium>;
 
-/// What C has of a scheme.
+/// The part of a scheme that C sees.
 pub(crate) trait InC:
     for<'a> Scheme<
         Signature: AsRef<[u8]>,
@@ -147,7 +147,7 @@ impl From<zk::KeyError> for Failure {
 }
 
 impl<A, B> Any<A, B> {
-    /// What only SLH-DSA has something to say of.
+    /// The value of SLH-DSA; `None` for zkDilithium.
     pub(crate) fn slh_dsa(&self) -> Option<&A> {
         if let Any::SlhDsa(it) = self { Some(it) } else { None }
     }

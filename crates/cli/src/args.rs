@@ -1,4 +1,4 @@
-//! What was typed.
+//! The arguments of the command line.
 
 use crate::files::read_list;
 use crate::keys::Encoding;
@@ -41,7 +41,7 @@ pub(crate) struct Cli {
 const WITHOUT_MACHINE: [&str; 5] = ["completions", "inspect", "ledger", "man", "report"];
 
 impl Cli {
-    /// What the tool takes, with all its commands.
+    /// The definition of the command line, with all its commands.
     pub(crate) fn definition() -> clap::Command {
         let machine = MachineOptions::augment_args(clap::Command::new("machine"));
         let hidden: Vec<Arg> = machine.get_arguments().map(|arg| arg.clone().hide(true)).collect();
@@ -52,7 +52,7 @@ impl Cli {
     }
 }
 
-/// What every command takes.
+/// The options that every command takes.
 #[derive(Args)]
 pub(crate) struct Global {
     /// Print only results and errors
@@ -633,7 +633,7 @@ impl MessageOptions {
             None => Mode::Pure { context },
         })
     }
-    /// The same with a key: one of HashSLH-DSA implies its hash.
+    /// The mode with a key: a key of HashSLH-DSA implies its hash.
     pub(crate) fn mode_with(&self, key: &VerifyingKey) -> Result<Mode<'_>, Failure> {
         let mode = match self.mode()? {
             Mode::Pure { context } => key.mode(context),
@@ -696,7 +696,7 @@ pub(crate) fn one_stdin<'a>(given: impl IntoIterator<Item = &'a Path>) -> Result
     Err(Failure::new("standard input is given twice, it can be read once").hint("put one of the two into a file"))
 }
 
-/// What a key does not say itself.
+/// Properties of a key that its file may not name.
 #[derive(Args)]
 pub(crate) struct KeyKind {
     /// The parameter set of the key. Required for raw keys of SLH-DSA; other keys name their set, and the tool compares
@@ -728,7 +728,7 @@ impl EncodingOptions {
     }
 }
 
-/// What may be replaced.
+/// Permission to replace files.
 #[derive(Args)]
 pub(crate) struct Overwrite {
     /// Replace files that exist, except those that the command reads; by default, they are errors

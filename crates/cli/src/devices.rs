@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Devices, options: &MachineOptions, printer: &Printer) -
     Ok(Exit::Good)
 }
 
-/// What tables say of a device: a line for each that is in use, and for each that was left out, with the reason.
+/// The lines on a device's tables: one for each that is in use, and for each that was left out, with the reason.
 fn tuning_lines(device: &Device, known: &TableKnowledge) -> Vec<String> {
     let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let line = |InUse { table, rows, sets, ops }: InUse| {

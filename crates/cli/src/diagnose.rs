@@ -15,10 +15,10 @@ const LONGEST_SIGNATURE: u64 = 1 << 20;
 /// Of more keys, the first ones are tried.
 const KEYS: usize = 16;
 
-/// What is said about a signature that fails.
+/// Advice on a signature that fails.
 pub(crate) struct Advice {
     pub(crate) sentence: String,
-    /// What would succeed.
+    /// A command that would succeed.
     pub(crate) command: Option<String>,
 }
 

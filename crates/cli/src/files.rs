@@ -59,7 +59,7 @@ impl Source {
         }
     }
 
-    /// What is said of a private key that stands where none belongs. It is not shown.
+    /// The error of a private key that stands where none belongs. The key is not shown.
     pub(crate) fn private(&self, place: Position) -> Failure {
         Failure::new(format!("{self}: {place} looks like a private key, which has no place in a list"))
             .hint("name a list of files; if a file has such a name, write ./ before it")
@@ -205,7 +205,7 @@ pub(crate) enum Access {
     Private,
     /// Whom the umask lets.
     Public,
-    /// The same, for the second of two public files that belong together.
+    /// Whom the umask lets, for the second of two public files that belong together.
     Second,
 }
 
@@ -271,8 +271,8 @@ fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
-/// The files that a command reads, and how each was named: a command replaces none of them, not even by force. What the command line
-/// names is in [`crate::inputs`]; a command adds what it finds in lists, tables and directories.
+/// The files that a command reads, and how each was named: a command replaces none of them, not even by force. [`crate::inputs`]
+/// adds those that the command line names; a command adds those that it finds in lists, tables and directories.
 pub(crate) struct Sources(BTreeMap<Identity, String>);
 
 impl Sources {
@@ -292,7 +292,7 @@ impl Sources {
     }
 }
 
-/// What an output may replace.
+/// The files that an output may replace.
 #[derive(Clone, Copy)]
 pub(crate) struct Replace<'a> {
     /// Whether it may replace a file that exists.
@@ -436,7 +436,7 @@ impl Target {
         let held = || Zeroizing::new(bytes.to_vec());
         let bytes = match self {
             Target::Stdout => Bytes::Stdout(held()),
-            // What has come since the check gets no private key.
+            // A device that has come since the check gets no private key.
             Target::File(path) if access != Access::Private && is_device(path) => Bytes::Device(path.clone(), held()),
             Target::File(path) => {
                 let mut prepared = self.stage(path, access, replace.force)?;
@@ -491,9 +491,9 @@ pub(crate) fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What helps if there is no directory to write to.
+/// The way out if there is no directory to write to.
 pub(crate) const MAKE_IT: &str = "make the directory first";
-/// What helps if there is no directory to read from.
+/// The way out if there is no directory to read from.
 pub(crate) const CHECK_IT: &str = "check the name";
 
 /// Refuses, before any work is done, what is no directory; `action` is what is to be done there, and
@@ -609,7 +609,7 @@ fn sync(what: &Target, directory: Option<PathBuf>) -> Result<(), Failure> {
     synced.map_err(|error| Failure::io("put on the disk", what, &error))
 }
 
-/// What became of a file, with its index.
+/// The index of a file, and whether it was written.
 pub(crate) type FileOutcome = (usize, Result<(), Failure>);
 
 /// Files that wait for the disk together: waiting for many takes hardly longer than for one.

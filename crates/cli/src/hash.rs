@@ -138,7 +138,7 @@ pub(crate) struct SumLine {
     pub(crate) digest: [u8; 32],
 }
 
-/// What became of a list of sums.
+/// The numbers of faults in a list of sums.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     improper: usize,
@@ -265,7 +265,7 @@ fn check_list(
     Ok(bad == 0 && right > 0)
 }
 
-/// What a list of sums names, and the numbers of its lines that are not properly formatted.
+/// The entries of a list of sums, and the numbers of its lines that are not properly formatted.
 pub(crate) fn read_sums(source: &Source, text: &[u8]) -> Result<(Vec<SumLine>, Vec<usize>), Failure> {
     let (mut listed, mut improper, mut bare) = (Vec::new(), Vec::new(), None);
     for (number, line) in without_mark(text).split(|byte| *byte == b'\n').enumerate() {

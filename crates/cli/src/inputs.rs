@@ -48,7 +48,7 @@ pub(crate) fn named(mut command: &Command, mut matches: &ArgMatches) -> Sources 
 /// Adds what an argument names.
 fn add(sources: &mut Sources, arg: &Arg, matches: &ArgMatches) {
     let id = arg.get_id().as_str();
-    // What is no path is no file.
+    // Arguments that are no paths name no files.
     for path in matches.try_get_many::<PathBuf>(id).ok().flatten().into_iter().flatten() {
         let source = Source::from(path.as_path());
         match arg.get_long() {

@@ -16,7 +16,7 @@ use std::ops::Range;
 /// Bytes of a value that a table shows.
 const SHOWN: usize = 32;
 
-/// What a file is.
+/// The kind of a file, its properties and its parts.
 #[derive(Serialize, Default)]
 pub(crate) struct Report {
     /// `private key`, `public key` or `signature`.
@@ -29,7 +29,7 @@ pub(crate) struct Report {
     /// The hash function that a key of HashSLH-DSA implies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prehash: Option<String>,
-    /// What an envelope says of its signature.
+    /// The fields of an envelope.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) envelope: Option<EnvelopeFields>,
     /// `PEM`, `DER`, `raw` or `envelope`.
@@ -42,7 +42,7 @@ pub(crate) struct Report {
     pub(crate) parts: Vec<Stretch>,
 }
 
-/// What an envelope says of its signature. Nothing of it is verified.
+/// The fields of an envelope. None of them is verified.
 #[derive(Serialize)]
 pub(crate) struct EnvelopeFields {
     mode: String,
@@ -70,7 +70,7 @@ pub(crate) struct Stretch {
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Value {
-    /// What the bytes mean.
+    /// The meaning of the bytes.
     Means(String),
     /// The bytes.
     Hex(String),
@@ -138,7 +138,7 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
     Ok(Exit::Good)
 }
 
-/// What a file is, and what its parts are.
+/// Reports the kind of a file, its properties and its parts.
 pub(crate) fn report(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Report, Failure> {
     if envelope::looks_like_it(&file.bytes) {
         return of_envelope(file, of);

@@ -1,4 +1,4 @@
-//! What `--json` prints for programs: an object a line, as docs/json.schema.json describes them.
+//! The output of `--json` for programs: an object a line, as docs/json.schema.json describes them.
 
 use crate::verdicts::SignedBy;
 use hypergrove_lab::failure::{Exit, Failure};
@@ -14,7 +14,7 @@ pub(crate) enum Line {
     Key(KeyLine),
     /// A table of key pairs that were made.
     Table(TableLine),
-    /// What became of a file.
+    /// The verdict on a file.
     File(FileLine),
     /// A ledger.
     Ledger(LedgerLine),
@@ -22,7 +22,7 @@ pub(crate) enum Line {
     Summary(SummaryLine),
 }
 
-/// What `ledger show` says of the ledger of a key of a limited set.
+/// The ledger of a key of a limited set, as `ledger show` reports it.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct LedgerLine {
@@ -78,13 +78,13 @@ pub(crate) struct TableLine {
     pub(crate) keys: u64,
 }
 
-/// What became of a file.
+/// The verdict on a file.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FileLine {
     /// Its path as it was given; bytes that are not UTF-8 are replaced by U+FFFD. `-` is standard input.
     pub(crate) file: String,
-    /// What became of it.
+    /// The verdict.
     pub(crate) verdict: Word,
     /// The file of its signature.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ pub(crate) struct FileLine {
     /// The fingerprint of the key that signed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
-    /// What the list of signers calls that key.
+    /// The name of that key in the list of signers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) signer: Option<String>,
     /// Why there is no verdict.
@@ -107,7 +107,7 @@ pub(crate) struct FileLine {
     /// The comment of the signature's envelope, which is signed as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) comment: Option<String>,
-    /// What is wrong with the envelope of a signature that fails; with `--diagnose`, with what a signature is valid.
+    /// The fault of the envelope of a signature that fails; with `--diagnose`, the mix-ups under which the signature is valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) diagnosis: Option<String>,
     /// With `--diagnose`: a command of a shell that would succeed.
@@ -115,7 +115,7 @@ pub(crate) struct FileLine {
     pub(crate) command: Option<String>,
 }
 
-/// What became of a file, in a word.
+/// The verdict on a file, in a word.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Keygen, read: &Sources, machine: &MachineOptions, print
 const TOGETHER: usize = 256 << 10;
 const LINE: usize = 4 << 10;
 
-/// What a table of private keys begins with. A reader that takes each line for a key, or for files, stops here.
+/// The first line of a table of private keys. A reader that takes each line for a key, or for files, stops here.
 const COLUMNS: &str = "# fingerprint\tpublic key\tprivate key\n";
 
 /// Many keys, in a table: all of them or none.
@@ -143,7 +143,7 @@ fn summary(made: u64, printer: &Printer) -> Result<(), Failure> {
     Line::summary(Counts { made, ..Counts::default() }, Exit::Good).print(printer)
 }
 
-/// What to do where a table of private keys was replaced and that of their public keys was not.
+/// The hint where a table of private keys was replaced and that of their public keys was not.
 fn public_table_is_missing(private: &Target) -> String {
     format!(
         "{private} has the new keys; without its first line, its first two columns are the table of their public keys"
@@ -186,7 +186,7 @@ impl Table {
     }
 }
 
-/// What to do where a private key was replaced and its public key was not.
+/// The hint where a private key was replaced and its public key was not.
 pub(crate) fn public_is_missing(private: &Target) -> String {
     format!("{private} has the new private key; `hypergrove pubkey {private}` makes its public key")
 }

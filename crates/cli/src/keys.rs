@@ -56,7 +56,7 @@ impl<S: InTool> Key<S> {
     }
 }
 
-/// What a file with a key holds.
+/// The content of a file with a key.
 pub(crate) struct LoadedKey<S: InTool = SlhDsa> {
     pub(crate) key: Key<S>,
     pub(crate) encoding: Encoding,
@@ -79,7 +79,7 @@ impl KeyFile<'_> {
         KeyFile::read_as("a key or a certificate", source, passphrase)
     }
 
-    /// The same of a file that may be something else: `what` says what.
+    /// Reads a file that may be something else: `what` names the kind of file that is wanted.
     pub(crate) fn read_as<'a>(
         what: &str,
         source: Source,

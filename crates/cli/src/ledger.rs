@@ -15,14 +15,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-/// What part of the signatures is used when a warning begins, and when it becomes urgent; in percent.
+/// The percentages of used signatures at which a warning begins, and at which it becomes urgent.
 const WARNINGS: [u64; 2] = [50, 90];
 
 /// The ledger of a key.
 pub(crate) struct KeyLedger {
     path: PathBuf,
     ledger: FileLedger,
-    /// What it said when it was opened.
+    /// The state of the ledger when it was opened.
     opened: LedgerState,
 }
 
@@ -129,7 +129,7 @@ fn failed(error: LedgerError, path: &Path) -> Failure {
     }
 }
 
-/// What is said of numbers that nobody gets.
+/// The remark on numbers that nobody gets.
 fn lost(numbers: &Range<u64>) -> String {
     format!("the numbers {} to {} are lost", grouped(numbers.start), grouped(numbers.end.saturating_sub(1)))
 }

@@ -57,12 +57,12 @@ pub fn main() -> ExitCode {
         let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, &PAST_LIMIT);
     }
     let (cli, read) = typed(std::env::args_os()).unwrap_or_else(|error| {
-        // What the error quotes may be a file's name.
+        // The error may quote a file's name.
         let shown = std::env::args_os().map(|argument| PathDisplay(argument.as_ref()).to_string());
         usage(typed(shown).err().unwrap_or(error))
     });
     let printer = Printer::new(cli.global.quiet, cli.global.verbose);
-    // What the library does not know of: keys on their way from files and to them.
+    // Wipes secrets that the library does not know of: keys on their way from files and to them.
     wiped(|| run(&cli, read, &printer))
         .unwrap_or_else(|failure| {
             if failure.silent {
@@ -99,7 +99,7 @@ fn command_of(arguments: impl Iterator<Item = OsString>) -> Option<String> {
     arguments.filter_map(|argument| argument.into_string().ok()).find(|word| commands.find_subcommand(word).is_some())
 }
 
-/// What clap says in paragraphs: the error, maybe a tip, the usage, and where to read more.
+/// An error in brief: of clap's paragraphs the message and the tips, without the usage, and where to read more.
 fn in_brief(text: &str, command: Option<String>) -> Failure {
     let line = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     let mut paragraphs = text.trim_end().split("\n\n");

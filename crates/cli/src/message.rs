@@ -16,13 +16,13 @@ const AHEAD: usize = 4;
 
 /// Reads messages for a command, as far as they fit into memory.
 pub(crate) struct Messages<'a> {
-    /// What --memory says.
+    /// The limit that --memory sets.
     chosen: Option<u64>,
     /// The digest that is given instead of a message.
     digest: Option<&'a [u8]>,
 }
 
-/// What a job takes: the message, or its hash, and the mode for that.
+/// The input of a job: the mode, and the message or its hash.
 pub(crate) type Message<'m> = (Mode<'m>, Vec<u8>);
 
 impl<'a> Messages<'a> {

@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What is signed, and where the signatures go.
+/// The files that are signed, and where the signatures go.
 #[derive(Clone, Copy)]
 pub(crate) struct Outputs<'a> {
     pub(crate) files: &'a [Source],
     /// One for each file.
     pub(crate) targets: &'a [Target],
-    /// What signatures replace.
+    /// The files that signatures may replace.
     pub(crate) replace: Replace<'a>,
     pub(crate) verdicts: &'a Verdicts<'a>,
     pub(crate) printer: &'a Printer,

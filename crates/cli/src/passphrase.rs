@@ -27,7 +27,7 @@ pub(crate) struct PassphraseOptions {
 }
 
 impl PassphraseOptions {
-    /// What is read for it: standard input can be read once.
+    /// The file to read the passphrase from: standard input can be read once.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         #[cfg(unix)]
         let descriptor = self.passphrase_fd.map(descriptor);
@@ -105,7 +105,7 @@ fn line(source: &Source) -> Result<Zeroizing<Vec<u8>>, Failure> {
     Ok(bytes)
 }
 
-/// What is typed at the terminal, unseen.
+/// Asks for a passphrase at the terminal, which does not show it.
 fn ask(prompt: impl Display, why: impl Display) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let typed = rpassword::prompt_password(prompt).map_err(|_| {
         Failure::new(format!("{why}, and no terminal is there to ask for the passphrase")).hint(WAY_OUT)

@@ -24,7 +24,7 @@ pub(crate) struct Pem<'a>(Vec<Block<'a>>);
 
 struct Block<'a> {
     label: &'a str,
-    /// What is between the boundaries.
+    /// The text between the boundaries.
     text: &'a [u8],
 }
 

@@ -44,7 +44,7 @@ fn public<S: InTool>(
     Ok((S::of_public(&public).name(), bytes))
 }
 
-/// What is refused because a key is there: says whether both are halves of one pair.
+/// A refusal because a key is there, which also says whether both are halves of one pair.
 fn compared(failure: Failure, source: &Source, target: &Target, of: &KeyKind) -> Failure {
     let public = |source: Source| -> Result<Vec<u8>, Failure> {
         let file = KeyFile::read(source, None)?;

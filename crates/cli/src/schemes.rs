@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 /// A key set and the seeds that are given for a key of it.
 pub(crate) type Wanted<S> = (S, Option<Zeroizing<<S as hypergrove::Scheme>::Seeds>>);
 
-/// What the file of a private key holds.
+/// The content of a private key's file.
 pub(crate) type Secret = Zeroizing<Vec<u8>>;
 /// A passphrase, and how the key that encrypts comes from it.
 pub(crate) type Passphrase<'p> = Option<(&'p [u8], Kdf)>;
@@ -37,7 +37,7 @@ pub(crate) trait InTool: for<'a> Timed<JobMessage<'a>: From<Vec<u8>>> {
     /// As it is named by --scheme.
     const SCHEME: Scheme;
 
-    /// What people and programs recognise a public key by.
+    /// The fingerprint by which people and programs recognise a public key.
     fn fingerprint(key: &Self::VerifyingKey) -> Fingerprint;
     /// The key in a file.
     fn read(file: &KeyFile<'_>, set: Option<&'static Params>) -> Result<LoadedKey<Self>, Failure>;
@@ -45,12 +45,12 @@ pub(crate) trait InTool: for<'a> Timed<JobMessage<'a>: From<Vec<u8>>> {
     fn check(_: &Self::SigningKey, _: &Source, _: &MachineOptions, _: &Printer) -> Result<(), Failure> {
         Ok(())
     }
-    /// What `inspect` reports of a key or a signature.
+    /// The report of `inspect` on a key or a signature.
     fn inspect(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Report, Failure>;
 
-    /// What `keygen` is to make. Refuses, before any work is done, what cannot be made or written.
+    /// The key set and the seeds for `keygen`. Refuses, before any work is done, keys that cannot be made or written.
     fn wanted(args: &Keygen) -> Result<Wanted<Self>, Failure>;
-    /// The same key for --hash-slh-dsa.
+    /// The key as --hash-slh-dsa makes it.
     fn hashing(key: Self::SigningKey) -> Self::SigningKey {
         key
     }
@@ -241,7 +241,7 @@ fn seeds(p: &Params, bytes: &[u8]) -> Result<Zeroizing<Seeds>, Failure> {
     Ok(Zeroizing::new(Seeds { sk_seed: part(0).into(), sk_prf: part(1).into(), pk_seed: part(2) }))
 }
 
-/// The same work with the type of whichever scheme it is.
+/// Does the work with `$S` as the type of the scheme, whichever it is.
 macro_rules! of_scheme {
     ($scheme:expr, $S:ident => $work:expr) => {
         match $scheme {
@@ -259,7 +259,7 @@ macro_rules! of_scheme {
 pub(crate) use of_scheme;
 
 impl KeyFile<'_> {
-    /// What it is a key of: what was said, or what it looks like.
+    /// The scheme of the key: the one that was named, or the one that the file looks like.
     pub(crate) fn scheme(&self, of: &KeyKind) -> Result<Scheme, Failure> {
         let looks = || zkdilithium::looks_like_it(&self.bytes).map_err(|failure| failure.of(&self.source));
         let scheme = match of.scheme {
@@ -295,7 +295,7 @@ pub(crate) fn signatures() -> impl Iterator<Item = (&'static str, usize)> {
     known_sets().map(|p| (p.name, p.sig_bytes())).chain([(ZkDilithium::NAME, SIG_BYTES)])
 }
 
-/// What is said where keys are of several schemes.
+/// The error where keys are of several schemes.
 pub(crate) fn mixed() -> Failure {
     Failure::new("the keys are of SLH-DSA and of zkDilithium, one run takes one scheme's")
         .hint("verify twice, with the keys of one scheme each")

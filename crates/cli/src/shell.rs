@@ -10,7 +10,7 @@ const TOOL: &str = "hypergrove";
 /// Where `docs/` is, which help and pages name.
 const DOCUMENTS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/tree/main/docs");
 
-/// What each command is used for: the command without the tool's name, and what it does.
+/// Examples of each command: the command without the tool's name, and its effect.
 const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "keygen",
@@ -75,7 +75,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("man", &[("man ~/.local/share/man/man1", "Write the pages to where man(1) finds them.")]),
 ];
 
-/// What each exit code means, for a command.
+/// The exit codes of a command, and their meanings.
 fn exit_status(command: &str) -> Vec<(&'static str, &'static str)> {
     let invalid = match command {
         "" => Some(

@@ -139,7 +139,7 @@ fn armored<'s>(header: Option<&Header>, signature: &'s [u8]) -> Result<Cow<'s, [
     Ok(envelope.to_string().into_bytes().into())
 }
 
-/// What does not go into an envelope.
+/// The error of an input that does not go into an envelope.
 fn unfit(error: EnvelopeError) -> Failure {
     Failure::new(format!("--armor: {error}")).hint("docs/envelope.md says what an envelope holds")
 }

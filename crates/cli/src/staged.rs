@@ -38,7 +38,7 @@ impl Staged {
     pub(crate) fn new(path: &Path, access: Access) -> io::Result<Staged> {
         remove_temporaries_at_signals();
         let directory = directory(path);
-        // What a killed writer left; one that is alive keeps its temporary.
+        // Removes the temporaries of a killed writer; a writer that is alive keeps its temporary.
         for access in [Access::Private, Access::Public, Access::Second] {
             let _ = is_free(&temporary_path(directory, access));
         }

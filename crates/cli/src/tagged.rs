@@ -2,11 +2,11 @@
 
 use std::sync::mpsc;
 
-/// What the jobs of a batch are of, in their order.
+/// The tags of the jobs of a batch, in their order.
 pub(crate) struct Tags<T>(mpsc::Receiver<T>);
 
 impl<T> Tags<T> {
-    /// What the next result is of: an engine hands results out in the order of the jobs.
+    /// The tag of the next result: an engine hands results out in the order of the jobs.
     pub(crate) fn next(&self) -> T {
         self.0.recv().expect("one result a job")
     }

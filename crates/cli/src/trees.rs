@@ -54,7 +54,7 @@ fn failed(error: ManifestError, thing: impl std::fmt::Display) -> Failure {
     }
 }
 
-/// What a link names, and what that names if it is a link too, to the end, which need not exist.
+/// The targets of a link: the path that it names, the next one if that is a link too, and so on to the end, which need not exist.
 fn links(path: PathBuf) -> impl Iterator<Item = PathBuf> {
     /// As many as Linux follows.
     const MOST: usize = 40;
@@ -106,7 +106,7 @@ fn to_list(tree: &Path, own: &OwnFiles, printer: &Printer) -> Result<Vec<PathBuf
     manifest::files(tree, takes).map_err(|error| failed(error, PathDisplay(tree)))
 }
 
-/// Whether a path is that of a temporary. What this tool writes at the same time is no part of the tree.
+/// Whether a path is that of a temporary. The tree does not include files that the tool is writing.
 fn is_being_written(path: &Path) -> bool {
     path.file_name().is_some_and(is_temporary)
 }
@@ -188,7 +188,7 @@ pub(crate) fn verify<S: InTool>(
         (None, Source::Stdin) => Path::new("."),
     };
     let signature = Source::from(signature_path.as_path());
-    // What was verified is what is read: neither is looked at again.
+    // The bytes that are verified are those that are read: neither file is looked at again.
     let text = source.read()?;
     let bytes = read_signature(&signature, &lengths(keys));
     let bytes = bytes.map_err(|failure| missing(failure, path, &signature))?;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct SignedBy {
     pub(crate) set: &'static str,
     pub(crate) fingerprint: Fingerprint,
-    /// What a list of signers calls the key.
+    /// The name of the key in a list of signers.
     pub(crate) name: Option<String>,
 }
 
@@ -24,7 +24,7 @@ impl SignedBy {
     }
 }
 
-/// What became of a file.
+/// The verdict on a file.
 pub(crate) enum Verdict {
     /// Signed, or verified.
     Good(Arc<SignedBy>),
@@ -42,9 +42,9 @@ pub(crate) enum Verdict {
 
 /// A remark that is printed with a verdict.
 pub(crate) enum Remark {
-    /// What is wrong with a signature that fails.
+    /// The fault of a signature that fails.
     Advice(Advice),
-    /// What the signer has written into the envelope, and signed.
+    /// The comment that the signer has written into the envelope, and signed.
     Comment(String),
 }
 
@@ -112,12 +112,12 @@ impl<'a> Verdicts<'a> {
         Verdicts { printer, bar, files, signatures, format, good, state: Mutex::default() }
     }
 
-    /// What became of file number `index`.
+    /// Reports the verdict on file number `index`.
     pub(crate) fn tell(&self, index: usize, verdict: Verdict) {
         self.tell_with(index, verdict, None);
     }
 
-    /// The same with what is said about it.
+    /// Reports a verdict, and a remark on it.
     pub(crate) fn tell_with(&self, index: usize, verdict: Verdict, remark: Option<Remark>) {
         self.bar.inc(1);
         let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -114,7 +114,7 @@ struct Verification<'a, S: InTool> {
     verdicts: &'a Verdicts<'a>,
     /// The envelopes whose signatures are judged.
     opened: Vec<OnceLock<EnvelopeText>>,
-    /// What is diagnosed once all else is known.
+    /// The files that failed, with their verdicts. They are diagnosed once all else is known.
     failed: Mutex<Vec<(usize, Verdict)>>,
     /// The best verdict on a file so far: one key that made the signature suffices.
     best: Mutex<Option<Verdict>>,
@@ -176,7 +176,7 @@ impl<S: InTool> Verification<'_, S> {
         Ok(groups)
     }
 
-    /// The same of an envelope, which names its key.
+    /// [`Self::groups`] for an envelope, which names its key.
     fn of_envelope(&self, index: usize, envelope: &Envelope) -> Result<Vec<MessageTrials<'_, S>>, Failure> {
         let key = match fitting_key(self.args, envelope, &self.signatures[index], self.keys)? {
             Ok(key) => key,
@@ -233,7 +233,7 @@ impl<S: InTool> Verification<'_, S> {
         self.report(index, Verdict::Error(failure));
     }
 
-    /// What is said of the key of an envelope if the list names it, and its signer may not sign.
+    /// The remark on the key of an envelope if the list names it, and its signer may not sign.
     fn left_out(&self, mismatch: &Mismatch) -> Option<String> {
         let Mismatch::Key { signed } = mismatch else { return None };
         let lines: Vec<_> =
@@ -267,7 +267,7 @@ impl<S: InTool> Verification<'_, S> {
     }
 }
 
-/// What one message's signature is, by the keys that may have signed it.
+/// The verdict on one message's signature, by the keys that may have signed it.
 pub(crate) fn judge_one<S: InTool>(
     keys: &[Candidate<'_, S>],
     strict: bool,
@@ -296,7 +296,7 @@ pub(crate) fn judge<'a, S: InTool, T: Send>(
     Ok(engine.verify_batch(jobs, |_, valid| judged(tags.next(), valid))?)
 }
 
-/// What was read of an envelope whose signature is judged.
+/// The fields of an envelope whose signature is judged.
 struct EnvelopeText {
     /// The context that is signed.
     context: [u8; envelope::SIGNED_CONTEXT],

@@ -22,7 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The object identifier of SignedData, in DER.
 const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
 const LABELS: [&str; 5] = ["CERTIFICATE", "CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST", "CMS", "PKCS7"];
-/// What a verdict does not say.
+/// A note on the checks that a verdict does not include.
 const NOT_CHECKED: &str = "only the signature was checked: no chain, no date, no name and no revocation";
 
 /// A file that is no key and no bare signature.
@@ -32,7 +32,7 @@ pub(crate) enum Document {
     Cms(Box<SignedData>),
 }
 
-/// What bytes in DER or BER look like.
+/// The kind of document that bytes in DER or BER look like.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DerKind {
     Certificate,
@@ -125,7 +125,7 @@ impl Document {
         Ok(None)
     }
 
-    /// What is known of it, of each of the things in it, and where its parts are.
+    /// The fields of the document and of each of the things in it, and the places of its parts.
     pub(crate) fn shown(&self) -> Inspection {
         let parts = |parts: &Parts, first: &'static str| {
             let parts =
@@ -202,7 +202,7 @@ pub(crate) fn verify(args: &Verify, machine: &MachineOptions, printer: &Printer)
     let keys = keys(args)?;
     let engine = machine::engine(machine, printer)?;
     let messages = Messages::new(machine, None);
-    // What is wrong with the only file is the command's error.
+    // The failure of the only file is the command's error.
     let alone = match &files[..] {
         [source] => Some(judge_file(args, &engine, &messages, source, &keys)?),
         _ => None,
@@ -320,7 +320,7 @@ fn time(time: SystemTime) -> String {
         .map_or("before 1970".into(), |time| time.to_string())
 }
 
-/// What is known of a certificate, in the order in which it is shown.
+/// The fields of a certificate, in the order in which they are shown.
 fn fields(certificate: &Certificate) -> Fields {
     let (from, until) = certificate.validity();
     let fingerprint = certificate.key().ok().map(|key| ("key", key.fingerprint().to_string()));
@@ -340,7 +340,7 @@ fn fields(certificate: &Certificate) -> Fields {
 /// Names and values, in the order in which they are shown.
 type Fields = Vec<(&'static str, String)>;
 
-/// What `inspect` shows.
+/// The content of a document, as `inspect` shows it.
 pub(crate) struct Inspection {
     pub(crate) known: Fields,
     /// The things in it, by their kind.

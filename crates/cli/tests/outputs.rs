@@ -47,7 +47,7 @@ const WRITING: [&str; 17] = [
 /// Names the directory of compiled code.
 const CACHE: &str = "XDG_CACHE_HOME";
 
-/// What goes wrong at a call.
+/// A fault at a call.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// The call fails.
@@ -146,7 +146,7 @@ fn restore(root: &Path, wanted: &Files) {
 
 /// A run that writes files in a place.
 struct Run {
-    /// What it is called in the report.
+    /// The name of the run in the report.
     name: &'static str,
     place: Place,
     program: String,
@@ -247,12 +247,12 @@ impl Run {
         shown.iter().any(|shown| log.contains(shown)).then_some(ended)
     }
 
-    /// What is wrong after a run that began with the files `old` and would end with `new`.
+    /// Judges the files after a run that began with the files `old` and would end with `new`; the error says what is wrong.
     fn judge(&self, old: &Files, new: &Files, call: &str, fault: Option<Fault>, ended: &Ended) -> Result<(), String> {
         let found = files(&self.root());
         let killed = matches!(fault, Some(Fault::Signal("SIGKILL")));
         let persists = matches!(fault, Some(Fault::FromNowOn(_)));
-        // A kill leaves temporaries. What cannot be removed or renamed back stays.
+        // A kill leaves temporaries. Files that cannot be removed or renamed back stay.
         let stays = killed || call.starts_with("unlink") || persists && call.starts_with("rename");
         let is = |name: &str, of: &Files| found.get(name) == of.get(name);
         for name in old.keys().chain(new.keys()) {
@@ -431,7 +431,7 @@ fn lease() -> Run {
     Run::tool("ledger lease", place, "ledger lease @/p --set SHA2-128-24 --count 3 -o @/lease")
 }
 
-/// What a ledger says; none if there is no such file.
+/// The state of a ledger; none if there is no such file.
 fn state(run: &Run, name: &str) -> Option<hypergrove_files::ledger::LedgerState> {
     let bytes = fs::read(run.place.path(name)).ok()?;
     Some(hypergrove_files::ledger::LedgerState::from_bytes(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")))
@@ -578,7 +578,7 @@ mod usual {
         script("cp @/source @/new && mv @/new @/target; rm -f @/new", "reports success");
         script("cp @/source @/new && mv @/new @/target || { rm -f @/new; exit 2; }", "gives no reason");
         script("cp @/source @/new && mv @/new @/target || { rm -f @/new; exit 1; }", "exit code Some(1)");
-        // What is half because the system cuts it short.
+        // A target that is half because the system cuts it short.
         let command = "cp @/source @/target || { echo error: >&2; exit 2; }";
         let wrong = Run::program("a script", place(), "sh", &["-c", command]).short_writes(0..9);
         assert!(wrong.iter().any(|why| why.contains("target is half: 4 bytes")), "{wrong:#?}");
@@ -785,7 +785,7 @@ mod full {
 
     const KEY: [u8; 32] = [7; 32];
 
-    /// What [`compiled_code`] runs.
+    /// The program that [`compiled_code`] runs.
     #[test]
     fn compiled_code_is_stored() {
         let place = Place::new();

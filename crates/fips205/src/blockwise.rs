@@ -31,12 +31,12 @@ const fn fractions_of_roots(primes: [u8; 8]) -> [u64; 8] {
 /// Bytes of the longest block: SHAKE128's.
 const MAX_BLOCK: usize = 168;
 
-/// What takes whole blocks of one message. Running time depends on lengths alone.
+/// Takes whole blocks of one message into the state of a hash function. Running time depends on lengths alone.
 pub trait BlockHash: Send + Sync {
     /// SHA-512's compressions of blocks (FIPS 180-4, 6.4.2).
     fn sha512(&self, state: &mut [u64; 8], blocks: &[[u8; 128]]);
     /// Takes blocks of `rate` bytes, at most 200 and a multiple of eight, into a state of Keccak (FIPS 202, 4).
-    /// What is left of `blocks` behind the last whole block is ignored.
+    /// Bytes of `blocks` behind the last whole block are ignored.
     fn keccak(&self, state: &mut [u64; 25], rate: usize, blocks: &[u8]);
 }
 
@@ -78,7 +78,7 @@ enum State {
     Sha512([u64; 8]),
     Keccak {
         words: [u64; 25],
-        /// What follows the message: domain bits and the first bit of the padding.
+        /// The byte that follows the message: domain bits and the first bit of the padding.
         suffix: u8,
     },
 }

@@ -134,8 +134,8 @@ impl PreHash {
         self.hasher_by(&Crates)
     }
 
-    /// The same, where blocks of SHA-384, SHA-512, SHA-512/t, SHA-3 and SHAKE go to `by`: `hypergrove-lanes` has some that are
-    /// faster.
+    /// As [`hasher`](PreHash::hasher), but blocks of SHA-384, SHA-512, SHA-512/t, SHA-3 and SHAKE go to `by`: `hypergrove-lanes`
+    /// has faster implementations.
     pub fn hasher_by(self, by: &'static dyn BlockHash) -> PreHasher {
         let function = match self {
             PreHash::Sha224 => Function::Sha224(Sha224::new()),
@@ -311,7 +311,7 @@ impl Default for Mode<'_> {
 }
 
 impl Mode<'_> {
-    /// The same mode with this context. [`Mode::Internal`] has no place for one and becomes [`Mode::Pure`], so that a context
+    /// Replaces the context of the mode. [`Mode::Internal`] has no place for one and becomes [`Mode::Pure`], so that a context
     /// is never lost.
     #[must_use]
     pub fn with_context(self, context: &[u8]) -> Mode<'_> {
@@ -478,7 +478,7 @@ pub fn prf_msg(p: &Params, sk_prf: &[u8], opt_rand: &[u8], m_prime: &MPrime<'_>,
 }
 
 impl Position {
-    /// What a message's digest selects (FIPS 205, Algorithm 19, lines 5 to 10).
+    /// The position that a message's digest selects (FIPS 205, Algorithm 19, lines 5 to 10).
     pub fn of(p: &Params, r: &[u8], pk_seed: &[u8], pk_root: &[u8], m_prime: &MPrime<'_>) -> Position {
         let mut digest = [0; MAX_M];
         let digest = &mut digest[..p.m];

@@ -22,7 +22,7 @@ const ENCRYPTED: &str = "an encrypted PKCS#8 private key";
 /// The block of AES.
 const BLOCK: usize = 16;
 
-/// What makes guessing a passphrase expensive. The costs are those that OWASP recommends (2023).
+/// The key derivation function, which makes guessing a passphrase expensive. The costs are those that OWASP recommends (2023).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum PassphraseKdf {
@@ -181,7 +181,7 @@ fn is_encrypted(der: &[u8]) -> bool {
     tags().unwrap_or(false)
 }
 
-/// What the decoder does not name: schemes that nobody reads here.
+/// Refuses, by name, the schemes that nobody reads here. The decoder does not name them.
 fn supported(der: &[u8]) -> der::Result<Result<(), KeyError>> {
     fn algorithm<'a>(bytes: AnyRef<'a>) -> der::Result<AlgorithmIdentifierRef<'a>> {
         bytes.decode_as()
@@ -210,7 +210,7 @@ fn supported(der: &[u8]) -> der::Result<Result<(), KeyError>> {
 
 /// Refuses costs that the decoder's numbers have no room for. The decoder would say that this is no key.
 fn check_room(kdf: &AlgorithmIdentifierRef<'_>) -> der::Result<Result<(), KeyError>> {
-    // What a number is called, its bytes at most, and the limit.
+    // The name of each number, its bytes at most, and the limit.
     let numbers = match kdf.oid {
         pbes2::SCRYPT_OID => vec![
             ("scrypt with N", 8, format!("N·r = {}", EncryptedSigningKey::MAX_SCRYPT_MEMORY)),

@@ -73,7 +73,7 @@ impl fmt::Debug for ForsLeaves {
     }
 }
 
-/// What the message digest selects (FIPS 205, Algorithm 19, lines 6–13): public, since the signature shows it.
+/// The leaves that the message digest selects (FIPS 205, Algorithm 19, lines 6–13): public, since the signature shows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
     /// The revealed leaf of each FORS tree: md in base 2^a.

@@ -18,7 +18,7 @@ pub const MAX_N: usize = 32;
 pub enum KeyError {
     /// The length is not the set's.
     Length {
-        /// What was read.
+        /// The kind of data that was read: a private key, for example.
         what: &'static str,
         /// The set's name.
         set: &'static str,
@@ -58,7 +58,7 @@ pub enum KeyError {
     },
     /// Decrypting the private key would take too much time or memory.
     Costly {
-        /// What the file asks for.
+        /// The cost that the file asks for.
         cost: String,
         /// The most that is done.
         limit: String,
@@ -67,9 +67,9 @@ pub enum KeyError {
     Randomness,
     /// Not the encoding that was expected.
     Malformed {
-        /// What was expected.
+        /// The encoding that was expected.
         what: &'static str,
-        /// What the decoder says.
+        /// The decoder's reason.
         why: String,
     },
 }
@@ -167,7 +167,7 @@ impl VerifyingKey {
     pub fn params(&self) -> &'static Params {
         self.params
     }
-    /// The same key as a key of HashSLH-DSA.
+    /// Turns the key into a key of HashSLH-DSA.
     #[must_use]
     pub fn into_hash_slh_dsa(self) -> VerifyingKey {
         VerifyingKey { is_hash: true, ..self }
@@ -280,7 +280,7 @@ impl SigningKey {
     pub fn verifying_key(&self) -> VerifyingKey {
         self.public.clone()
     }
-    /// The same key as a key of HashSLH-DSA.
+    /// Turns the key into a key of HashSLH-DSA.
     #[must_use]
     pub fn into_hash_slh_dsa(mut self) -> SigningKey {
         self.public.is_hash = true;

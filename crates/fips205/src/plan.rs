@@ -1,4 +1,4 @@
-//! What an operation hashes, as data: its stages, the bytes that it puts out, and its cost.
+//! The hashing of an operation, as data: its stages, the bytes that it puts out, and its cost.
 //!
 //! A plan names an operation for backends ([`Plan::params`], [`Plan::op`], [`Plan::cached_layers`]), says what flows between
 //! its stages, and counts its work. Backends do not interpret the list of stages: each has code of its own for them.
@@ -147,7 +147,7 @@ impl Plan {
         Plan { params, op: Op::Cache, stages, cached_layers: layers }
     }
 
-    /// The same signatures with less work, for keys that bring the nodes of their top `layers` layers.
+    /// Equal signatures with less work, for keys that bring the nodes of their top `layers` layers.
     #[must_use]
     pub fn with_cached_layers(mut self, layers: usize) -> Plan {
         let p = self.params;
@@ -274,8 +274,8 @@ impl Work {
     pub fn compressions(&self) -> f64 {
         self.each().map(|(_, calls)| calls).iter().sum()
     }
-    /// What takes a GPU as long, in SHA-256 compressions: a SHA-512 compression costs three, a Keccak permutation five (measured,
-    /// see docs/cuda.md).
+    /// The number of SHA-256 compressions that take a GPU as long: a SHA-512 compression costs three, a Keccak permutation five
+    /// (measured, see docs/cuda.md).
     pub fn in_sha256(&self) -> f64 {
         let Work { sha256, sha512, keccak } = self;
         sha256 + 3.0 * sha512 + 5.0 * keccak

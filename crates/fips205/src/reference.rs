@@ -512,7 +512,7 @@ pub fn sign_at(p: &Params, position: &Position, sk_seed: &[u8], pk_seed: &[u8]) 
     sign_digest(p, &md_of(p, position), position.idx_tree, position.idx_leaf, sk_seed, pk_seed)
 }
 
-/// What a whole signature implies at its position: what [`Op::Verify`](crate::Op::Verify) computes.
+/// The nodes that a whole signature implies at its position: [`Op::Verify`](crate::Op::Verify) computes them.
 pub struct Implied {
     /// The roots of the FORS trees, k·n bytes.
     pub fors_roots: Vec<u8>,

@@ -56,7 +56,7 @@ impl<'a> Element<'a> {
     }
 }
 
-/// What of an X.509 certificate is signed, its SPKI, its signature algorithm's identifier and its signature.
+/// The signed part of an X.509 certificate, its SPKI, its signature algorithm's identifier and its signature.
 fn certificate(der: &[u8]) -> (&[u8], &[u8], &[u8], &[u8]) {
     let parts = Element::of(der).children();
     let (tbs, signature) = (parts[0], parts[2]);

@@ -112,7 +112,7 @@ fn pbkdf2(iteration_count: u32) -> Vec<u8> {
     with_kdf(Pbkdf2Params { salt, iteration_count, key_length: None, prf }.into())
 }
 
-/// The same of numbers that have no room in the types above: a function's identifier, and what follows the salt.
+/// As [`with_kdf`], with numbers that have no room in the types above: `kdf` is a function's identifier, and `numbers` follow the salt.
 fn with_numbers(kdf: &[u8], numbers: &[&[u8]]) -> Vec<u8> {
     let tlv = |tag: u8, parts: &[&[u8]]| {
         let value = parts.concat();

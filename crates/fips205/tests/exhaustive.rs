@@ -1,5 +1,4 @@
-//! What a prover of programs would show of the decoders, shown by trying all of it: lengths, and the bytes of DER that
-//! are structure.
+//! Exhaustive tests of the decoders, in place of a prover of programs: lengths, and the bytes of DER that are structure.
 //!
 //! Why this is enough: a decoder of raw bytes compares the length with one constant of the set before it looks at a byte, and does no
 //! arithmetic on it, so lengths behave alike on either side of that constant; those around the constants of all sets, of all parts
@@ -69,7 +68,7 @@ fn documents(p: &'static Params) -> [(Vec<u8>, usize, Rewrite); 2] {
     [(spki, of_spki, rewrite_spki), (pkcs8, of_pkcs8, rewrite_pkcs8)]
 }
 
-/// What is read is what would be written: nothing has two encodings. Only a changed object identifier can be read, as a set
+/// A decoder reads only what an encoder would write: nothing has two encodings. Only a changed object identifier can be read, as a set
 /// whose keys have the same length.
 #[test]
 fn der_has_one_encoding() {

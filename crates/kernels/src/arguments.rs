@@ -9,7 +9,7 @@ pub use zkdilithium::*;
 
 use crate::{Args, Kernel};
 
-/// What a kernel is launched with, but for its threads' worth of work.
+/// The arguments of one kernel, but for its threads' worth of work.
 pub trait Arguments {
     /// The kernel.
     const KERNEL: Kernel;

@@ -1,4 +1,4 @@
-//! What the compiler gets to know of a kernel. The build script, which makes ready ones, has this file too.
+//! Definitions that the compiler gets for a kernel. The build script, which compiles ready kernels, has this file too.
 
 use crate::kernel::Kernel;
 use hypergrove_fips205::Family;
@@ -44,7 +44,7 @@ pub const FP64: u32 = 0;
 /// Blocks of [`MAX_THREADS`] that a compute unit must have room for: 80 registers a thread.
 const MIN_BLOCKS: u32 = 3;
 
-/// The same of the kernel that compares: as many as every compute unit has threads for.
+/// Blocks of [`MAX_THREADS`] for the kernel that compares: as many as every compute unit has threads for.
 const COMPARE_BLOCKS: u32 = 4;
 
 /// A kernel's definitions: its family's number, n, and what of the choices changes its code.

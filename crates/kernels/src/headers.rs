@@ -1,5 +1,5 @@
-//! What kernels and Rust both need is written once, in the kernels' files. Rust reads it from there while it compiles: those
-//! files are what tables of measured times belong to, so they are not generated.
+//! Definitions that kernels and Rust both need are written once, in the kernels' files. Rust reads them from there while it
+//! compiles: tables of measured times belong to those files, so the files are not generated.
 
 /// The number that follows `before` where `before` begins a line, spaces aside: decimal, or hexadecimal after `0x`.
 pub(crate) const fn number_after(text: &str, before: &str) -> u32 {

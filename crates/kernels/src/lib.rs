@@ -58,7 +58,7 @@ arguments! {
     trace: u64,
     /// Tree nodes, row by row.
     nodes: u64,
-    /// What the kernel puts out.
+    /// The kernel's output.
     outs: u64,
     /// d + 1 nodes a job: what layer 0 signs, then the root of each layer.
     roots: u64,
@@ -163,7 +163,7 @@ const _: () = {
     assert!(kernels_have(AdrsType::ForsPrf, "#define FORS_PRF "));
 };
 
-/// What a build of a kernel is specialised for.
+/// The parameters that a build of a kernel is specialised for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
     /// The hash family.
@@ -174,11 +174,11 @@ pub struct Config {
     /// kernel's registers leave room for; `IMAD`, a mask for `ADD` in `dialect.h`; `UNROLLED`, whether the rounds of
     /// SHA-512 and Keccak are; `FP64`, whether Poseidon sums products in doubles, for which zkDilithium's kernels (they
     /// know no family and no n either) ask; of SHA-256 of messages, which knows no family and no n, `MAX_THREADS` and
-    /// `MIN_BLOCKS`, the blocks of that size that its registers leave room for. The same bytes come out with any.
+    /// `MIN_BLOCKS`, the blocks of that size that its registers leave room for. The kernel's output depends on none of the choices.
     pub defines: Vec<(&'static str, u32)>,
 }
 
-/// What the default policies ask for: what [`ready`] has, where the build made it.
+/// The configurations that the default policies ask for: those that [`ready`] has, where the build made them.
 pub fn default_configs(family: Family, n: usize) -> Vec<Config> {
     defines::DEFAULTS.iter().map(|choices| Config { family, n, defines: choices.to_vec() }).collect()
 }
@@ -240,7 +240,7 @@ pub fn glsl(kernel: Kernel, family: Family, n: usize) -> String {
 /// SHA-256 of every file of SLH-DSA and SHA-256 that GPUs use, in hexadecimal: what measured times in tables depend on. Of the
 /// build, since hashing 78 kB at each start took 10 to 14 ms on an Emerald Rapids host.
 pub const FINGERPRINT: &str = env!("HYPERGROVE_KERNELS");
-/// The same of the files that only [solo](Kernel::is_solo) kernels use: CPUs' times depend on both.
+/// SHA-256 of the files that only [solo](Kernel::is_solo) kernels use, in hexadecimal: CPUs' times depend on both hashes.
 pub const SOLO_FINGERPRINT: &str = env!("HYPERGROVE_KERNELS_SOLO");
 
 /// Ready machine code for a device of this compute capability, if this build has it: feature `ready`.
@@ -313,7 +313,7 @@ mod tests {
         assert!(Kernel::LeafSolo.entry().contains(&format!(" stack[{SOLO_LEAF_LEVELS} * NW]")));
     }
 
-    /// What `defines` takes for granted.
+    /// Only the files listed here use the macros of the choices, as `defines` assumes.
     #[test]
     fn choices_make_no_difference_elsewhere() {
         let entries = Kernel::ALL.iter().map(|kernel| (kernel.name(), kernel.entry()));

@@ -8,7 +8,7 @@ crate::headers::defined! { "zk/layout.h":
     KEY_SIZE: usize;
     /// Where tr lies in an expanded key.
     KEY_TR: usize;
-    /// What a key pair grows from: ρ, ρ′, `key`.
+    /// The seeds of a key pair: ρ, ρ′, `key`.
     SEED_SIZE: usize;
     /// A polynomial of s₁ or s₂ in key generation.
     SHORT_SIZE: usize;
@@ -18,13 +18,13 @@ crate::headers::defined! { "zk/layout.h":
     IS_BLOCK: u32;
     /// Instead of a message's bytes: μ itself.
     IS_MU: u32;
-    /// What a job's attempts start from: μ, the state after μ, ρ″.
+    /// The start of a job's attempts: μ, the state after μ, ρ″.
     START_SIZE: usize;
     /// An attempt: its job and κ.
     TRY_SIZE: usize;
-    /// What an attempt makes.
+    /// The results of an attempt: y, w, w₁, c̃, the draws and the signature.
     MADE_SIZE: usize;
-    /// Where c̃ lies in what an attempt makes.
+    /// Where c̃ lies in the results of an attempt.
     MADE_C: usize;
     /// Where t lies in a private key.
     SK_T: usize;
@@ -34,7 +34,7 @@ crate::headers::defined! { "zk/layout.h":
     PK_T: usize;
 }
 
-/// What the scheme fixes has the same size in the layout.
+/// Sizes that the scheme fixes are equal in the layout.
 const _: () = {
     const fn words(define: &str) -> usize {
         number_after(FILE, define) as usize

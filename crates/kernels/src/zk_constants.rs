@@ -27,7 +27,7 @@ fn scheme() -> String {
 }
 
 fn zetas() -> String {
-    // What leaves a product is R times too small: before the inverse transform that happens once more.
+    // The inverse transform takes sums of products, which are R times too small; `scale` makes up for that.
     let scale = Fe::new(N as u32).inv() * radix();
     let inverse = |k: usize| if k == 1 { ZETAS[k].inv() * scale } else { ZETAS[k].inv() };
     let words = |xs: Vec<Fe>| scaled(radix(), "", xs);
@@ -38,8 +38,8 @@ fn zetas() -> String {
 }
 
 fn poseidon() -> String {
-    // What a reduction of sums takes away is R: from all, and in doubles from the cells alone, not from their
-    // denominator.
+    // A reduction of sums divides by R. In integers, the factors R make up for that. In doubles, the cells lose R and
+    // their denominator does not, which the matrix makes up for.
     let sums = |numerators: Fe, constants: Fe, suffix: &str| {
         let define = |name, x: Fe, suffix| format!("#define {name} {}{suffix}\n", x.centred());
         let round_constants = ROUND_CONSTANTS.as_flattened().to_vec();

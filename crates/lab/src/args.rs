@@ -388,7 +388,7 @@ pub(crate) mod tests {
     use super::*;
     use clap::Parser;
 
-    /// What all commands take, as it is typed.
+    /// The options that all commands take, parsed as they are typed.
     pub(crate) fn options(typed: &[&str]) -> MachineOptions {
         #[derive(Parser)]
         struct Typed {

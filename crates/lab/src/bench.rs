@@ -165,7 +165,7 @@ fn callers_row(cells: [&str; 8]) -> String {
     format!("{set:<20} {op:<6} {callers:>7} {half:>9} {p99:>9} {p999:>9} {rate:>11} {batch:>10}")
 }
 
-/// What stands above the rows.
+/// Prints the machine and the heads of the columns; nothing for JSON.
 pub(crate) fn head(args: &Bench, printer: &Printer, machine: &str) -> Result<(), Failure> {
     if args.json {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What went wrong, and the way out.
+//! Errors for the user, with the way out.
 
 use hypergrove::ErrorKind;
 use std::fmt::Display;
@@ -35,7 +35,7 @@ impl Failure {
         self.message = format!("{thing}: {}", self.message);
         self
     }
-    /// What was attempted with which file, and what the system answered.
+    /// The action that failed, its file, and the reason that the system gave.
     pub fn io(action: &str, thing: impl Display, error: &io::Error) -> Failure {
         let text = error.to_string();
         let reason = match error.kind() {

@@ -38,7 +38,7 @@ mod unix {
 
     const STICKY: u32 = 0o1000;
 
-    /// What is wrong with an entry of the library path.
+    /// The fault of an entry of the library path; `None` if the entry has none.
     pub(super) fn judge(entry: &Path) -> Option<String> {
         if !entry.is_absolute() {
             return Some(format!("has the entry {entry:?}, which depends on the current directory"));

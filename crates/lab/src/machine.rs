@@ -47,7 +47,7 @@ impl Drop for Watched<'_> {
     }
 }
 
-/// What has to be said of an engine's devices, a line for each thing.
+/// The warnings about an engine's devices, a line each.
 fn warnings(engine: &Engine) -> Vec<String> {
     let working = engine.devices();
     // The failure of the last one is the command's.
@@ -64,7 +64,7 @@ pub fn engine<'p>(options: &MachineOptions, printer: &'p Printer) -> Result<Watc
     engine_with(options, printer, |builder| builder)
 }
 
-/// The same, with more asked for.
+/// The engine that was asked for, with `more` settings.
 pub fn engine_with<'p>(
     options: &MachineOptions,
     printer: &'p Printer,
@@ -84,7 +84,7 @@ pub fn engine_with<'p>(
     Ok(Watched::new(engine, printer))
 }
 
-/// What was asked for but the devices.
+/// The builder with all options that were given but the devices.
 pub(crate) fn builder(options: &MachineOptions) -> EngineBuilder {
     let mut builder = Engine::builder().tables(tables()).device_timeout(options.device_timeout);
     if let Some(threads) = options.threads {
@@ -244,7 +244,7 @@ pub fn table_files() -> Vec<PathBuf> {
 /// The user's tables, and after them those that came with the tool.
 pub fn tables() -> Vec<Source> {
     let paths = table_files();
-    // What is no text is no table: that is said of it later.
+    // A file that is no text is no table: a notice reports it later.
     let text =
         |path: &PathBuf| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let own = paths.iter().map(|path| Source { name: PathDisplay(path).to_string(), text: text(path) });
@@ -271,7 +271,7 @@ impl Limits {
     pub(crate) fn of(devices: Vec<(Device, Option<Rates>)>, options: &MachineOptions) -> Limits {
         let mut limits = Limits { core: None, others: Some(Rates::default()) };
         for (device, known) in devices {
-            // What has no memory of its own is the host.
+            // A device without memory of its own is the host.
             if device.memory == 0 && known.is_none() {
                 limits.core = Some(rates(options));
             } else {
@@ -346,7 +346,7 @@ fn rates(options: &MachineOptions) -> Rates {
         IsaName(Some(isa)) => vec![isa],
         IsaName(None) => match Isa::available() {
             only if only.len() == 1 => only,
-            // What is there for any CPU is not the best of one that has more.
+            // The instruction set that any CPU has is not the best of a CPU that has more.
             several => several.into_iter().filter(|isa| *isa != Isa::Portable).collect(),
         },
     };

@@ -60,7 +60,7 @@ impl Printer {
         }
     }
 
-    /// What went wrong without stopping the command.
+    /// A problem that does not stop the command.
     pub fn warning(&self, warning: impl Display) {
         let (yellow, off) = if self.bold { ("\x1b[1;33m", "\x1b[0m") } else { ("", "") };
         say(format_args!("{yellow}warning:{off} {}", Visible(warning)));
@@ -75,7 +75,7 @@ impl Printer {
         }
     }
 
-    /// What was found out about something that failed, and the command that would succeed.
+    /// A finding about something that failed, and the command that would succeed.
     pub fn diagnosis(&self, sentence: impl Display, command: Option<&str>) {
         let (cyan, off) = if self.bold { ("\x1b[1;36m", "\x1b[0m") } else { ("", "") };
         say(format_args!("{cyan}diagnosis:{off} {}", Visible(sentence)));

@@ -1,10 +1,10 @@
-//! What a measurement leaves behind: one line of JSON, which reports read again.
+//! The record of a measurement: one line of JSON, which reports read again.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// One measurement. What a kind of measurement does not have is null or left out.
+/// One measurement. Fields that a kind of measurement does not have are null or left out.
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug, Default)]
 #[serde(default)]
 pub struct Record {
@@ -26,16 +26,16 @@ pub struct Record {
     pub backend: String,
     /// The first device.
     pub device: String,
-    /// What the first device computes with.
+    /// The instruction set or driver of the first device.
     pub detail: String,
     /// All that worked.
     pub devices: Vec<String>,
     /// Host threads.
     pub threads: usize,
-    /// What the study calls the policy.
+    /// The study's name for the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<String>,
-    /// What of the policy differs from the backend's defaults.
+    /// Values of the policy's axes; the backend's defaults hold for the others.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub policy: BTreeMap<String, u32>,
     /// Seconds of a run.
@@ -61,7 +61,7 @@ pub struct Record {
     pub kernels_per_s: Option<f64>,
     /// The ideal time over the kernels' time.
     pub kernels_limit_fraction: Option<f64>,
-    /// What the link to a device with memory of its own carries, where that is the limit.
+    /// Bytes a second of the link to a device with memory of its own, where the link can be the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_bytes_per_s: Option<f64>,
     /// Poseidon permutations in that time, on average; with the device's bound.
@@ -143,7 +143,7 @@ pub struct StageRecord {
 }
 
 impl Record {
-    /// One line. What was left out says no more than it has to.
+    /// One line. The record of a measurement that was left out has no fields with default values.
     pub fn line(&self) -> String {
         let text = |record: &Record| serde_json::to_string(record).expect("numbers and texts have a form in JSON");
         if self.skipped.is_none() {

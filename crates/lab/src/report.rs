@@ -1,4 +1,4 @@
-//! What was measured, as one page with pictures.
+//! The measurements of runs, as one page with pictures.
 
 mod best;
 mod charts;

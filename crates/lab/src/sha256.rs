@@ -12,7 +12,7 @@ use hypergrove::{Backend, Cpu, Device, Work};
 use hypergrove_engine::time_limit;
 use std::time::{Duration, Instant};
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone)]
 pub(crate) struct Point {
     /// Bytes of a message.
@@ -40,14 +40,14 @@ pub(crate) struct Sample {
     threads: usize,
 }
 
-/// What a device cannot exceed: how fast it hashes, and what the link to it carries, if there is one, in bytes a second.
+/// Upper bounds of a device: how fast it hashes, and the bytes a second of the link to it, if there is one.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     hashes: Limits,
     link: Option<f64>,
 }
 
-/// What can be chosen for hashing on a device, and its bounds, which are measured.
+/// The axes of a policy for hashing on a device, and the bounds of the device, which are measured.
 pub(crate) fn space_and_bounds(
     backend: &dyn Backend,
     device: &Device,
@@ -63,7 +63,7 @@ impl Sample {
     fn megabytes(&self) -> f64 {
         (self.size * self.count) as f64 / 1e6 / self.times.median()
     }
-    /// The same for messages in the device's own memory.
+    /// Million bytes a second of messages in the device's own memory, by the median.
     fn resident_megabytes(&self) -> Option<f64> {
         let (count, times) = self.resident.as_ref()?;
         Some((self.size * count) as f64 / 1e6 / times.median())
@@ -182,7 +182,7 @@ fn resident(
     if device.memory == 0 || !size.is_multiple_of(4) || size > hasher.longest() {
         return Ok(None);
     }
-    // What is uploaded once and copied: a chunk of what ran end to end.
+    // The number of messages that are uploaded once and copied: a chunk of those that ran end to end.
     let part = messages.len().min(hasher.longest() / size.max(64)).max(1);
     let room = most.min(RESIDENT_BYTES).min((device.memory / 2) as usize);
     let copies = (MANY.div_ceil(part)).min(room / (part * size)).max(1);

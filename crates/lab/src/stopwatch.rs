@@ -129,7 +129,7 @@ impl Timed for SlhDsa {
     }
 }
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy)]
 pub struct Question<S = SlhDsa> {
     /// The parameter set.

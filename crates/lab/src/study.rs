@@ -370,7 +370,7 @@ impl Study<'_> {
                 let made = Trial::new(trials, plan, bucket(batch), &policy).map_err(Failure::from);
                 let mut made = match made {
                     Ok(made) => made,
-                    // What is too large for the device's memory says nothing of smaller batches.
+                    // A batch that is too large for the device's memory says nothing of smaller batches.
                     Err(why) if why.is_memory => {
                         to_come.push_front(batch);
                         self.skip_larger(base, why.message, batch - 1, &mut to_come)?;
@@ -663,7 +663,7 @@ impl Study<'_> {
         self.skip(base, why)
     }
 
-    /// What is not measured is named.
+    /// Names measurements that are left out, and says why.
     fn skip(&mut self, base: Record, why: String) -> Result<(), Failure> {
         self.skipped += 1;
         let what = describe(&base);
@@ -714,7 +714,7 @@ fn timed_alone(
         .collect())
 }
 
-/// What a record is of.
+/// The subject of a record, as far as it is known: devices, set, op, cached layers, shape and batch.
 fn describe(record: &Record) -> String {
     let mut parts = Vec::new();
     parts.extend((!record.devices.is_empty()).then(|| record.devices.join(", ")));

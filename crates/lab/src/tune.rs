@@ -30,7 +30,7 @@ const LADDER: [usize; 5] = [1, 8, 64, 512, 4096];
 /// Runs, end to end, of a policy that was found by its kernels' time, and of those that take no millisecond or seem
 /// slower than the defaults.
 const WHOLE: [usize; 2] = [5, 25];
-/// Kernels that take so long, in seconds, hide what the host does for a batch behind those of the next one. What takes less is
+/// Kernels that take so long, in seconds, hide what the host does for a batch behind those of the next one. Shorter kernels are
 /// waited for, and a policy that has the host submit more must not win by its kernels.
 const HIDDEN: f64 = 1e-3;
 /// A batch that fills a device weighs more than others: what it gains is gained most often.
@@ -62,14 +62,14 @@ impl TuneTarget {
     }
 }
 
-/// What was found, and seconds of a batch end to end with their spread: with the policy, and by default.
+/// The outcome of a search, and seconds of a batch end to end with their spread: with the policy, and by default.
 struct TuningResult {
     outcome: Outcome,
     whole: (f64, f64),
     default: (f64, f64),
 }
 
-/// What is tuned, by which axes.
+/// The tuning of one device: its options, its threads and the time that it may take.
 struct Tuner<'a> {
     args: &'a Tune,
     backend: Arc<dyn Backend>,
@@ -155,7 +155,7 @@ pub fn run(args: &Tune, options: &MachineOptions, printer: &Printer, write: Writ
     Ok(Exit::Good)
 }
 
-/// The rows of the table that is there, none if it is stale. What is no table of this device is not written over.
+/// The rows of the table that is there, none if it is stale. A file that is no table of this device is not written over.
 fn rows_of(target: &Path, head: &Head) -> Result<Vec<Row>, Failure> {
     let text = match std::fs::read_to_string(target) {
         Ok(text) => text,
@@ -257,7 +257,7 @@ impl Tuner<'_> {
         Ok(asked)
     }
 
-    /// What is left of a time since the start.
+    /// The time that is left of `of`, which began at the start.
     fn left(&self, of: Duration) -> Duration {
         of.saturating_sub(self.start.elapsed())
     }
@@ -335,7 +335,7 @@ impl Tuner<'_> {
                 }
                 let answer = self.answer(&one, &CANDIDATES, &seeds, left / questions as u32, journal, questions);
                 questions -= 1;
-                // What did not run often enough decides nothing.
+                // A search that did not come to its end decides nothing.
                 let Some(best) = answer.map_err(|failure| failure.of(&one))?.filter(|found| found.outcome.complete)
                 else {
                     continue;

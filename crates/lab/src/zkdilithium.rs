@@ -1,4 +1,4 @@
-//! What zkDilithium has of its own at the command line: how it is measured, and options that it does not know.
+//! zkDilithium at the command line: how it is measured, and options that it does not know.
 
 use crate::args::{Bench, MachineOptions, op_name};
 use crate::bench::{SECONDS, head, tell};

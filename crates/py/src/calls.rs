@@ -102,7 +102,7 @@ pub(crate) trait PyScheme:
         let (signature, message) = (Bytes::of(signature, "signature")?, Bytes::of(data, "data")?);
         let (call, set) = (how.call()?, Self::of_public(key).name());
         let job = VerifyJob { mode: Self::mode(&call).0, ..VerifyJob::<Self>::new(key, &message[..], &signature[..]) };
-        // What is wrong with the mode alone is an exception of the call, not of the future.
+        // A fault of the mode alone is an exception of the call, not of the future.
         Self::check_keys(&mut iter::empty(), job.mode).map_err(|why| exception(&why))?;
         Pending::start(data.py(), &call.engine, job, move |is_valid| Answer::Verdict(is_valid, set))
     }
@@ -171,7 +171,7 @@ pub(crate) struct How<'a> {
     pub(crate) policy: RowPolicy,
 }
 
-/// What was read of them.
+/// The arguments of [`How`], after they were read.
 pub(crate) struct Call {
     pub(crate) context: Option<Bytes>,
     pub(crate) hash: Option<PreHash>,

@@ -1,4 +1,4 @@
-//! What calls take and give, as columns of the engine.
+//! Arguments and results of calls, as columns of the engine.
 
 use crate::error::{Failure, RowFault, bad};
 use crate::foreign::array::{Array, Element};
@@ -306,7 +306,7 @@ impl Rows {
             Source::Arrow(column) => match column.whole() {
                 Some(whole) if gaps.is_none() => Held::Still(whole),
                 _ => still(self.slices(column.values().enumerate().map(|(row, value)| match value {
-                    // What has a fault is left out.
+                    // Rows with a fault are left out.
                     Err(fault) if gaps.is_none() => Err(self.is_wrong(row, fault)),
                     value => Ok(value.unwrap_or_default()),
                 }))?),
@@ -447,7 +447,7 @@ pub(crate) fn run_rows(
     statuses.resize(rows, RowStatus::default());
     let mut signals = Signals::new();
     let done = call(&mut statuses, &mut || signals.check());
-    // What a handler raised is not to be lost behind another error.
+    // An exception of a handler is not to be lost behind another error.
     signals.finish()?;
     done?;
     Ok(statuses)
@@ -498,7 +498,7 @@ impl Signals {
         }
     }
 
-    /// What a signal's handler raised.
+    /// Fails with the exception that a signal's handler raised, if one did.
     pub(crate) fn finish(self) -> PyResult<()> {
         self.raised.map_or(Ok(()), Err)
     }

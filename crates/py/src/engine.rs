@@ -122,8 +122,8 @@ impl Drop for Loading {
 }
 
 /// Makes a backend. If it is CUDA and its driver has found a device, loads the NVRTC that pip has installed, if it has, once a process:
-/// the backend finds by its name what is loaded. What Python runs meanwhile, an import hook for example, gets an error if it makes or uses
-/// an engine on this thread. On another thread it waits, so nobody may wait for that thread here.
+/// the backend finds by its name what is loaded. Python code that runs meanwhile, an import hook for example, gets an error if it makes or
+/// uses an engine on this thread. On another thread it waits, so nobody may wait for that thread here.
 fn make(entry: &BackendEntry, cache: Option<&Path>) -> Arc<dyn Backend> {
     static DONE: PyOnceLock<()> = PyOnceLock::new();
     let backend = (entry.make)(cache);
@@ -289,12 +289,12 @@ impl Engine {
         }
     }
 
-    /// What devices failed so far, the latest 64: a line each.
+    /// The latest 64 failures of devices, in order: a line each.
     fn faults(&self) -> Vec<String> {
         self.get().faults().iter().map(|fault| format!("{}: {}", fault.device.id(), fault.error)).collect()
     }
 
-    /// What was left out, a table that is stale for example: a line each.
+    /// Warnings, of a table that is stale for example: a line each.
     fn notices(&self) -> Vec<String> {
         self.get().notices()
     }

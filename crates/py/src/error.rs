@@ -84,7 +84,7 @@ pub(crate) fn bad(what: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(what.to_string())
 }
 
-/// What is wrong with a row, where its columns are to blame.
+/// The fault of a row, where its columns are to blame.
 fn fault_of(status: RowStatus) -> Option<&'static str> {
     match status {
         RowStatus::BadOffsets => Some(RowFault::Offsets.text()),

@@ -5,7 +5,7 @@ use crate::error::{RowFault, bad};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-/// What a call does with such rows: an exception, or a null as their result.
+/// How a call treats such rows: an exception, or a null as their result.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RowPolicy {
     /// Whether the call has these keywords.

@@ -65,7 +65,7 @@ fn check_der(bytes: &[u8], is_wanted: bool) -> PyResult<()> {
     }
 }
 
-/// What refuses to pickle private keys.
+/// The exception that refuses to pickle private keys.
 pub(crate) fn no_pickle() -> PyErr {
     PyTypeError::new_err("private keys do not pickle; to_pem and from_pem move them where that is meant")
 }

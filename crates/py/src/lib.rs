@@ -22,7 +22,7 @@ use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// What `hypergrove` and `hypergrove.zkdilithium` are made of; import those.
+/// The extension module behind `hypergrove` and `hypergrove.zkdilithium`; import those.
 #[pymodule(gil_used = false)]
 fn _hypergrove(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// What a job gives to its future.
+/// The answer of a job, for its future.
 pub(crate) enum Answer {
     Signature(Vec<u8>),
     /// Whether a signature of this scheme or set is valid.
@@ -115,7 +115,7 @@ impl Pending {
     }
 }
 
-/// What the engine has of a job whose future waits.
+/// The waker that the engine has of a job whose future waits.
 struct JobWaker {
     pending: Py<Pending>,
     /// Where the loop is in memory.
@@ -200,7 +200,7 @@ impl Lists {
             }
             let lists = Arc::new(Lists { process, all: Mutex::default(), jobs: AtomicUsize::new(0) });
             TELLING.store(0, SeqCst);
-            // What the parent's threads have listed is the parent's.
+            // The lists of the parent's threads belong to the parent.
             forget(all.replace((process, lists.clone())));
             lists
         };
@@ -331,7 +331,7 @@ impl Notifier {
     }
 }
 
-/// What a loop calls to deliver the answers of a list.
+/// The callback by which a loop delivers the answers of a list.
 #[pyclass(frozen)]
 struct Delivery {
     list: Arc<List>,

@@ -1,4 +1,4 @@
-//! What a table's times belong to: a space of policies, told from any other by a checksum.
+//! The space of policies that a table's times belong to. A checksum distinguishes it from any other.
 
 use hypergrove_engine::{Axis, Backend, Device, Error, Policy, THREADS};
 use hypergrove_fips205::SLH_DSA_SHA2_128F;

@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 pub struct Table {
     /// Name of the backend.
     pub backend: String,
-    /// What the maker calls the device.
+    /// The maker's name for the device.
     pub device: String,
     /// [`Device::detail`]: instruction set or driver.
     pub detail: String,
@@ -59,7 +59,7 @@ pub struct Row {
     pub axes: BTreeMap<String, u32>,
     /// Median of the batch's time.
     pub seconds: f64,
-    /// The same with the backend's defaults.
+    /// Median of the batch's time with the backend's defaults.
     pub default_seconds: f64,
     /// Standard deviation of `seconds`, as a share of it.
     pub spread: f64,
@@ -232,7 +232,7 @@ struct Entry {
     source: String,
 }
 
-/// What is in use of one table.
+/// The rows in use of one table, in summary.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InUse {
     /// [`Source::name`].
@@ -241,11 +241,11 @@ pub struct InUse {
     pub rows: usize,
     /// The sets that it has rows of, each once; family and n for any of them.
     pub sets: Vec<String>,
-    /// The same for ops.
+    /// The ops that it has rows of, each once.
     pub ops: Vec<String>,
 }
 
-/// What the tables say of one device.
+/// The rows that the tables have for one device.
 #[derive(Debug, Default)]
 pub struct TableKnowledge {
     entries: Vec<Entry>,
@@ -254,7 +254,7 @@ pub struct TableKnowledge {
 }
 
 impl TableKnowledge {
-    /// What these tables know of a device, the most trusted first. Tables of other devices are passed over; a stale or
+    /// The rows that these tables have for a device, the most trusted first. Tables of other devices are passed over; a stale or
     /// corrupt one is left out with a notice.
     pub fn new(tables: &[Source], backend: &dyn Backend, device: &Device) -> TableKnowledge {
         let mut known = TableKnowledge::default();
@@ -419,7 +419,7 @@ impl fmt::Display for Sizes {
     }
 }
 
-/// What a row is for, batch sizes aside.
+/// The question that a row answers, batch sizes aside.
 fn asks(row: &Row) -> (Option<String>, String, usize, String) {
     (row.set.clone(), row.family.clone(), row.n, row.op.clone())
 }
@@ -434,8 +434,8 @@ pub fn share_out(rows: &mut Vec<Row>) {
     }
 }
 
-/// What a set of sizes, ascending, holds for: each from half way to the one before, by logarithm, to half way to the one
-/// after; the first from 1, the last without end.
+/// The batch sizes that each of these measured sizes, ascending, holds for: from half way to the one before, by logarithm, to half
+/// way to the one after; the first from 1, the last without end.
 pub fn sizes(measured: &[usize]) -> Vec<Sizes> {
     let middle = |a: usize, b: usize| ((a as f64 * b as f64).sqrt() as usize).clamp(a, b - 1);
     let least = |i: usize| if i == 0 { 1 } else { middle(measured[i - 1], measured[i]) + 1 };

@@ -18,7 +18,7 @@ const MESSAGE: &[u8] = b"message";
 /// Where a private key of zkDilithium holds `key`, and s1 and s2.
 const SECRETS: [Range<usize>; 2] = [32..64, 96..864];
 
-/// What the work returns. It must have no branch and no address that depends on a secret.
+/// The result of the work, which must have no branch and no address that depends on a secret.
 fn silent<R>(what: &str, work: impl FnOnce() -> R) -> R {
     let before = counted();
     let done = work();
@@ -26,7 +26,7 @@ fn silent<R>(what: &str, work: impl FnOnce() -> R) -> R {
     done
 }
 
-/// What Valgrind has reported so far.
+/// The number of Valgrind's reports so far.
 fn counted() -> u64 {
     reports().expect("Valgrind runs these tests: `cargo xtask ci secrets`")
 }
@@ -167,7 +167,7 @@ every_set! {
     shake_256f: SLH_DSA_SHAKE_256F;
 }
 
-/// What a caller can ask for beyond that.
+/// Further checks and options that a caller can ask for.
 #[test]
 fn every_check_and_cached_layers() {
     for isa in Isa::available() {

@@ -92,7 +92,7 @@ pub enum Interface {
     Internal,
 }
 
-/// What the cases of a group have in common.
+/// The properties that all cases of a group share.
 #[derive(Clone, Copy, Debug)]
 pub struct CaseGroup {
     /// The set.

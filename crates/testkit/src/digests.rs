@@ -82,7 +82,7 @@ impl Digests for DigestJobs<'_> {
     }
 }
 
-/// What messages, keys and all else are cut out of.
+/// The bytes that messages, keys and all else are cut out of.
 pub fn text() -> Vec<u8> {
     (0..4000u32).map(|i| (i.wrapping_mul(i).wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }

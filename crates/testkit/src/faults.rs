@@ -18,13 +18,13 @@ use std::time::Duration;
 /// A piece of work whose results can be hit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Site {
-    /// What it computes or copies.
+    /// The name of its computation or copy.
     pub stage: &'static str,
     /// Its number among those of the run.
     pub number: usize,
 }
 
-/// What happens to the work at hand.
+/// The fault that is injected, if any, and its state.
 #[derive(Clone, Debug, Default)]
 enum Mode {
     #[default]
@@ -54,11 +54,11 @@ struct Hang {
     patience: Duration,
     /// Why it was given up, if it was.
     why: Option<Error>,
-    /// What it may still use of the host.
+    /// Accesses to the host's memory that it may still make.
     pending: Vec<Access>,
     /// Waits without a limit so far for a GPU that did nothing.
     endless: usize,
-    /// What queues were given that nobody waits for any more.
+    /// Submissions of queues that were dropped: nobody waits for them any more.
     late: Vec<Box<dyn FnOnce() -> Result<(), Error> + Send>>,
 }
 
@@ -114,7 +114,7 @@ impl Faults {
     fn lock(&self) -> MutexGuard<'_, (Mode, usize)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// What a run without faults passes.
+    /// The sites that a run without faults passes, and its result.
     pub fn survey<R>(&self, run: impl FnOnce() -> R) -> (Vec<Site>, R) {
         *self.lock() = (Mode::Survey(Vec::new()), 0);
         let done = run();
@@ -193,7 +193,7 @@ pub fn random(state: &mut u64) -> u64 {
 
 /// Hashes with faults.
 pub struct FaultyHash {
-    /// What computes.
+    /// The hash that computes.
     pub hash: Box<dyn TweakableHash>,
     /// Which faults.
     pub faults: Arc<Faults>,
@@ -258,7 +258,7 @@ impl TweakableHash for FaultyHash {
 
 /// Arithmetic with faults.
 pub struct FaultyLattice {
-    /// What computes.
+    /// The arithmetic that computes.
     pub lattice: Box<dyn Lattice>,
     /// Which faults.
     pub faults: Arc<Faults>,
@@ -531,7 +531,7 @@ pub struct FaultyQueue<G: Gpu> {
     /// `None` only while it is dropped.
     queue: Option<G::Queue>,
     limit: WaitLimit,
-    /// What a GPU that hangs was given, each submission with its number; submissions so far, those up to which [`Queue::wait`] waits, and
+    /// The submissions that a GPU which hangs was given, with their numbers; submissions so far, those up to which [`Queue::wait`] waits, and
     /// those that were marked.
     late: Vec<Late<G>>,
     given: u64,
@@ -548,7 +548,7 @@ type Late<G> = (u64, Arc<<G as Gpu>::Kernels>, Vec<Step>);
 
 impl<G: Gpu> Drop for FaultyQueue<G> {
     fn drop(&mut self) {
-        // What failed has been said.
+        // An error has been reported before.
         let _ = self.catch_up(u64::MAX);
         let (late, gpu, queue) = (std::mem::take(&mut self.late), self.gpu.clone(), self.queue.take());
         if let (false, Some(mut queue)) = (late.is_empty(), queue) {
@@ -563,7 +563,7 @@ impl<G: Gpu> Drop for FaultyQueue<G> {
     }
 }
 
-/// What a step does.
+/// The name of a step.
 fn stage(step: &Step) -> &'static str {
     match step {
         Step::Upload { .. } | Step::UploadColumns { .. } => "upload",
@@ -574,7 +574,7 @@ fn stage(step: &Step) -> &'static str {
     }
 }
 
-/// What a launch may read and write.
+/// The addresses that a launch may read and write.
 fn addresses(step: &Step) -> Vec<u64> {
     match step {
         Step::Launch(Launch { args, .. }) | Step::Beside(Launch { args, .. }) => {
@@ -705,7 +705,7 @@ impl<G: Gpu> FaultyQueue<G> {
         self.queue().wait().map(|_| ())
     }
 
-    /// What memory holds.
+    /// The contents of these extents of memory.
     fn snapshot(&mut self, kernels: &G::Kernels, extents: &[Extent]) -> Result<Vec<Content>, Error> {
         let mut all = Vec::new();
         for extent in extents.iter().copied().filter(|extent| extent.bytes >= 4) {
@@ -730,7 +730,7 @@ struct Word {
     value: u32,
 }
 
-/// What some memory holds.
+/// The content of an extent of memory.
 #[derive(Default)]
 struct Content {
     extent: Extent,

@@ -61,7 +61,7 @@ fn noise(len: usize, salt: u64) -> Vec<u8> {
         .collect()
 }
 
-/// What a run gives: the output, and the slots that are kept.
+/// The result of a run: the output, and the slots that are kept.
 type Ran = (Vec<u8>, [Option<Vec<u8>>; 3]);
 
 fn run(backend: &dyn Backend, plan: &Plan, batch: &Batch<'_>, policy: &Policy) -> Ran {
@@ -80,12 +80,12 @@ fn run(backend: &dyn Backend, plan: &Plan, batch: &Batch<'_>, policy: &Policy) -
     (out, slots(&*program))
 }
 
-/// What this backend makes of batches by this policy.
+/// A function that runs batches on this backend by this policy.
 fn by(backend: &dyn Backend, policy: &Policy) -> impl Fn(&Plan, &Batch<'_>) -> Ran {
     move |plan, batch| run(backend, plan, batch, policy)
 }
 
-/// What the reference makes of a batch. It takes most of the time, and every instruction set of a CPU asks it for the same
+/// The reference's result for a batch. It takes most of the time, and every instruction set of a CPU asks it for the same
 /// batches: this process computes each once.
 fn reference(plan: &Plan, batch: &Batch<'_>) -> Arc<Ran> {
     type Once = Arc<OnceLock<Arc<Ran>>>;
@@ -188,7 +188,7 @@ pub fn odd_batches_and_mixed_keys(backend: &dyn Backend) {
     Case::new(&hypergrove_fips205::SLH_DSA_SHAKE_192F, 3, 4).check(backend, &Policy::default());
 }
 
-/// What a device must compute rightly before an engine uses it, of the twelve sets of the standard.
+/// The known answers of the twelve sets of the standard, which an engine requires of a device before it uses the device.
 pub fn known_answers_of_every_set(backend: &dyn Backend) {
     let device = &backend.devices().expect("devices")[0];
     for p in PARAMETER_SETS {
@@ -310,7 +310,7 @@ pub fn cached_layers_give_the_same_bytes(backend: &dyn Backend) {
     }
 }
 
-/// What a program computes elsewhere is what it computes otherwise: around every lane width, one key and several.
+/// A program computes the same in other places of the device: around every lane width, with one key and several.
 pub fn other_places_give_the_same_bytes(backend: &dyn Backend) {
     let relocated = |plan: &Plan, batch: &Batch<'_>| {
         let device = &backend.devices().expect("devices")[0];

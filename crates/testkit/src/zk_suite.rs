@@ -1,4 +1,4 @@
-//! What every device that computes zkDilithium must pass. One line proves it, [`zk_tests!`](crate::zk_tests).
+//! Tests that every device that computes zkDilithium must pass. One line runs them all, [`zk_tests!`](crate::zk_tests).
 
 use crate::zkdilithium::{boundary, public, special, verify_only};
 use hypergrove_engine::{ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
@@ -117,7 +117,7 @@ pub fn batches_of_every_size(zk: &mut dyn ZkDilithium) {
     }
 }
 
-/// What is computed elsewhere is what is computed otherwise.
+/// The results are the same in other places of the device.
 pub fn other_places(zk: &mut dyn ZkDilithium) {
     zk.relocated(true);
     vectors(zk);

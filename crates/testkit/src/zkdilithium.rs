@@ -61,7 +61,7 @@ pub struct Case {
     /// Poseidon's state after tr.
     #[serde(default)]
     pub state_after_tr: Vec<u32>,
-    /// What signing met.
+    /// The course of signing.
     pub trace: SigningTrace,
     /// Permutations of a verification, one more than are needed.
     pub verify_perms: u64,
@@ -72,7 +72,7 @@ pub struct Case {
     pub verify_mutations: Vec<Mutation>,
 }
 
-/// What signing met.
+/// The course of signing, as the reference recorded it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SigningTrace {
     /// The attempts, in order.
@@ -103,7 +103,7 @@ pub struct Mutation {
     pub name: String,
     /// `pk`, `msg` or `sig`.
     pub target: String,
-    /// What is done to it.
+    /// The alteration.
     #[serde(flatten)]
     pub op: Alter,
     /// Whether the altered input verifies.
@@ -220,11 +220,11 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// What the seed is 32 bytes of SHAKE256 of.
+    /// The input of SHAKE256 that gives the seed, 32 bytes.
     pub fn seed_label(&self) -> String {
         format!("bulk-seed-{}", self.i)
     }
-    /// What the message is `msg_len` bytes of SHAKE256 of.
+    /// The input of SHAKE256 that gives the message, `msg_len` bytes.
     pub fn msg_label(&self) -> String {
         format!("bulk-msg-{}", self.i)
     }

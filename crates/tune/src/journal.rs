@@ -9,12 +9,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What samples belong to: the first line. Those of another head are of no use.
+/// The first line: the conditions of the samples. Samples of another head are of no use.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Head {
     /// Name of the backend.
     pub backend: String,
-    /// What the maker calls the device.
+    /// The maker's name for the device.
     pub device: String,
     /// Instruction set or driver.
     pub detail: String,
@@ -24,7 +24,7 @@ pub struct Head {
     pub threads: usize,
 }
 
-/// What is asked: which policy is best for this?
+/// A question: which policy is best for this?
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Question {
     /// The set.
@@ -45,7 +45,7 @@ struct Line {
     seconds: Option<f64>,
 }
 
-/// What was measured: a policy for a question.
+/// The subject of a measurement: a policy for a question.
 type Sampled = (Question, BTreeMap<String, u32>);
 
 /// Times of one policy for one question, in order.
@@ -119,7 +119,7 @@ impl Journal {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
         }
-        // What is of use is written once more, so that no torn line stays in the middle.
+        // Samples of use are written once more, so that no torn line stays in the middle.
         let next = path.with_extension("next");
         std::fs::write(&next, format!("{}\n{lines}", serde_json::to_string(head)?))?;
         std::fs::rename(&next, path)?;
@@ -162,7 +162,7 @@ impl Journal {
 pub struct Recorded<'a, L> {
     /// The file.
     pub journal: &'a mut Journal,
-    /// What is asked.
+    /// The question.
     pub question: Question,
     /// Who measures.
     pub lab: L,

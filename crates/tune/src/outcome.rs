@@ -9,7 +9,7 @@ use hypergrove_engine::{Axis, Error, Policy};
 const CONFIRMED_BY: usize = 9;
 /// Runs after which a policy may win.
 const SURE: usize = 4;
-/// What a policy must gain to be preferred to the defaults: less is not worth a row.
+/// The gain by which a policy is preferred to the defaults: less is not worth a row.
 const GAIN: f64 = 0.005;
 
 /// The best policy that was found.
@@ -21,7 +21,7 @@ pub struct Outcome {
     pub seconds: f64,
     /// See `seconds`.
     pub spread: f64,
-    /// The same of the defaults.
+    /// Median of the defaults' times, and its standard deviation as a share.
     pub default_seconds: f64,
     /// See `default_seconds`.
     pub default_spread: f64,
@@ -84,7 +84,7 @@ pub fn find<L: Lab>(
             }
         }
     }
-    // What the search has of them counts where there is no more time.
+    // The search's own times of the two count where there is no more time.
     for (policy, times) in [(base, &mut theirs), (&best, &mut ours)] {
         if times.len() < 2 {
             times.extend(seen.of(policy));

@@ -48,7 +48,7 @@ pub struct TrialJobs {
     /// A key a job for key generation, else one.
     seeds: Vec<[Vec<u8>; 2]>,
     nodes: Vec<u8>,
-    /// What devices know the nodes by; 0 for none.
+    /// The id by which devices know the nodes; 0 for none.
     nodes_id: u64,
     positions: Vec<Position>,
     signatures: Vec<u8>,
@@ -56,8 +56,8 @@ pub struct TrialJobs {
 }
 
 impl TrialJobs {
-    /// So many jobs; of signatures that are verified only `distinct` differ. What is signed verifies, by the device and in
-    /// part by the reference; what verifies does not with one bit changed; keys are in part made again by the reference.
+    /// So many jobs; of signatures that are verified only `distinct` differ. Signatures that are made verify, by the device and in
+    /// part by the reference, and not with one bit changed; keys are in part made again by the reference.
     pub fn new(
         place: Place<'_>,
         plan: Plan,
@@ -113,7 +113,7 @@ impl TrialJobs {
         Ok(jobs)
     }
 
-    /// What is done.
+    /// The plan of the jobs.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -161,7 +161,7 @@ impl TrialJobs {
         Ok(nodes)
     }
 
-    /// What the default policy gives.
+    /// The output by the default policy.
     fn compute(&self, place: Place<'_>, count: usize, threads: usize) -> Result<Vec<u8>, Error> {
         let policy = place.with_threads(&self.plan, &Policy::default(), threads)?;
         let mut trial = Trial::new(place, &self.plan, count, &policy)?;
@@ -266,10 +266,10 @@ impl Trial {
         done
     }
 
-    /// The same; a wrong answer is an error.
+    /// Runs and times the first `count` jobs like [`time`](Trial::time); a wrong answer is an error.
     pub fn run(&mut self, jobs: &TrialJobs, count: usize) -> Result<(Duration, Timing), Error> {
         let mut out = std::mem::take(&mut self.out);
-        // What an earlier run left there must not pass for an answer. A large batch of signatures is a gigabyte.
+        // The output of an earlier run must not pass for an answer. A large batch of signatures is a gigabyte.
         out.resize(count * jobs.plan.out_bytes(), 0);
         out.par_chunks_mut(PART).for_each(|part| part.fill(0));
         let done = self.once(jobs, count, &mut out);

@@ -1,4 +1,4 @@
-//! What is timed: a batch that is the same for every policy, whose answers all have to be equal.
+//! The batch that is timed. It is the same for every policy, and all answers have to be equal.
 
 use crate::search::{Lab, Stop};
 use crate::trial::{Place, Trial, TrialJobs};

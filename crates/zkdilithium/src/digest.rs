@@ -1,4 +1,4 @@
-//! What is hashed of keys and messages: μ, c̃ and ρ″.
+//! Hashes of keys and messages: μ, c̃ and ρ″.
 
 use crate::field::Fe;
 use crate::pack::{bytes_to_fes, pack_fes};

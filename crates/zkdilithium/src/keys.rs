@@ -26,7 +26,7 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 pub enum KeyError {
     /// The length is wrong.
     Length {
-        /// What was read.
+        /// The kind of data that was read: a private key, for example.
         what: &'static str,
         /// Bytes it must have.
         want: usize,
@@ -39,9 +39,9 @@ pub enum KeyError {
     PublicKeyMismatch,
     /// Not the encoding that was expected.
     Malformed {
-        /// What was expected.
+        /// The encoding that was expected.
         what: &'static str,
-        /// What the decoder says.
+        /// The decoder's reason.
         why: String,
     },
 }
@@ -178,7 +178,7 @@ impl SigningKey {
     /// Checks that key generation can have made the key: s₁ and s₂ are in their ranges, and t and tr belong to ρ, s₁ and s₂.
     pub fn check(&self) -> Result<(), KeyError> {
         let (s1, s2) = (self.s1(), self.s2());
-        // What the error says of a damaged key is public, and that a key is sound.
+        // The error of a damaged key is public, and so is that a key is sound.
         if declassified(s1.iter().chain(s2.iter()).fold(0, |norm, s| s.norm().max(norm)) > ETA) {
             return Err(KeyError::OutOfRange);
         }

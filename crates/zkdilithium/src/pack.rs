@@ -40,7 +40,7 @@ pub fn unpack_eta(bytes: &[u8]) -> RingElement {
     a
 }
 
-/// The same, where it is to stay.
+/// As [`unpack_eta`], into the caller's memory.
 pub(crate) fn unpack_eta_to(bytes: &[u8], a: &mut RingElement) {
     assert_eq!(bytes.len(), ETA_BYTES);
     element::<3>(bytes, ETA, a);
@@ -66,7 +66,7 @@ fn element<const BITS: usize>(bytes: &[u8], top: u32, a: &mut RingElement) {
     a.0.iter_mut().zip(&*centred).for_each(|(a, x)| *a = Fe::from_centred(*x));
 }
 
-/// Codes of `BITS` bits, lowest first; eight of them are `BITS` bytes. What follows the last eight is left out.
+/// Codes of `BITS` bits, lowest first; eight of them are `BITS` bytes. Values after the last whole eight are left out.
 #[inline(always)]
 pub fn pack_codes<const BITS: usize>(values: &[i32], code: impl Fn(i32) -> u32, out: &mut [u8]) {
     for (values, out) in values.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<BITS>().0) {
@@ -85,7 +85,7 @@ pub fn pack_codes<const BITS: usize>(values: &[i32], code: impl Fn(i32) -> u32, 
     }
 }
 
-/// What [`pack_codes`] packs, by the value of each code.
+/// The inverse of [`pack_codes`]: `value` gives the value of each code.
 #[inline(always)]
 pub fn unpack_codes<const BITS: usize>(bytes: &[u8], value: impl Fn(u32) -> i32, out: &mut [i32]) {
     for (bytes, out) in bytes.as_chunks::<BITS>().0.iter().zip(out.as_chunks_mut::<8>().0) {

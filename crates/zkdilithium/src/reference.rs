@@ -1,6 +1,6 @@
 //! The readable oracle: key generation, signing and verification step by step, with every step in the scheme's names.
 //!
-//! Everything fast is tested against this module. What it meets is counted in a [`Trace`].
+//! Everything fast is tested against this module. A [`Trace`] counts the cases that it meets.
 
 use crate::digest::{Message, com};
 use crate::field::Fe;

@@ -18,7 +18,7 @@ pub(crate) fn h<const BYTES: usize>(parts: &[&[u8]]) -> [u8; BYTES] {
     out
 }
 
-/// The same, where they are to stay.
+/// As [`h`], into the caller's memory.
 pub(crate) fn h_to(parts: &[&[u8]], out: &mut [u8]) {
     let mut hash = Shake256::default();
     parts.iter().for_each(|part| hash.update(part));

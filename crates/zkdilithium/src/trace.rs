@@ -1,4 +1,4 @@
-//! What a run of the reference met on its way: tests read here that every path was taken.
+//! Counts of the cases that a run of the reference met: tests read here that every path was taken.
 
 use crate::params::{BETA, GAMMA1, GAMMA2};
 use alloc::vec::Vec;

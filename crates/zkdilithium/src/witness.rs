@@ -1,4 +1,4 @@
-//! What a proof of possession of a signature is made of: the witness of A·z − t·c = w over the integers' polynomials.
+//! The witness of a proof of possession of a signature: of A·z − t·c = w over the integers' polynomials.
 
 use crate::field::Fe;
 use crate::keys::{DecodedSignature, ExpandedVerifyingKey};

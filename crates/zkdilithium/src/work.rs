@@ -1,8 +1,8 @@
-//! What the operations cost, by primitive.
+//! The cost of the operations, by primitive.
 
 use crate::params::*;
 
-/// What is made of each job.
+/// An operation, from a job's input to its result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
     /// Seed → key pair.
@@ -23,7 +23,7 @@ const P_BALL: f64 = 0.99944;
 const P_ACCEPTED: f64 = P_BALL * P_R0 * P_Z;
 
 impl Op {
-    /// What one job costs on average, with an expanded key and a message of 32 bytes; a signature's attempts are made one at
+    /// The average cost of one job, with an expanded key and a message of 32 bytes; a signature's attempts are made one at
     /// a time.
     pub fn work(self) -> Work {
         match self {
@@ -48,7 +48,7 @@ impl Op {
     }
 }
 
-/// What an operation computes, by primitive.
+/// How often an operation calls each primitive.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Work {
     /// Poseidon permutations.

@@ -1,4 +1,4 @@
-//! What else there is than signing and verifying bytes: elements instead of bytes, the witness, strictness, and damaged input.
+//! Tests beyond signing and verifying bytes: elements instead of bytes, the witness, strictness, and damaged input.
 
 use hypergrove_testkit::zkdilithium::{primitives, public};
 use hypergrove_zkdilithium::ntt::{intt, ntt};
@@ -72,7 +72,7 @@ fn the_witness_holds_as_plain_polynomials() {
         let w: Vec<Fe> = (0..N).map(|k| plain[k] - plain[N + k]).collect();
         assert_eq!(w, witness.w[i].0);
     }
-    // What the circuit demands of ranges.
+    // The ranges that the circuit demands.
     assert!(witness.z.iter().flat_map(|z| z.0).all(|z| (-130992..=131071).contains(&z.centred())));
     assert!(Witness::new(&pk, &signature.as_bytes()[1..]).is_none());
 }

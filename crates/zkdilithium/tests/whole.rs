@@ -63,7 +63,7 @@ fn mutations() {
         for mutation in &case.verify_mutations {
             let (pk, msg, sig) = mutation.apply(&case);
             assert_eq!(verdict(&pk, &msg, &sig), mutation.expect, "{}: {}", case.id, mutation.name);
-            // What verifies though it was altered is an encoding that the strict mode refuses.
+            // Altered input that verifies is an encoding that the strict mode refuses.
             if let (true, Ok(pk)) = (mutation.expect, VerifyingKey::from_bytes(&pk)) {
                 assert!(!verify_strict(&pk.expand(), Message::Bytes(&msg), &sig, &mut Trace::default()));
                 malleable += 1;

@@ -1,4 +1,4 @@
-//! What zkDilithium has of its own at the command line: the forms of its keys, and what it refuses.
+//! The parts of the command line that are zkDilithium's own: the forms of its keys, and the options that it refuses.
 
 use super::{InTool, Passphrase, Secret, Wanted};
 use crate::args::{Bytes, KeyKind, Keygen, Scheme};
@@ -13,7 +13,7 @@ use hypergrove_lab::printer::brief;
 use hypergrove_lab::zkdilithium::refuse;
 use zeroize::Zeroizing;
 
-/// What a file holds.
+/// The kind of a file's content.
 #[derive(Clone, Copy)]
 enum Kind {
     Private,
@@ -173,7 +173,7 @@ fn check_encoding(encoding: Encoding) -> Result<(), Failure> {
         .hint("leave --der out for PEM, or write the bare bytes with --raw"))
 }
 
-/// What is said where a set is named.
+/// The error where a set is named.
 pub(super) fn has_no_sets(p: &Params) -> Failure {
     Failure::new(format!("{NAME} has no parameter sets, --set says {p}")).hint("leave --set or --scheme out")
 }

@@ -52,7 +52,7 @@ fn verdicts_are_lines_of_json() {
     assert_eq!(verified[2], json!({"summary": counts(1, 0, 0, 1, 0, 0), "exit": 1}));
     let run = place.run(&["verify", "--key", "n.pub", "--json", "-q", "a"]).good();
     assert_eq!(lines(&run).len(), 1);
-    // What ends a command before there are verdicts is an error as ever.
+    // An error that ends a command before there are verdicts is printed as without --json.
     place.run(&["verify", "--key", "absent", "--json", "a"]).refuses(&["cannot read absent"]);
     place.run(&["sign", "--key", "n.pem", "--json", "a", "-o", "-"]).refuses(&["a signature and JSON would both"]);
     place.run(&["keygen", "--set", "sha2-128f", "--json"]).refuses(&["a key and JSON would both"]);

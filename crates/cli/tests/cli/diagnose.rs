@@ -23,15 +23,15 @@ const HASHES: [&str; 12] = [
 /// Something that people mix up.
 struct MixUp {
     name: String,
-    /// What was signed, and how.
+    /// The message that was signed, and the options of `sign`.
     signed: Vec<u8>,
     sign: Vec<&'static str>,
-    /// What is verified, and how.
+    /// The message that is verified, and the options of `verify`.
     found: Vec<u8>,
     verify: Vec<&'static str>,
-    /// What became of the signature on its way.
+    /// The change to the signature on its way.
     edit: fn(Vec<u8>) -> Vec<u8>,
-    /// What is said of it.
+    /// The diagnosis that is expected.
     says: String,
     /// Without a signature of the right length there is no verdict.
     code: i32,
@@ -213,7 +213,7 @@ fn place() -> Place {
     place
 }
 
-/// What is on this line of standard error.
+/// The text after a label on a line of standard error.
 fn told<'r>(stderr: &'r str, label: &str) -> Option<&'r str> {
     stderr.lines().find_map(|line| line.trim_start().strip_prefix(label)).map(str::trim)
 }

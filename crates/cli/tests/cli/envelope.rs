@@ -43,7 +43,7 @@ fn an_envelope_is_no_bare_signature() {
     let run = place.run(&[&VERIFY[..], &["--context", "release", "--json"]].concat()).good();
     let line: Value = serde_json::from_str(run.text().lines().next().unwrap()).unwrap();
     assert_eq!((&line["verdict"], &line["comment"]), (&json!("ok"), &json!("version 1.0")));
-    // What is inside is valid with the context over the header alone.
+    // The signature inside is valid with the context over the header alone.
     place.write("bare", &bare);
     let bare = |more: &[&str]| place.run(&[&VERIFY[..], &["--signature", "bare"], more].concat());
     bare(&["--context-hex", &context]).good();

@@ -88,7 +88,7 @@ fn private_keys_go_to_regular_files_alone() {
     place.run(&keygen(&["-o", "dangling", "--force"])).good();
     assert!(fs::symlink_metadata(place.path("dangling")).unwrap().is_file());
     assert!(!place.path("nothing").exists());
-    // What is public may go through a pipe.
+    // A public key may go through a pipe.
     let run = place
         .shell("exec 3<>pipe; $H keygen --set sha2-128f -o k.pem --pubout pipe; dd bs=4096 count=1 status=none <&3");
     assert_eq!(run.good().stdout, place.run(&["pubkey", "k.pem"]).good().stdout);
@@ -160,7 +160,7 @@ fn an_interrupted_run_leaves_no_temporary() {
     assert_eq!(run.good().stdout, place.run(&["pubkey", "new"]).good().stdout);
 }
 
-/// What a killed run left is removed by the next one, if it is this user's and no other run has it.
+/// The next run removes the temporaries of a killed run, if they are this user's and no other run has them.
 #[test]
 fn temporaries_that_were_left_are_removed() {
     let place = Place::new();
@@ -252,7 +252,7 @@ fn a_killed_run_of_many_signatures_is_taken_up_again() {
         assert_eq!(run.text().matches(": SIGNED\n").count(), names.len() - kept.len());
         assert_eq!(signed.iter().map(|name| place.read(name)).collect::<Vec<_>>(), kept);
         place.run(&["verify", "--key", "k.pem", "--list", "list"]).good();
-        // What is there and does not verify is not kept, and not replaced.
+        // A signature that is there and does not verify is not kept, and not replaced.
         place.write("f117", "changed");
         place.write("f118.sig", "short");
         let run = place.run(&[&sign[..], &["--skip-existing"]].concat()).exits(2);

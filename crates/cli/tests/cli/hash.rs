@@ -27,7 +27,7 @@ fn files_of_all_lengths() {
     assert_eq!(run.text().lines().count(), 2);
 }
 
-/// What sha256sum of this machine says, and its exit code.
+/// The output of this machine's sha256sum, and its exit code.
 fn theirs(place: &Place, args: &[&str], stdin: &[u8]) -> (Vec<u8>, i32) {
     let mut command = Command::new("sha256sum");
     command.args(args).current_dir(place.path(".")).env("LC_ALL", "C").stderr(Stdio::null());
@@ -198,7 +198,7 @@ fn sums_are_checked_as_by_sha256sum() {
     let place = Place::new();
     let files = odd_files(&place);
     let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
-    // What is printed is checked, whatever a name is.
+    // Printed sums are checked, whatever a name is.
     for options in [&[][..], &["-b"], &["--tag"]] {
         place.write("sums", place.run(&[&["hash"], options, &["--"], &names].concat()).good().stdout);
         place.run(&["hash", "-c", "--strict", "sums"]).good();
@@ -276,7 +276,7 @@ fn differences_from_sha256sum() {
     // A carriage return could overwrite a verdict.
     place.write("list", format!("{}  car\rriage\n", sum(b"2")));
     assert_eq!(place.run(&["hash", "-c", "list"]).good().text(), "\\car\\rriage: OK\n");
-    // What `-z` printed is no list: all of its lines but the first would be passed over.
+    // The output of `-z` is no list: all of its lines but the first would be passed over.
     place.write("zero", place.run(&["hash", "-z", "a", "good"]).good().stdout);
     place.run(&["hash", "-c", "zero"]).exits(1).says(&["no properly formatted SHA-256 lines"]);
 }

@@ -189,7 +189,7 @@ fn keys_of_hash_slh_dsa_say_so() {
     place.run(&["sign", "--key", "h.pem", "m", "--context", "c"]).good();
     place.run(&["verify", "--key", "h.pub", "m", "--context", "c"]).good();
     place.run(&["verify", "--key", "h.pub", "m", "--context", "c", "--prehash", "sha2-256"]).good();
-    // The same key bytes, as a key that leaves the mode open.
+    // The bytes of that key, as a key that leaves the mode open.
     place.write("raw", place.run(&["pubkey", "h.pub", "--raw"]).good().stdout);
     let raw =
         |more: &[&str]| place.run(&[&["verify", "--key", "raw", "--set", SET, "m", "--context", "c"], more].concat());

@@ -104,7 +104,7 @@ fn a_key_that_has_had_a_ledger_does_not_begin_again() {
     assert!(!place.0.path("k.ledger").exists());
     place.ledger(&["init", "k", "--used", "100"]).good();
     assert_eq!(place.state("k.ledger").next, 100);
-    // What the new ledger replaced is an older copy from the beginning.
+    // The ledger that the new one replaced is an older copy from the beginning.
     fs::copy(place.0.path("before"), place.0.path("k.ledger")).unwrap();
     place.ledger(&["show", "k"]).refuses(&["an older copy was put back"]);
 }
@@ -262,7 +262,7 @@ fn no_number_is_lost_where_a_note_cannot_be_written() {
         assert!(!new.exists() && !place.0.path("lease").exists());
         assert_eq!((place.0.read("k.ledger"), fs::read_to_string(&note).ok().as_deref()), (before.clone(), old));
     }
-    // What a killed run left.
+    // A file that a killed run left.
     fs::write(&new, "").unwrap();
     place.ledger(&lease).good();
     assert_eq!((place.state("k.ledger").next, witnessed(&note).unwrap(), new.exists()), (3, 2, false));

@@ -1,4 +1,4 @@
-//! What measures and explains.
+//! Commands that measure and explain.
 
 use crate::place::Place;
 use serde_json::Value;
@@ -388,7 +388,7 @@ fn policies_are_tuned_kept_and_used() {
         assert!(lines.len() == 1 && lines[0].contains(table.to_str().unwrap()), "{}", explained.stderr);
     }
 
-    // What is no table stays as it is.
+    // A file that is no table stays as it is.
     let letter = place.path("letter.txt");
     fs::write(&letter, "Dear reader").unwrap();
     let onto_a_letter = [&tune[..], &few, &["--output", letter.to_str().unwrap()]].concat();

@@ -1,4 +1,4 @@
-//! What the tool leaves in memory: once `main` has returned, no secret of a private key is in it, neither on a thread's
+//! Secrets that the tool leaves in memory: once `main` has returned, no secret of a private key is in it, neither on a thread's
 //! stack nor in what was freed.
 //!
 //! And how much memory long files take.
@@ -42,7 +42,7 @@ fn library() -> Option<&'static str> {
     LIBRARY.get_or_init(build).as_deref()
 }
 
-/// What is searched for.
+/// The secrets to search for, in all their forms.
 #[derive(Default)]
 struct Secrets {
     /// Eight bytes in a row, and what they are.
@@ -74,7 +74,7 @@ impl Secrets {
         }
     }
 
-    /// The same as text: base64, whatever the place of the first byte among three, and hexadecimal. Eight digits are not
+    /// Adds a secret as text: base64, whatever the place of the first byte among three, and hexadecimal. Eight digits are not
     /// enough: four bytes of a packed polynomial have some 25 bits, and the texts of `/proc/self/maps` and
     /// `/proc/self/status`, which the tool reads, are full of digits.
     fn add_text(&mut self, name: &str, secret: &[u8]) {
@@ -146,7 +146,7 @@ impl Secrets {
         self.elements.get(&start)?.iter().find_map(agrees)
     }
 
-    /// What is in memory, with the kind of memory: in how many places.
+    /// The secrets that are in memory, each with the kind of memory: in how many places.
     fn find(&self, memory: &Memory) -> BTreeMap<String, usize> {
         let mut found = BTreeMap::new();
         let mut may_start = vec![false; 1 << 16];
@@ -190,11 +190,11 @@ fn residue(x: i64) -> Option<u32> {
     (x.unsigned_abs() <= 6 * u64::from(Q)).then(|| x.rem_euclid(i64::from(Q)) as u32)
 }
 
-/// What a process could write, but for pages of zeros: pages in a row, and the mapping they are in.
+/// The memory that a process could write, but for pages of zeros: pages in a row, and the mapping they are in.
 struct Memory(Vec<(String, Vec<u8>)>);
 
 impl Memory {
-    /// What `memory.c` wrote.
+    /// Reads the file that `memory.c` wrote.
     fn read(dump: &[u8]) -> Memory {
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
         let (maps, pages) = dump[8..].split_at(number(&dump[..8]) as usize);
@@ -314,7 +314,7 @@ fn long_files_take_little_memory() {
     );
 }
 
-/// What is left is found: a context string is no secret, and on the stack, among the arguments; nothing is of another one.
+/// The search finds a string that is left: a context, which is no secret, among the arguments on the stack. It finds nothing of another one.
 #[test]
 fn what_is_left_is_found() {
     let Some(check) = Check::new() else { return };

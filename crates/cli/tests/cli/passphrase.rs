@@ -132,7 +132,7 @@ fn a_passphrase_is_asked_for() {
         println!("skipped: prompts: no script(1) (util-linux)");
         return;
     }
-    // What is typed early enough waits in the terminal; between two prompts it could be dropped.
+    // Input that is typed early enough waits in the terminal; between two prompts it could be dropped.
     let typed = |lines: &str, command: &str| {
         let script = format!("({lines}) | script -qec \"{command}\" typescript; code=$?; cat typescript; exit $code");
         place.shell(&script)

@@ -14,7 +14,7 @@ pub(crate) struct Place {
     home: TempDir,
 }
 
-/// What a run said, and its exit code.
+/// The output of a run, and its exit code.
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,

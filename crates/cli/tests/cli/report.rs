@@ -172,7 +172,7 @@ fn the_page_is_whole_and_needs_nothing_else() {
         assert!(!is_fixed && (name != "svg" || attributes.contains("viewBox=\"0 0 ")), "{name} {attributes}");
     }
     assert_eq!(page.matches("<table").count(), page.matches("<div class=\"table\"").count());
-    // What is linked to is there, once.
+    // The target of each link is there, once.
     for (_, attributes) in elements.iter().filter(|(name, _)| name == "a") {
         let anchor = attributes.split("href=\"#").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!(page.matches(&format!("id=\"{anchor}\"")).count(), 1, "{anchor}");
@@ -268,7 +268,7 @@ fn numbers_that_no_machine_has_are_left_out() {
         let page = String::from_utf8(place.read("page.html")).unwrap();
         assert!(page.contains("6,400") && !page.contains("NaN") && !page.contains("inf\""), "{extreme}");
     }
-    // What is left of large numbers fits on an axis.
+    // Large numbers that are not left out fit on an axis.
     for median in [1e-29, 1e29] {
         let of = |batch: u64| record(json!({ "study": "crossover", "median_s": median, "batch": batch })).to_string();
         place.write("run.jsonl", [of(1), of(1 << 40), of(u64::MAX)].join("\n"));
@@ -392,7 +392,7 @@ fn a_small_batch_is_no_headline() {
     assert_eq!(page(&[trial(json!({ "devices": [] }))])[0], "a device without a name");
 }
 
-/// What a person would try: every stop of the Tab key, the arrows on a figure, the button; and whether anything sticks out.
+/// The actions of a person: every stop of the Tab key, the arrows on a figure, the button. The script also finds anything that sticks out.
 const PROBE: &str = r#"
 <script>
 window.addEventListener('load', () => {

@@ -252,7 +252,7 @@ fn signatures_may_go_to_a_directory() {
         let run = place.run(&command).refuses(&["none: there is no such file or directory"]);
         assert_eq!(run.stderr.matches("error: ").count(), 1, "{}", run.stderr);
     }
-    // The same file by another path.
+    // One file by two paths.
     let run = place.run(&sign(&["--force", "x/m", "x/../x/m"])).exits(2);
     assert_eq!(run.text(), "x/m: SIGNED\nx/../x/m: ERROR\n");
     run.says(&["another file has got"]);
@@ -260,7 +260,7 @@ fn signatures_may_go_to_a_directory() {
     place.run(&verify(&["-s", "s", "x/m", "x/n"])).refuses(&["--signature names one signature, 2 files"]);
 }
 
-/// What was looked for, and what was probably meant.
+/// The error names the file that was looked for, and the one that was probably meant.
 #[test]
 fn a_signature_that_is_not_there() {
     let place = Place::with_key();
@@ -298,7 +298,7 @@ fn names_are_shown_without_characters_that_nobody_sees() {
             assert_ne!(run.code, Some(0));
             run.shows_no(text);
         }
-        // What the command line's own errors quote.
+        // The command line's own errors quote arguments.
         place.run(&["verify", &format!("--{name}")]).exits(2).shows_no(text);
         place.run(&["keygen", "--set", name]).exits(2).shows_no(text);
     }
@@ -350,7 +350,7 @@ fn bad_signatures() {
         assert_eq!(judge(&bad).exits(1).text(), "m: FAILED\n", "byte {at}");
     }
     judge(&good).good();
-    // The same lengths, another family; another key.
+    // Another family, whose signatures have that length; another key.
     place.keygen("SLH-DSA-SHAKE-128f", "shake.pem", "shake-p.pem");
     place.run(&["verify", "--key", "shake-p.pem", "m"]).exits(1);
     place.run(&["keygen", "--set", "sha2-128f", "-o", "k2.pem"]).good();

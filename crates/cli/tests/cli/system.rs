@@ -1,4 +1,4 @@
-//! What the system does to a tool: full disks, closed pipes, little memory, odd names.
+//! Adverse conditions: full disks, closed pipes, little memory, odd names.
 #![cfg(unix)]
 
 use crate::place::Place;
@@ -184,7 +184,7 @@ fn large_messages_harm_no_other() {
     let chosen = ["sign", "--key", "zk.pem", "--list", "list", "--memory", "64M", "--force"];
     let run = place.run(&chosen).exits(2);
     assert_eq!(run.says(&["large has 42,949,672,960 bytes"]).text(), lines[0]);
-    // What has no length is cut off.
+    // A message of unknown length is refused once it exceeds the limit.
     let run = place.shell("head -c 20M /dev/zero | \"$H\" sign --key k.pem - -o s --memory 16M").exits(2);
     run.says(&["standard input has more than 16,777,216 bytes"]);
 }

@@ -68,7 +68,7 @@ fn a_manifest_is_signed_and_checked() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// What leads to the manifest or to its signature changes as they are written.
+/// A link to the manifest or to its signature cannot be listed: the file that it leads to changes as it is written.
 #[test]
 fn a_manifest_leaves_out_itself_and_what_leads_to_it() {
     let place = tree();

@@ -1,4 +1,4 @@
-//! What is different on Windows: names, devices, files that others have open, text and binary streams.
+//! Differences on Windows: names, devices, files that others have open, text and binary streams.
 
 use crate::place::Place;
 use sha2::{Digest, Sha256};
@@ -58,7 +58,7 @@ fn devices_take_no_private_key() {
             run.refuses(&["is no regular file", "private key", "`-` for standard output"]);
         }
     }
-    // What is public may go there.
+    // A public key may go there.
     place.run(&["pubkey", "k.pem", "-o", "NUL"]).good();
     place.run(&keygen(&["-o", "k2.pem", "--pubout", "NUL"])).good();
     fs::remove_file(place.path("k2.pem")).unwrap();

@@ -87,7 +87,7 @@ fn cms(place: &Place, inside: &[u8], parameters: &[u8]) -> Vec<u8> {
     cms_of(place, b"message", (DATA, inside), parameters)
 }
 
-/// The same of any message, whose content has this type.
+/// CMS like that of [`cms`], of any message, whose content has this type.
 fn cms_of(place: &Place, message: &[u8], (kind, inside): (&[u8], &[u8]), parameters: &[u8]) -> Vec<u8> {
     let signature = sign(place, "leaf.pem", message);
     let content = if inside.is_empty() { Vec::new() } else { tlv(0xa0, &[inside]) };
@@ -208,11 +208,11 @@ fn certificates_by_a_key_of_hash_slh_dsa_are_verified() {
         place.write("changed", changed);
         assert_eq!(verify("changed", "ca.der").exits(1).text(), "changed: FAILED\n");
     }
-    // The same key without the pre-hash is another key, and so is a certificate that says so.
+    // A certificate signed without the pre-hash does not fit a key with it, nor the other way round.
     place.write("pure", certificate_by(&place, "hash", SHA2_128F, "leaf"));
     verify("pure", "ca.der").refuses(&["it was signed with SLH-DSA-SHA2-128f, the key is for", "(HashSLH-DSA)"]);
     verify("leaf.der", "ca.pub").refuses(&["it was signed with SLH-DSA-SHA2-128f with SHA2-256 (HashSLH-DSA)"]);
-    // The same seeds without the pre-hash sign the body itself, where the algorithm says that its digest is signed.
+    // A key of these seeds without the pre-hash signs the body itself, even where the algorithm says that its digest is signed.
     keygen("plain", &[]);
     place.write("plain.der", certificate_by(&place, "plain", SHA2_128F, "leaf"));
     verify("plain.der", "plain.pub").good();
@@ -220,7 +220,7 @@ fn certificates_by_a_key_of_hash_slh_dsa_are_verified() {
     verify("swapped", "ca.der").exits(1);
 }
 
-/// What `inspect` says of each, for people and for programs.
+/// The output of `inspect` for each, for people and for programs.
 #[test]
 fn certificates_requests_and_cms_are_shown() {
     let place = place();
@@ -300,7 +300,7 @@ fn certificates_requests_and_cms_are_shown() {
     place.write("body", parts[0]);
     place.write("body.sig", parts[2]);
     place.run(&["verify", "--key", "leaf.pub", "body"]).good();
-    // What was cut short is no certificate, and nothing is shown of it.
+    // A file that was cut short is refused, and nothing of it is shown.
     for (file, bytes) in &files {
         place.write("cut", &bytes[..bytes.len() - 1]);
         place.run(&["inspect", "cut"]).refuses(&["cut"]);
@@ -403,7 +403,7 @@ fn algorithms_with_parameters_and_other_versions_are_errors() {
     place.write("leaf.csr", request(&place));
     let words = ["leaf.csr: this is a certificate request, a key or a certificate is needed"];
     place.run(&["verify", "--key", "leaf.csr", "m"]).refuses(&words);
-    // What is too long is said to be what was asked for.
+    // The error about a file that is too long names the kind of file that was asked for.
     place.write("long", vec![0; (1 << 20) + 1]);
     for (args, what) in [
         (&["verify", "--certificate", "long", "--issuer", "ca.pub"][..], "a certificate or request"),
@@ -452,7 +452,7 @@ fn wrong_certificates_are_one_line() {
     with(&[0, 2], 17).refuses(&["it was signed with 2.16.840.1.101.3.4.3.17"]);
     with(&[1], 17).exits(1);
     place.run(&["verify", "--key", "wrong", "leaf.der"]).refuses(&["wrong: ", "2.16.840.1.101.3.4.3.17"]);
-    // What does not go together.
+    // Arguments that are missing, unreadable or do not go together.
     let certificate = ["--certificate", "leaf.der"];
     for (more, words) in [
         (&[][..], &["nobody is named", "--issuer"][..]),

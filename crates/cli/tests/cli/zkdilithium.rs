@@ -36,7 +36,7 @@ fn a_case_of_the_vectors() {
     assert!(place.read("p.pem").starts_with(b"-----BEGIN ZKDILITHIUM PUBLIC KEY-----\n"));
     assert_eq!(place.run(&["pubkey", "k.pem"]).good().stdout, place.read("p.pem"));
     assert_eq!(place.run(&["pubkey", "--raw", "k.pem"]).good().stdout, bytes(&case["pk"]));
-    // What the file looks like decides; naming the scheme does not change it.
+    // The form of the file decides; naming the scheme does not change the result.
     let run = place.run(&["sign", "--key", "k.pem", "m"]).good();
     assert_eq!((run.stdout.len(), run.stderr.as_str()), (0, "wrote m.sig: a signature of zkDilithium\n"));
     assert_eq!(place.read("m.sig"), bytes(&case["sig"]));
@@ -117,7 +117,7 @@ fn parts_are_shown_and_secrets_hidden() {
     assert!(place.run(&["inspect", "p.pem"]).good().text().contains("public key of zkDilithium"));
 }
 
-/// What the tool computes from seeds and messages alone is what the vectors say.
+/// The tool's answers from seeds and messages alone agree with the vectors.
 #[test]
 fn known_answers() {
     let vectors = vectors();

@@ -1,11 +1,11 @@
-//! The arguments of SLH-DSA's kernels. What several of them read alike is a group.
+//! The arguments of SLH-DSA's kernels. Arguments that several kernels read alike are a group.
 
 use super::{Arguments, arguments, flag};
 use crate::flags::{ALL_TREES, EACH_KEY, KEEP, ONLY, REPLAY, REVEAL, TOPS, TRACE};
 use crate::{Args, Kernel};
 use hypergrove_fips205::Params;
 
-/// What every kernel of a set reads of its jobs.
+/// The arguments about jobs, which every kernel of a set reads.
 #[derive(Clone, Copy, Debug)]
 pub struct JobArguments {
     /// The set.
@@ -173,7 +173,7 @@ pub struct Climbing {
     pub layers: Layers,
     /// Signatures.
     pub signatures: u64,
-    /// What each layer signs: d + 1 nodes a job.
+    /// PK_FORS and the layers' roots: d + 1 nodes a job.
     pub roots: u64,
     /// Where it is noted that a root is the one at `roots`; without it roots are stored there.
     pub agrees: Option<u64>,
@@ -201,7 +201,7 @@ arguments! {
     }
     /// R, and what a message's digest selects. A thread a job.
     HashMessages for Digest => {
-        /// What is selected goes to their `jobs`.
+        /// The digest's selection goes to their `jobs`.
         jobs: JobArguments => group,
         /// `BETWEEN` words a job, then the jobs' rows, then the keys'.
         messages: u64 => nodes,
@@ -261,7 +261,7 @@ arguments! {
         layers: Layers => group,
         /// (job, layer) pairs.
         units: u32 => count,
-        /// What is signed: d + 1 nodes a job.
+        /// PK_FORS and the layers' roots, which are signed: d + 1 nodes a job.
         roots: u64 => roots,
         /// Signatures.
         signatures: u64 => sigs,
@@ -276,7 +276,7 @@ arguments! {
         units: u32 => count,
         /// log₂ of the chains that a block sorts at a time.
         chunk: u32 => chunk,
-        /// What was signed: d + 1 nodes a job.
+        /// PK_FORS and the layers' roots, which were signed: d + 1 nodes a job.
         roots: u64 => roots,
         /// Signatures.
         signatures: u64 => sigs,
@@ -369,7 +369,7 @@ arguments! {
         jobs: JobArguments => group,
         /// k roots a job.
         fors_roots: u64 => nodes,
-        /// What layers sign: PK_FORS is the first node of each job.
+        /// PK_FORS and the layers' roots: PK_FORS is the first node of each job.
         roots: u64 => roots,
     }
     /// FORS roots from signatures. A thread a (job, tree).
@@ -383,14 +383,14 @@ arguments! {
     }
     /// From the ends of a signature's chains to roots. A thread a (job, layer).
     ClimbFromEnds for Climb => {
-        /// What is climbed.
+        /// The jobs, their layers, signatures and roots.
         climbing: Climbing => group,
         /// The chains' ends.
         ends: u64 => ends,
     }
     /// From a signature's chain values to roots. A thread a (job, layer).
     ClimbFromValues for ClimbSolo => {
-        /// What is climbed.
+        /// The jobs, their layers, signatures and roots.
         climbing: Climbing => group,
     }
     /// Paths and roots out of cached nodes. A thread a (job, layer).
@@ -399,7 +399,7 @@ arguments! {
         jobs: JobArguments => group,
         /// Their layers.
         layers: Layers => group,
-        /// What layers sign: d + 1 nodes a job.
+        /// PK_FORS and the layers' roots: d + 1 nodes a job.
         roots: u64 => roots,
         /// Signatures, which get the paths.
         signatures: u64 => sigs,
@@ -456,7 +456,7 @@ arguments! {
         values: u64 => trace,
         /// The leaves that the last values make.
         leaves: u64 => nodes,
-        /// What layers sign: d + 1 nodes a job.
+        /// PK_FORS and the layers' roots: d + 1 nodes a job.
         roots: u64 => roots,
         /// Signatures, which have all but the WOTS+ signatures.
         signatures: u64 => sigs,
@@ -481,18 +481,18 @@ arguments! {
         units: u32 => count,
         /// All values of their chains.
         values: u64 => trace,
-        /// What is signed: d + 1 nodes a job.
+        /// PK_FORS and the layers' roots, which are signed: d + 1 nodes a job.
         roots: u64 => roots,
         /// Signatures.
         signatures: u64 => sigs,
     }
 }
 
-/// The same arguments, for the kernel whose blocks work together on little work.
+/// The arguments of `A`, for the kernel whose blocks work together on little work.
 #[derive(Clone, Copy, Debug)]
 pub struct Wide<A>(pub A);
 
-/// The same arguments, for the kernel whose threads are lanes of a CPU's vectors.
+/// The arguments of `A`, for the kernel whose threads are lanes of a CPU's vectors.
 #[derive(Clone, Copy, Debug)]
 pub struct Solo<A>(pub A);
 

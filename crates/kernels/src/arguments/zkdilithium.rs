@@ -75,23 +75,23 @@ arguments! {
         jobs: u64 => jobs,
         /// Their messages.
         messages: u64 => nodes,
-        /// What attempts start from.
+        /// The starts of the jobs' attempts: μ and the state after it are written.
         starts: u64 => outs + roots,
     }
     /// c̃ of attempts to sign. A thread an attempt.
     HashCommitment for ZkSponge, flags of _it: OF_COM => {
         /// Attempts.
         attempts: u64 => trace,
-        /// What they start from.
+        /// Their jobs' starts: the state after μ is read.
         starts: u64 => nodes,
-        /// What they make: w₁ becomes c̃.
+        /// The attempts' results: w₁ becomes c̃.
         made: u64 => outs + roots,
     }
     /// Whether c̃ of signatures is that of their w₁. A thread a job.
     CompareCommitment for ZkSponge, flags of _it: OF_COM | OF_PUBLIC => {
         /// μ of each job.
         starts: u64 => nodes,
-        /// What jobs make: w₁.
+        /// The jobs' results: w₁ becomes c̃.
         made: u64 => outs + roots,
         /// Signatures.
         signatures: u64 => sigs,
@@ -100,12 +100,12 @@ arguments! {
     }
     /// Draws from the c̃ that attempts made. A thread an attempt.
     Draw for ZkSponge, flags of _it: OF_BALL => {
-        /// What attempts make.
+        /// The attempts' results: c̃ becomes draws.
         made: u64 => outs + roots,
     }
     /// Draws from the c̃ of signatures. A thread a job.
     DrawOfSignatures for ZkSponge, flags of _it: OF_BALL | OF_PUBLIC => {
-        /// What jobs make.
+        /// The jobs' results: the draws are written.
         made: u64 => outs + roots,
         /// Signatures.
         signatures: u64 => sigs,
@@ -118,16 +118,16 @@ arguments! {
         jobs: u64 => jobs,
         /// Their messages.
         messages: u64 => nodes,
-        /// What attempts start from; μ is there.
+        /// The starts of the jobs' attempts: μ is there, ρ″ is written.
         starts: u64 => outs,
     }
     /// ExpandY. A thread a polynomial, 4 an attempt.
     ExpandY for ZkMask => {
         /// Attempts.
         attempts: u64 => trace,
-        /// What they start from.
+        /// Their jobs' starts: ρ″ is read.
         starts: u64 => nodes,
-        /// What they make.
+        /// The attempts' results: y is written.
         made: u64 => outs,
     }
     /// w and w₁ of attempts. A block an attempt.
@@ -138,7 +138,7 @@ arguments! {
         jobs: u64 => jobs,
         /// Attempts.
         attempts: u64 => trace,
-        /// What they make.
+        /// The attempts' results: y is read, w and w₁ are written.
         made: u64 => outs,
     }
     /// w₁ as signatures give it. A block a job.
@@ -147,7 +147,7 @@ arguments! {
         keys: u64 => keys,
         /// Jobs.
         jobs: u64 => jobs,
-        /// What jobs make.
+        /// The jobs' results: the draws are read, w₁ is written.
         made: u64 => outs,
         /// Signatures.
         signatures: u64 => sigs,
@@ -162,7 +162,7 @@ arguments! {
         jobs: u64 => jobs,
         /// Attempts.
         attempts: u64 => trace,
-        /// What they make.
+        /// The attempts' results: the signature is written.
         made: u64 => outs,
         /// 1 for those that pass.
         passes: u64 => flag,
@@ -171,7 +171,7 @@ arguments! {
     Select for ZkSelect => {
         /// Attempts, those of a job one after the other with rising κ.
         attempts: u64 => trace,
-        /// What they made.
+        /// The attempts' results: the signature is read.
         made: u64 => outs,
         /// Which pass.
         passes: u64 => flag,

@@ -48,7 +48,7 @@ pub(crate) fn best<'a>(records: &[&'a Record], op: &str, single: bool) -> Option
     large.max_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s))
 }
 
-/// What a device did best, with one set.
+/// The best rates of a device with one set.
 pub(crate) struct Headline<'a> {
     pub(crate) device: String,
     pub(crate) detail: String,
@@ -58,7 +58,7 @@ pub(crate) struct Headline<'a> {
 
 /// The rate of an operation.
 pub(crate) struct HeadlineRate<'a> {
-    /// What is made.
+    /// The name of the results, such as "signatures".
     pub(crate) noun: &'static str,
     pub(crate) many: Option<&'a Record>,
     pub(crate) one: Option<&'a Record>,

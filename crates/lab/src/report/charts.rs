@@ -1,4 +1,4 @@
-//! What is drawn of a run: each study's records as plots and tables, a file a section.
+//! The figures of a run: each study's records as plots and tables, a file a section.
 
 mod cache_depth;
 mod callers;
@@ -62,7 +62,7 @@ pub(crate) struct Table {
 
 const UNKNOWN: &str = "–";
 
-/// What studies call the planner's own policy.
+/// The name that studies give the planner's own policy.
 pub(crate) const TUNED: &str = "tuned";
 
 /// All sections that a run has records for.
@@ -165,7 +165,7 @@ fn plural(count: usize, noun: &str) -> String {
     format!("{} {noun}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
 }
 
-/// What two runs have in common.
+/// The key by which measurements of two runs are paired.
 fn key(record: &Record) -> String {
     let shape = record.shape.clone().unwrap_or_default();
     let study = record.study.clone().unwrap_or_default();

@@ -7,14 +7,14 @@ use crate::report::plot::{Room, STYLE, verbatim};
 use crate::report::read::RecordedRun;
 use maud::{DOCTYPE, Markup, html};
 
-/// What the headline is.
+/// The definition of the headline.
 const HEADLINE: &str = "The headline is the fastest measurement of each operation on one device, in whatever way the jobs came. Small batches, \
     cached layers and redundancy do not count, and studies and trials count only where there is no plain benchmark.";
 /// How headlines are compared.
 const HEADLINES: &str = "Two headlines of a device are compared as they stand, whatever the way of their jobs. The comparison below pairs \
     measurements of one way only.";
 
-/// What a run or a comparison shows.
+/// The part of the page for one run or one comparison.
 pub(crate) struct PagePart {
     /// Distinguishes it among anchors and files.
     pub(crate) prefix: String,
@@ -113,7 +113,7 @@ fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> String {
 /// Devices in the headline.
 const DEVICES: usize = 4;
 
-/// What was measured, on what, how fast, and how near the limit. A run after the first says how many times as fast its headline is.
+/// The headline of a run: devices, sets, rates and % of peak. A run after the first also shows how many times as fast its headline is.
 fn headline(
     run: &RecordedRun,
     headlines: &[Headline<'_>],

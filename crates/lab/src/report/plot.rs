@@ -34,7 +34,7 @@ const LARGEST: f64 = 1e150;
 /// Series that have colours and marks of their own.
 const STYLES: usize = 6;
 
-/// What a file needs that is no part of a page.
+/// The style sheet of figures: part of the page, and of each figure that is a file of its own.
 pub(crate) const STYLE: &str = include_str!("plot.css");
 
 /// How numbers become places.
@@ -119,7 +119,7 @@ pub(crate) struct Bars {
     pub(crate) rule: Option<f64>,
 }
 
-/// What a figure shows.
+/// The content of a figure.
 pub(crate) enum Drawing {
     Plot(Plot),
     Bars(Bars),

@@ -22,7 +22,7 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// What describes the run of a folder, if it is there.
+/// The path of the file that describes the run in a folder. The file need not exist.
 pub fn setup(path: &Path) -> PathBuf {
     path.join("setup.md")
 }
@@ -35,11 +35,11 @@ fn failed(path: &Path, why: &std::io::Error) -> Failure {
 pub struct RecordedRun {
     /// The name of its file or folder.
     pub name: String,
-    /// What is said of it in `setup.md`.
+    /// The text of `setup.md`; empty if there is none.
     pub setup: String,
-    /// What was measured.
+    /// The measurements.
     pub records: Vec<Record>,
-    /// What a study left out.
+    /// Measurements that a study left out, each with the reason.
     pub skipped: Vec<Record>,
     /// Lines that are no records: file, line number and reason.
     pub bad: Vec<String>,

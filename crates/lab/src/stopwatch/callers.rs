@@ -50,7 +50,7 @@ impl CallerKind {
     }
 }
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Question {
     pub(crate) params: &'static Params,

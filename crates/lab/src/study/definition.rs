@@ -1,4 +1,4 @@
-//! What a study is: `bench/definitions/*.toml`.
+//! The definition of a study: `bench/definitions/*.toml`.
 
 use crate::args::{OpName, RowMemory};
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub(crate) struct Definition {
     pub(super) rows: Vec<Row>,
 }
 
-/// What is measured, one kind of measurement a row.
+/// One kind of measurement of a study.
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(super) enum Row {

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What an element is.
+/// The type of an array's elements.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Element {
     Byte,
@@ -31,7 +31,7 @@ impl Element {
     }
 }
 
-/// What holds an array's memory. It is reached through `SharedMemory` until it is dropped.
+/// The owner of an array's memory. The memory is reached through `SharedMemory` until the owner is dropped.
 enum Owner {
     Ordinary {
         _bytes: Vec<u8>,

@@ -1,8 +1,8 @@
 //! Columns of Arrow, by the C data interface and its capsules: <https://arrow.apache.org/docs/format/CDataInterface.html>.
 //!
-//! The interface gives addresses without lengths. What it promises is taken as it is: a producer that lies about its buffers can
-//! crash a process, as it can with every consumer. What can be checked is checked: counts, alignment, and each row's offsets, view
-//! or index.
+//! The interface gives addresses without lengths. Its promises are taken on trust: a producer that lies about its buffers can
+//! crash a process, as it can with every consumer. Everything that can be checked is checked: counts, alignment, and each row's
+//! offsets, view or index.
 
 use super::array::ExportedBytes;
 use crate::columns::too_many;
@@ -423,7 +423,7 @@ fn ask_producer(object: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
 }
 
 impl Owned<Stream> {
-    /// What a function of the stream has returned.
+    /// Checks the code that a function of the stream has returned.
     fn check(&mut self, code: Option<c_int>, what: &str) -> PyResult<()> {
         if code == Some(0) {
             return Ok(());
@@ -576,7 +576,7 @@ impl Values {
         }
     }
 
-    /// What a row's view points to.
+    /// The bytes that a row's view points to.
     fn view(&self, row: usize) -> Option<&[u8]> {
         let view = self.buffer(1).cast::<[u8; VIEW]>().wrapping_add(self.offset + row);
         // SAFETY: the array has a view for each row up to its last. Length, first bytes, number of the buffer, offset in it.
@@ -626,7 +626,7 @@ impl Values {
     }
 }
 
-/// What an array that we export keeps until it is released.
+/// The data that an array that we export keeps until it is released.
 struct Exported {
     buffers: [*const c_void; 2],
     _validity: Option<Vec<u8>>,

@@ -1,7 +1,7 @@
 //! Tensors on the host, by DLPack and its capsules: <https://dmlc.github.io/dlpack/latest/python_spec.html>.
 //!
 //! A tensor is an address and a shape. As with Arrow, a producer that lies about them can crash a process, as it can with every
-//! consumer. What can be checked is checked: version, device, elements, dimensions, sizes and strides.
+//! consumer. Everything that can be checked is checked: version, device, elements, dimensions, sizes and strides.
 
 use super::array::{Element, ExportedBytes};
 use super::buffer::{ForeignBytes, MOST_DIMENSIONS, Owner, bytes_of};

@@ -1,6 +1,6 @@
 //! How a kernel's time depends on its parallelism: laws that are linear in their parameters, fitted to samples.
 //!
-//! A model is one file in this folder with its features. What all have in common is here:
+//! A model is one file in this folder with its features. All models share the code here:
 //! weighted least squares with parameters that cannot be negative, covariance, R², and [`regret`].
 
 pub mod adaptive;
@@ -57,7 +57,7 @@ pub struct Model {
     pub name: &'static str,
     /// The law.
     pub law: &'static str,
-    /// What the features are multiplied by.
+    /// The names of the parameters.
     pub parameters: &'static [&'static str],
     /// One feature a parameter.
     pub features: fn(&Kernel, Shape) -> Vec<f64>,
@@ -173,7 +173,7 @@ pub fn regret(fit: &Fit, sweep: &[Sample]) -> Option<Regret> {
     Some(Regret { chosen, best: best.shape, excess: of_chosen.seconds / best.seconds - 1.0 })
 }
 
-/// What least squares give; see [`Fit`].
+/// The result of least squares; see [`Fit`].
 struct LeastSquares {
     parameters: Vec<f64>,
     covariance: Vec<Vec<f64>>,

@@ -13,7 +13,7 @@ pub(super) fn norm(a: &[f64]) -> f64 {
     dot(a, a).sqrt()
 }
 
-/// What [`solve`] finds.
+/// The result of [`solve`].
 pub(super) struct Solution {
     /// The x of the least ‖A x − y‖.
     pub(super) x: Vec<f64>,
@@ -82,7 +82,7 @@ mod tests {
         }
     }
 
-    /// What is left is orthogonal to each column, and R⁻¹ R⁻ᵀ is (Aᵀ A)⁻¹.
+    /// The residual is orthogonal to each column, and R⁻¹ R⁻ᵀ is (Aᵀ A)⁻¹.
     #[test]
     fn the_sum_is_least_and_the_inverse_is_that_of_the_columns() {
         let columns = vec![vec![1.0, 2.0, 3.0, 5.0], vec![4.0, -1.0, 0.5, 2.0], vec![0.0, 1.0, -2.0, 0.25]];

@@ -1,4 +1,4 @@
-//! The exhaustive sweep: every policy of a space. What other searches and models are judged by.
+//! The exhaustive sweep: every policy of a space. Other searches and models are judged by it.
 
 use super::{Lab, PolicyTimes, Search, Stop, distinct};
 use hypergrove_engine::{Axis, Policy};

@@ -14,7 +14,7 @@ use hypergrove_engine::{Axis, Error, Policy};
 pub struct Search {
     /// As it is typed.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Its method, in a few words.
     pub what: &'static str,
     /// Does it.
     pub run: SearchFn,
@@ -28,7 +28,7 @@ pub type SearchFn = fn(&[Axis], &[Policy], &mut dyn Lab, &mut PolicyTimes) -> Re
 /// All searches, the default first. The one place where they are listed.
 pub static SEARCHES: &[Search] = &[descent::SEARCH, grid::SEARCH];
 
-/// What times policies.
+/// Times policies.
 pub trait Lab {
     /// Seconds of one more run by this policy; `None` if it cannot be had, for want of memory or because the device
     /// declines it.

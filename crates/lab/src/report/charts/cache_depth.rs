@@ -1,4 +1,4 @@
-//! What cached layers gain and cost.
+//! The gain and the cost of cached layers.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What many callers get that bring one job each.
+//! Rates and waiting times of many callers that bring one job each.
 
 use super::*;
 

@@ -234,7 +234,7 @@ fn function(record: &Record, name: &str, measured: &[Measured]) -> Option<(Plot,
     Some((plot, row))
 }
 
-/// What a stage is part of: how many levels the launches of a tree go up, and so how many launches there are, is a choice.
+/// The part that a stage belongs to. How many levels the launches of a tree go up, and so how many launches there are, is a choice.
 fn part(stage: &str) -> &str {
     let launches = ["_above", "_wide"];
     launches.iter().find_map(|launch| stage.strip_suffix(launch)).unwrap_or(stage)
@@ -255,7 +255,7 @@ fn least<'a>(wanted: &str, records: impl Iterator<Item = &'a Record>) -> f64 {
     records.filter_map(|record| part_time(record, wanted)).fold(f64::INFINITY, f64::min)
 }
 
-/// What a set's operation gains from choosing for each stage. `None` with a single shape.
+/// The table's row for the gain of a set's operation from choosing for each stage. `None` with a single shape.
 fn gain(device: &str, set: &str, op: &str, records: &[&Record]) -> Option<Vec<String>> {
     let staged = records.iter().copied().filter(|record| !record.stages.is_empty());
     let sums = staged.map(|record| (record, record.stages.iter().map(stage_median).sum()));

@@ -1,4 +1,4 @@
-//! What callers get of the kernels' rate.
+//! The share of the kernels' rate that callers get.
 
 use super::*;
 
