@@ -93,8 +93,14 @@ impl Gate {
     /// Waits until so many runs have come to it.
     fn wait_for(&self, runs: usize) {
         let passage = self.0.0.lock().unwrap();
-        let waited = self.0.1.wait_timeout_while(passage, SOON, |passage| passage.runs < runs).unwrap();
-        assert!(!waited.1.timed_out(), "{runs} runs");
+        let (passage, waited) = self.0.1.wait_timeout_while(passage, SOON, |passage| passage.runs < runs).unwrap();
+        let came = passage.runs;
+        drop(passage);
+        if waited.timed_out() {
+            // The engine waits for its runs before it goes.
+            self.open();
+            panic!("{came} runs came, not {runs}");
+        }
     }
     /// A device whose known answer was asked already.
     fn device(&self, mock: Mock) -> (Engine, Mock) {
@@ -244,7 +250,7 @@ fn callers_share_batches_unless_they_are_alone() {
     assert_eq!(engine.share(job(&key, 8)).unwrap_err().kind(), ErrorKind::Cancelled);
 }
 
-/// Each batch is one chunk on one device, and all devices have some.
+/// Each batch is one chunk on one device, and batches that run at the same time are on different devices.
 #[test]
 fn several_devices_have_batches_of_their_own() {
     let (gate, key) = (Gate::default(), Arc::new(key(1)));
@@ -255,9 +261,16 @@ fn several_devices_have_batches_of_their_own() {
     });
     let engine = device.engine();
     let submit = |i| engine.submit(SignJob::new(key.clone(), message(i)).deterministic()).unwrap();
-    let tickets: Vec<_> = (0..600).map(submit).collect();
-    // While the first batches wait, the next ones go to other devices.
-    gate.wait_for(4);
+    // Each of these begins while those before it wait on their devices.
+    let begin = |i| {
+        let ticket = submit(i);
+        gate.wait_for(i + 1);
+        ticket
+    };
+    let mut tickets: Vec<_> = (0..4).map(begin).collect();
+    let runs = device.log.counts.each_ref().map(|(ever, ..)| ever.load(SeqCst));
+    // No device has so slow a chunk behind it that it would cut a batch of these.
+    tickets.extend((4..34).map(submit));
     gate.open();
     for (i, ticket) in tickets.into_iter().enumerate() {
         is_right(&key, i, ticket.wait());
@@ -265,9 +278,7 @@ fn several_devices_have_batches_of_their_own() {
     engine.drain(Instant::now() + SOON).unwrap();
     let stats = engine.stats();
     let batches: u64 = stats.tickets.batch_sizes.iter().sum();
-    assert_eq!(stats.chunks, batches);
-    let shares = device.shares();
-    assert!(shares.iter().all(|jobs| *jobs > 0), "{shares:?}");
+    assert_eq!((runs, stats.chunks), ([1; 4], batches));
 }
 
 /// Of four devices one falls off the bus, one computes wrongly, and the others do all.
