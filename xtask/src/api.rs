@@ -54,20 +54,31 @@ fn listings() -> Result<Vec<(&'static str, String)>, String> {
     CRATES.into_iter().map(|(name, _)| Ok((name, listing(&json(name))?))).collect()
 }
 
+/// Tells this program to be rustdoc.
+const IS_RUSTDOC: &str = "XTASK_IS_RUSTDOC";
+
+/// If Cargo has started this program as rustdoc: whether rustdoc has done what the arguments say.
+pub(crate) fn as_rustdoc() -> Option<bool> {
+    std::env::var_os(IS_RUSTDOC)?;
+    let mut rustdoc = Command::new("rustdoc");
+    let status = rustdoc.env("RUSTC_BOOTSTRAP", "1").args(std::env::args_os().skip(1)).status();
+    Some(status.inspect_err(|error| eprintln!("error: rustdoc: {error}")).is_ok_and(|status| status.success()))
+}
+
 /// Makes rustdoc's descriptions of the crates in one call, which checks once what they depend on; the folder that they are in. Only unstable
-/// options give descriptions: the pinned compiler takes them here, so that all machines get the same and none needs nightly. A target
-/// folder of its own keeps what these options touch away from other builds.
+/// options give descriptions: the pinned compiler takes them here, so that all machines get the same and none needs nightly. This program
+/// lets rustdoc alone take them: build scripts that see the setting make other packages, and all of those would be checked again.
 fn describe() -> Result<PathBuf, String> {
-    let target = process::target().join("api");
+    let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
     let mut command: Command = process::cargo(&["doc", "--quiet", "--locked", "--release", "--lib", "--no-deps"]);
-    command.arg("--target-dir").arg(&target);
     for (name, features) in CRATES {
         command.args(["-p", name]);
         command.args(features.split_terminator(',').flat_map(|of| ["--features".into(), format!("{name}/{of}")]));
     }
-    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTDOCFLAGS", "-Z unstable-options --output-format json");
+    command.env("RUSTDOC", program).env(IS_RUSTDOC, "1");
+    command.env("RUSTDOCFLAGS", "-Z unstable-options --output-format json");
     process::run(command)?;
-    Ok(target.join("doc"))
+    Ok(process::target().join("doc"))
 }
 
 /// One item a line, without what the compiler derives.

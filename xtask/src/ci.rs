@@ -36,7 +36,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "deny",      about: "licences, sources and audits of all dependencies",                run: |_, _| licences::check() },
     CiStep { name: "bench",     about: "BENCHMARKS.md and tables of documents are what bench/runs says", run: |_, _| benchmarks::current() },
     CiStep { name: "negative",  about: "the negative corpus is what its generator makes",            run: |_, extent| negative::check(extent) },
-    CiStep { name: "shaders",   about: "the SPIR-V modules are what glslc makes of the kernels",     run: |_, _| shaders::check() },
+    CiStep { name: "shaders",   about: "the SPIR-V modules are what glslc made of these kernels; in full, what it makes", run: |_, extent| shaders::check(extent) },
     CiStep { name: "clippy",    about: "no warning in any target",                                   run: |_, _| clippy() },
     CiStep { name: "features",  about: "the library with each feature alone and left out; its packages", run: |_, extent| features::check(extent) },
     CiStep { name: "api",       about: "the library's public items are those that are listed",      run: |_, _| api::check() },

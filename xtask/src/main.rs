@@ -58,6 +58,9 @@ cargo xtask deb            Debian packages of the tool, of the C library and of 
 cargo xtask sbom           writes the tool's bill of materials (CycloneDX) to the target folder";
 
 fn main() -> ExitCode {
+    if let Some(is_done) = api::as_rustdoc() {
+        return ExitCode::from(u8::from(!is_done));
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (command, rest) = arguments.split_first().map_or(("", &[][..]), |(command, rest)| (command.as_str(), rest));
     if let Err(error) = std::env::set_current_dir(workspace()) {

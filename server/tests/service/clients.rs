@@ -1,9 +1,6 @@
 //! Clients that nobody here wrote: hvac, and OpenSSL for TLS.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::Server;
+use crate::deployment::Server;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

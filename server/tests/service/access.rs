@@ -1,9 +1,6 @@
 //! Who may do what, and what hostile clients get.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Client, PASSPHRASE, Server, encode, error};
+use crate::deployment::{Client, PASSPHRASE, Server, encode, error};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,4 @@
 //! A server as a child process, and a client for it.
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "tests; each uses a part")]
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,32 +9,32 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-pub const PASSPHRASE: &str = "correct horse battery staple";
+pub(crate) const PASSPHRASE: &str = "correct horse battery staple";
 
 /// A deployment in a folder of its own, and its server while it runs.
-pub struct Server {
-    pub folder: tempfile::TempDir,
+pub(crate) struct Server {
+    pub(crate) folder: tempfile::TempDir,
     child: Option<Child>,
-    pub address: String,
-    pub root: String,
+    pub(crate) address: String,
+    pub(crate) root: String,
 }
 
-pub fn encode(bytes: impl AsRef<[u8]>) -> String {
+pub(crate) fn encode(bytes: impl AsRef<[u8]>) -> String {
     STANDARD.encode(bytes)
 }
 
-pub fn decode(text: &str) -> Vec<u8> {
+pub(crate) fn decode(text: &str) -> Vec<u8> {
     STANDARD.decode(text).unwrap()
 }
 
 /// The bytes of `vault:vN:BASE64`.
-pub fn signature_bytes(value: &Value) -> Vec<u8> {
+pub(crate) fn signature_bytes(value: &Value) -> Vec<u8> {
     decode(value.as_str().unwrap().splitn(3, ':').nth(2).unwrap())
 }
 
 impl Server {
     /// A server that is unsealed by a passphrase, with more settings.
-    pub fn new(settings: &str) -> Server {
+    pub(crate) fn new(settings: &str) -> Server {
         let server = Server::stopped(settings);
         let mut server = server;
         server.start();
@@ -43,7 +42,7 @@ impl Server {
         server
     }
 
-    pub fn stopped(settings: &str) -> Server {
+    pub(crate) fn stopped(settings: &str) -> Server {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         let config = format!("data = {data:?}\nlisten = '127.0.0.1:0'\n{settings}");
@@ -56,29 +55,29 @@ impl Server {
         server
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn audit_log(&self) -> PathBuf {
+    pub(crate) fn audit_log(&self) -> PathBuf {
         self.path("data/audit.log")
     }
 
     /// Runs a command of the server on this deployment.
-    pub fn command(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hypergrove-server"));
         command.args(arguments).arg("--config").arg(self.path("server.toml"));
         command.arg("--passphrase-file").arg(self.path("passphrase"));
         command.output().unwrap()
     }
 
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hypergrove-server"));
         command.args(["run", "--config"]).arg(self.path("server.toml"));
         self.spawn(command);
     }
 
-    pub fn spawn(&mut self, mut command: Command) {
+    pub(crate) fn spawn(&mut self, mut command: Command) {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut seen = String::new();
@@ -95,43 +94,39 @@ impl Server {
         self.child = Some(child);
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
-    pub fn unseal(&self) {
+    pub(crate) fn unseal(&self) {
         let (status, body) = Client::new(self, "").post("sys/unseal", json!({ "key": PASSPHRASE }));
         assert_eq!((status, &body["sealed"]), (200, &json!(false)), "{body}");
     }
 
     /// As kill -9.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
     /// As SIGTERM. Returns the exit code.
-    pub fn stop(&mut self) -> Option<i32> {
+    pub(crate) fn stop(&mut self) -> Option<i32> {
         self.terminate();
         self.child.take().unwrap().wait().unwrap().code()
     }
 
-    pub fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         assert!(Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().unwrap().success());
     }
 
-    pub fn wait(&mut self) -> Option<i32> {
-        self.child.take().unwrap().wait().unwrap().code()
-    }
-
     /// A client with the root token.
-    pub fn root(&self) -> Client {
+    pub(crate) fn root(&self) -> Client {
         Client::new(self, &self.root)
     }
 
     /// A client with a new token of this policy.
-    pub fn with_policy(&self, name: &str, policy: Value) -> Client {
+    pub(crate) fn with_policy(&self, name: &str, policy: Value) -> Client {
         let root = self.root();
         let (status, body) = root.post(&format!("sys/policies/acl/{name}"), json!({ "policy": policy.to_string() }));
         assert_eq!(status, 204, "{body}");
@@ -141,7 +136,7 @@ impl Server {
     }
 
     /// The answer of a raw connection to these bytes.
-    pub fn raw(&self, request: &[u8]) -> String {
+    pub(crate) fn raw(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         // The server may refuse before it has read all.
@@ -163,20 +158,20 @@ impl Drop for Server {
 
 /// A client with a token.
 #[derive(Clone)]
-pub struct Client {
+pub(crate) struct Client {
     agent: ureq::Agent,
     base: String,
-    pub token: String,
+    pub(crate) token: String,
 }
 
 impl Client {
-    pub fn new(server: &Server, token: &str) -> Client {
+    pub(crate) fn new(server: &Server, token: &str) -> Client {
         let config = ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true);
         let agent = config.timeout_global(Some(Duration::from_secs(60))).build().new_agent();
         Client { agent, base: format!("http://{}/v1/", server.address), token: token.into() }
     }
 
-    pub fn request(&self, method: &str, path: &str, body: Option<&[u8]>, headers: &[(&str, &str)]) -> Answer {
+    pub(crate) fn request(&self, method: &str, path: &str, body: Option<&[u8]>, headers: &[(&str, &str)]) -> Answer {
         let mut request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.base));
         request = request.header("X-Vault-Token", &self.token).header("X-Vault-Request", "true");
         for (name, value) in headers {
@@ -193,29 +188,29 @@ impl Client {
         Answer { status: answer.status().as_u16(), body, text, retry_after }
     }
 
-    pub fn get(&self, path: &str) -> (u16, Value) {
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
         let answer = self.request("GET", path, None, &[]);
         (answer.status, answer.body)
     }
 
-    pub fn post(&self, path: &str, body: Value) -> (u16, Value) {
+    pub(crate) fn post(&self, path: &str, body: Value) -> (u16, Value) {
         let answer = self.request("POST", path, Some(body.to_string().as_bytes()), &[]);
         (answer.status, answer.body)
     }
 
-    pub fn delete(&self, path: &str) -> (u16, Value) {
+    pub(crate) fn delete(&self, path: &str) -> (u16, Value) {
         let answer = self.request("DELETE", path, None, &[]);
         (answer.status, answer.body)
     }
 
-    pub fn make_key(&self, name: &str) {
+    pub(crate) fn make_key(&self, name: &str) {
         let (status, body) = self
             .post(&format!("transit/keys/{name}"), json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128f" }));
         assert_eq!(status, 200, "{body}");
     }
 
     /// Signs a message, and returns `data`.
-    pub fn sign(&self, name: &str, message: &[u8]) -> Value {
+    pub(crate) fn sign(&self, name: &str, message: &[u8]) -> Value {
         let (status, body) = self.post(&format!("transit/sign/{name}"), json!({ "input": encode(message) }));
         assert_eq!(status, 200, "{body}");
         body["data"].clone()
@@ -224,17 +219,17 @@ impl Client {
 
 /// An answer.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub body: Value,
-    pub text: String,
-    pub retry_after: Option<String>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+    pub(crate) text: String,
+    pub(crate) retry_after: Option<String>,
 }
 
-pub fn error(body: &Value) -> &str {
+pub(crate) fn error(body: &Value) -> &str {
     body["errors"][0].as_str().unwrap_or_else(|| panic!("no error in {body}"))
 }
 
-pub fn lines(path: &Path) -> Vec<Value> {
+pub(crate) fn lines(path: &Path) -> Vec<Value> {
     std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -1,9 +1,6 @@
 //! Keys, signatures and batches, as clients use them.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Client, Server, encode, error, signature_bytes};
+use crate::deployment::{Client, Server, encode, error, signature_bytes};
 use hypergrove::{Engine, Mode, PassphraseKdf, PreHash, SLH_DSA_SHA2_128F, VerifyingKey};
 use serde_json::{Value, json};
 

@@ -1,0 +1,9 @@
+//! Tests of the service as a child process, which clients drive over HTTP. One program, so that it is compiled and linked once.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod access;
+mod attacks;
+mod clients;
+mod deployment;
+mod reliability;
+mod transit;
