@@ -37,17 +37,17 @@ pub(crate) fn check(extent: Extent) -> Step {
     }
     let sources = sources();
     let known = disk::read(MADE_OF)?;
-    let is_known = |name: &str, source: &str| {
-        extent == Extent::Usual
-            && unpacked(&path(name)).is_ok_and(|code| known.lines().any(|line| line == origin(name, source, &code)))
+    let is_listed = |name: &str, code: &[u8]| {
+        let line = origin(name, &sources[name], code);
+        known.lines().any(|other| other == line)
     };
+    let is_known = |name: &str| unpacked(&path(name)).is_ok_and(|code| is_listed(name, &code));
     let unknown: BTreeMap<_, _> =
-        sources.clone().into_iter().filter(|(name, source)| !is_known(name, source)).collect();
+        sources.clone().into_iter().filter(|(name, _)| extent == Extent::Full || !is_known(name)).collect();
     let mut faults = Vec::new();
     for (name, code) in &compile(&unknown)? {
         // Code that is right lacks a line when somebody changed the source and forgot the line.
-        let has_line = known.lines().any(|line| line == origin(name, &sources[name], code));
-        if !has_line || unpacked(&path(name)).as_ref() != Ok(code) {
+        if !is_listed(name, code) || unpacked(&path(name)).as_ref() != Ok(code) {
             faults.push(name.clone());
         }
     }

@@ -103,6 +103,12 @@ impl Server {
         assert_eq!((status, &body["sealed"]), (200, &json!(false)), "{body}");
     }
 
+    /// Asks the server to unseal itself, which it refuses with an error that contains `why`.
+    pub(crate) fn unseal_fails(&self, why: &str) {
+        let (status, body) = self.root().post("sys/unseal", json!({ "key": PASSPHRASE }));
+        assert!(status == 500 && error(&body).contains(why), "{body}");
+    }
+
     /// As kill -9.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
