@@ -8,10 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The name that programs are bound to. A release that breaks programs gets another.
-const SONAME: &str = "libhypergrove.so.0.1";
+/// The name that programs are bound to. A release that may break programs gets another: before 1.0 each 0.x, from then on each
+/// major release. 1.0 gets `libhypergrove.so.1` whatever its ABI is, so that no program runs with a candidate by accident.
+const SONAME: &str = "libhypergrove.so.0.9";
 /// The version of its symbols: the node of hypergrove.map.
-const VERSION: &str = "HYPERGROVE_0.1";
+const VERSION: &str = "HYPERGROVE_0.9";
 pub(crate) const CRATE: &str = "hypergrove-capi";
 const FOLDER: &str = "crates/capi";
 /// The workspace's release.
@@ -326,4 +327,31 @@ fn run(mut command: Command) -> Result<(), String> {
     // A size that no machine has is refused, as malloc does outside the sanitizer.
     command.env("ASAN_OPTIONS", "allocator_may_return_null=1");
     process::run(command)
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    /// The releases that have one ABI, as names have it: `0.9` before 1.0, then `1`.
+    fn series(release: &str) -> String {
+        let mut numbers = release.split('.');
+        match (numbers.next(), numbers.next()) {
+            (Some("0"), Some(minor)) => format!("0.{minor}"),
+            (major, _) => major.unwrap_or_default().into(),
+        }
+    }
+
+    #[test]
+    fn the_soname_and_the_symbols_versions_are_those_of_the_release() {
+        assert_eq!((&*series("0.9.3"), &*series("1.4.0")), ("0.9", "1"));
+        let series = series(RELEASE);
+        assert_eq!(SONAME, format!("libhypergrove.so.{series}"));
+        // Functions of a later 1.x have nodes of their own, which begin so too.
+        assert_eq!(VERSION, format!("HYPERGROVE_{series}"));
+        let read = |file: &str| disk::read(crate::workspace().join(file)).unwrap();
+        assert!(read("crates/capi/hypergrove.map").contains(&format!("\n{VERSION} {{\n")));
+        let page = read("docs/c.md");
+        assert!(page.contains(&format!("`{SONAME}`")) && page.contains(&format!("`{VERSION}`")));
+    }
 }

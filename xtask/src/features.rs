@@ -1,5 +1,7 @@
 //! Features of the library: every one compiles with and without the others, how many packages each brings, and which ones users get:
-//! the same as tests have, so that nothing is compiled twice.
+//! the same as tests have, so that nothing is compiled twice. And which crates are published, in which order.
+
+mod published;
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step};
@@ -30,6 +32,8 @@ const OURS: &str = "hypergrove";
 
 /// CI's step.
 pub(crate) fn check(extent: Extent) -> Step {
+    let published = published::check()?;
+    println!("published in this order: {}", published.join(", "));
     let page = disk::read(PAGE)?;
     let stated = rows(&page);
     let names: Vec<&str> = stated.iter().map(|(feature, _)| *feature).collect();
@@ -56,7 +60,13 @@ pub(crate) fn check(extent: Extent) -> Step {
     lint(&[FILES, "--no-default-features"])?;
     FEATURES_OF_FILES.iter().try_for_each(|feature| lint(&[FILES, "--no-default-features", "--features", feature]))?;
     lint(&["hypergrove-lab", "--no-default-features"])?;
-    Ok(Outcome::Passed(format!("{} combinations of the library's features", sets.len())))
+    let mut archives = "";
+    if extent == Extent::Full {
+        published::build_from_archives(&published)?;
+        archives = ", built from their archives";
+    }
+    let (sets, crates) = (sets.len(), published.len());
+    Ok(Outcome::Passed(format!("{sets} combinations of the library's features; {crates} crates to publish{archives}")))
 }
 
 /// None and each alone; in full, all but each, and all, too.

@@ -35,7 +35,7 @@ extern "C" {
 #endif
 
 /* The release that this header belongs to; hg_version tells that of the library. */
-#define HG_VERSION "0.1.0"
+#define HG_VERSION "0.9.0"
 
 /* ---- Statuses ---------------------------------------------------------------------------------------------------------- */
 
@@ -81,7 +81,7 @@ const char *hg_status_text(hg_status status);
  * holds until the next call of this thread that fails, or the thread's end. */
 const char *hg_error_text(void);
 
-/* The library's release, for example "0.1.0". Static. */
+/* The library's release, for example "0.9.0". Static. */
 const char *hg_version(void);
 
 /* Overwrites memory with zeros; the compiler does not leave this out. NULL is ignored. */

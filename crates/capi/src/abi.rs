@@ -2,7 +2,9 @@
 //! `hypergrove.h`. It is committed, so that a change of the ABI shows in review.
 
 use crate::failure::{ROWS, Status};
+use crate::keys::Format;
 use crate::sets::NAMES;
+use crate::{engine, messages};
 use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
@@ -135,6 +137,16 @@ fn made() -> String {
         let name = hash.name().replace("SHA2-512/", "SHA2-512-").replace('-', "_");
         constants(&mut out, [(&*format!("HG_{name}"), hash.oid_der()[10].into())]);
     }
+    constants(&mut out, [("HG_PURE", messages::PURE.into())]);
+    constants(&mut out, Format::ALL.map(|(format, name)| (name, format as i64)));
+    let flags = [
+        ("HG_VERIFY_SIGNATURES", engine::VERIFY_SIGNATURES),
+        ("HG_REDUNDANT", engine::REDUNDANT),
+        ("HG_DETERMINISTIC", messages::DETERMINISTIC),
+        ("HG_MESSAGE_IS_DIGEST", messages::MESSAGE_IS_DIGEST),
+        ("HG_INTERNAL_INTERFACE", messages::INTERNAL_INTERFACE),
+    ];
+    constants(&mut out, flags.map(|(name, flag)| (name, flag.into())));
     out.push_str("\n#ifdef __cplusplus\n}\n#endif\n");
     out
 }
@@ -175,4 +187,22 @@ fn the_header_has_the_release_and_every_function() {
         names
     };
     assert_eq!(declared(header), declared(&made));
+}
+
+/// The header's constants are all in the committed ABI: a number that programs were compiled with never changes unnoticed.
+#[test]
+fn every_constant_of_the_header_is_committed() {
+    let of_line = |line: &'static str| -> Option<(&'static str, &'static str)> {
+        let defined = line.strip_prefix("#define ").and_then(|rest| rest.split_once(' '));
+        let (name, value) = defined.or_else(|| line.trim().split_once(" = "))?;
+        let value = value.trim_end_matches([',', 'u']);
+        let is_number = !value.is_empty() && value.chars().all(|c| c.is_ascii_digit());
+        (name.starts_with("HG_") && is_number).then_some((name, value))
+    };
+    let constants: Vec<_> = include_str!("../include/hypergrove.h").lines().filter_map(of_line).collect();
+    assert!(["HG_OK", "HG_REDUNDANT", "HG_PEM"].iter().all(|known| constants.iter().any(|(name, _)| name == known)));
+    let made = made();
+    let left_out: Vec<_> =
+        constants.iter().filter(|(name, value)| !made.contains(&format!("HG_ASSERT({name} == {value});\n"))).collect();
+    assert!(left_out.is_empty(), "{left_out:?}");
 }

@@ -7,8 +7,8 @@ use std::ffi::c_char;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const VERIFY_SIGNATURES: u32 = 1;
-const REDUNDANT: u32 = 2;
+pub(crate) const VERIFY_SIGNATURES: u32 = 1;
+pub(crate) const REDUNDANT: u32 = 2;
 
 c_structs! {
     /// `hg_engine_options`.

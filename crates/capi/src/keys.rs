@@ -18,21 +18,23 @@ c_structs! {
     }
 }
 
-/// How a key is written.
+/// How a key is written, by its number in C.
+#[derive(Clone, Copy)]
 pub(crate) enum Format {
-    Raw,
-    Der,
-    Pem,
+    Raw = 1,
+    Der = 2,
+    Pem = 3,
 }
 
 impl Format {
+    /// Each, with its name in C.
+    pub(crate) const ALL: [(Format, &str); 3] =
+        [(Format::Raw, "HG_RAW"), (Format::Der, "HG_DER"), (Format::Pem, "HG_PEM")];
+
     fn of(number: u32) -> Result<Format, Failure> {
-        match number {
-            1 => Ok(Format::Raw),
-            2 => Ok(Format::Der),
-            3 => Ok(Format::Pem),
-            _ => Err(Failure::bad_input(format!("format {number}: it is none of HG_RAW, HG_DER and HG_PEM"))),
-        }
+        let found = Format::ALL.into_iter().find(|(format, _)| *format as u32 == number);
+        let why = || format!("format {number}: it is none of HG_RAW, HG_DER and HG_PEM");
+        found.map(|(format, _)| format).ok_or_else(|| Failure::bad_input(why()))
     }
 }
 

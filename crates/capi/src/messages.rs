@@ -22,9 +22,11 @@ c_structs! {
     }
 }
 
-const DETERMINISTIC: u32 = 1;
-const MESSAGE_IS_DIGEST: u32 = 2;
-const INTERNAL_INTERFACE: u32 = 4;
+pub(crate) const DETERMINISTIC: u32 = 1;
+pub(crate) const MESSAGE_IS_DIGEST: u32 = 2;
+pub(crate) const INTERNAL_INTERFACE: u32 = 4;
+/// In place of a hash function's number: the message is not hashed first.
+pub(crate) const PURE: u32 = 0;
 
 /// A value that a scheme reads from message options.
 pub(crate) trait OfOptions<'a>: Sized {
@@ -38,15 +40,17 @@ impl<'a> OfOptions<'a> for Mode<'a> {
         let context = options.context.slice(options.context_length, "context")?;
         let is_digest = options.flags & MESSAGE_IS_DIGEST != 0;
         if options.flags & INTERNAL_INTERFACE != 0 {
-            if !context.is_empty() || options.prehash != 0 || is_digest {
+            if !context.is_empty() || options.prehash != PURE || is_digest {
                 let text = "flags: FIPS 205's internal interface has neither context nor pre-hash; leave them out";
                 return Err(Failure::bad_input(text.into()));
             }
             return Ok(Mode::Internal);
         }
         match (options.prehash, is_digest) {
-            (0, false) => Ok(Mode::Pure { context }),
-            (0, true) => Err(Failure::bad_input("flags: a digest of which hash function? name it in prehash".into())),
+            (PURE, false) => Ok(Mode::Pure { context }),
+            (PURE, true) => {
+                Err(Failure::bad_input("flags: a digest of which hash function? name it in prehash".into()))
+            }
             (hash, false) => Ok(Mode::PreHash { context, hash: prehash(hash)? }),
             (hash, true) => Ok(Mode::Digest { context, hash: prehash(hash)? }),
         }
