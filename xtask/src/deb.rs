@@ -71,8 +71,8 @@ const SERVER: Package = Package {
     name: "hypergrove-server",
     section: "net",
     about: "post-quantum signatures by SLH-DSA (FIPS 205): signing service",
-    text: " Signs for others over HTTP, in the shape of Vault's transit engine. The service starts when\n \
-           it is enabled: it needs settings and a passphrase first.",
+    text: " Signs for others over HTTP, in the shape of Vault's transit engine. The service\n \
+           needs settings and a passphrase, so it starts only when somebody enables it.",
     fill: server::install,
     is_library: false,
     scripts: Some(("server/debian", "passwd")),
