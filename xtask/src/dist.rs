@@ -18,6 +18,7 @@ const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
 /// Who answers for a release: Debian's packages name this contact.
 const CONTACT: &str = "docs/contact.txt";
 const SUMS: &str = "SHA256SUMS";
+const ENVELOPE: &str = "SHA256SUMS.envelope";
 /// The set of a throwaway key: candidates are signed for the sake of trying it.
 const THROWAWAY_SET: &str = "SLH-DSA-SHA2-128f";
 const WHEEL: &Wheel = &Wheel { what: "Zig", name: "zig", pinned: "xtask/dist.txt", megabytes: 110 };
@@ -299,13 +300,16 @@ impl Build {
         Ok((self.request.key.clone().unwrap_or(throwaway), public))
     }
 
-    /// Lists the sums of all files, and signs the list: its signature is an envelope.
+    /// Lists the sums of all files, and signs the list: by a bare signature as manifests have it, and in an envelope, which names the key and
+    /// the version.
     fn sign(&self, tool: &Path, key: &Path, public: &Path, new: &Path) -> Result<(), String> {
-        let sums = new.join(SUMS);
+        let (sums, envelope) = (new.join(SUMS), new.join(ENVELOPE));
         let comment = format!("hypergrove {}", self.versions.files);
+        let mut manifest = Command::new(tool);
+        manifest.args(["sign", "--key"]).arg(key).arg("--manifest").arg(new).arg("-o").arg(&sums);
+        process::run(manifest)?;
         let mut sign = Command::new(tool);
-        sign.args(["sign", "--armor", "--comment", &comment, "--key"]).arg(key).arg("--manifest").arg(new);
-        sign.arg("-o").arg(&sums);
+        sign.args(["sign", "--armor", "--comment", &comment, "--key"]).arg(key).arg("-o").arg(&envelope).arg(&sums);
         process::run(sign)?;
         verify(tool, public, new)?;
         match self.request.key {
@@ -323,10 +327,14 @@ fn throwaway_public(versions: &Versions) -> String {
     format!("hypergrove-{}-throwaway.pub.pem", versions.files)
 }
 
-/// The tool verifies the signature of the sums, and all files.
+/// The tool verifies both signatures of the sums, and all files.
 fn verify(tool: &Path, public: &Path, folder: &Path) -> Result<(), String> {
     let mut verify = Command::new(tool);
     verify.args(["verify", "--quiet", "--key"]).arg(public).arg("--manifest").arg(folder.join(SUMS));
+    process::run(verify)?;
+    let mut verify = Command::new(tool);
+    verify.args(["verify", "--quiet", "--key"]).arg(public).arg("--signature").arg(folder.join(ENVELOPE));
+    verify.arg(folder.join(SUMS));
     process::run(verify)
 }
 
@@ -413,7 +421,7 @@ pub(crate) fn check() -> Step {
 
 /// Files that were built for this machine's architecture in another folder have the bytes that were built here.
 fn same_bytes(one: &Path, another: &Path, versions: &Versions) -> Result<String, String> {
-    let differs = [SUMS.to_owned(), format!("{SUMS}.sig"), throwaway_public(versions)];
+    let differs = [SUMS.to_owned(), format!("{SUMS}.sig"), ENVELOPE.to_owned(), throwaway_public(versions)];
     let files = disk::entries(another)?;
     let compared: Vec<&PathBuf> = files.iter().filter(|file| !differs.contains(&name_of(file))).collect();
     let read = |file: &Path| fs::read(file).map_err(disk::failed(file));
@@ -463,7 +471,8 @@ fn with_compiler(build: &Build, dist: &Path) -> Result<String, String> {
     }
     let modules = build.stage().join(ARCH).join(format!("hypergrove-openssl/usr/lib/{ARCH}-linux-gnu/ossl-modules"));
     let mut list = Command::new("openssl");
-    list.args(["list", "-providers", "-provider", "hypergrove", "-provider-path"]).arg(modules);
+    // OpenSSL loads a provider as soon as it reads its name: the folder comes first.
+    list.args(["list", "-providers", "-provider-path"]).arg(modules).args(["-provider", "hypergrove"]);
     match process::text(list)? {
         text if text.contains("hypergrove") => Ok(format!("{note}, provider loaded by OpenSSL")),
         text => Err(format!("openssl lists no provider hypergrove: {text}")),
