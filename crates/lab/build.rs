@@ -9,7 +9,7 @@ fn main() {
         // Readers of records need neither, and are not compiled again at every commit.
         return;
     }
-    println!("cargo:rustc-env=HYPERGROVE_COMMIT={}", commit().unwrap_or_else(|| "unknown".into()));
+    println!("cargo:rustc-env=HYPERGROVE_COMMIT={}", commit().or_else(archived).unwrap_or_else(|| "unknown".into()));
     let tuning = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tuning");
     println!("cargo:rerun-if-changed={}", tuning.display());
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("shipped.rs");
@@ -48,6 +48,15 @@ fn commit() -> Option<String> {
     }
     let dirty = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
     Some(git(&["rev-parse", "--short=12", "HEAD"])? + if dirty { "-dirty" } else { "" })
+}
+
+/// Twelve digits of the commit that `git archive` wrote into a source archive; `None` where the file has its pattern still.
+fn archived() -> Option<String> {
+    const FILE: &str = "commit.txt";
+    watch(FILE);
+    let text = std::fs::read_to_string(FILE).ok()?;
+    let digits = text.trim();
+    (digits.len() == 40 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())).then(|| digits[..12].to_owned())
 }
 
 fn watch(path: &str) {

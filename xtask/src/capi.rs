@@ -2,6 +2,7 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, answers};
+use crate::toolchain::Toolchain;
 use crate::{disk, threads};
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,14 +15,21 @@ const SONAME: &str = "libhypergrove.so.0.9";
 /// The version of its symbols: the node of hypergrove.map.
 const VERSION: &str = "HYPERGROVE_0.9";
 pub(crate) const CRATE: &str = "hypergrove-capi";
+/// The library as Cargo calls it.
+const TARGET: &str = "hypergrove_capi";
 const FOLDER: &str = "crates/capi";
 /// The workspace's release.
 pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");
 /// The system's libraries that Rust's standard library needs: `rustc --print native-static-libs`, without `-lgcc_s`. Compilers add that library by
 /// themselves where it is used, and with `-static` they add `-lgcc_eh` in its place.
 const SYSTEM: [&str; 5] = ["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
-/// The files for pkg-config, for the shared library and for the static one.
-const PAGES: [&str; 2] = ["hypergrove.pc", "hypergrove-static.pc"];
+/// The files for pkg-config, for the shared library and for the static one, and those for CMake; and their folders below `lib`.
+const PAGES: [(&str, &str); 4] = [
+    ("hypergrove.pc", "pkgconfig"),
+    ("hypergrove-static.pc", "pkgconfig"),
+    ("hypergrove-config.cmake", "cmake/hypergrove"),
+    ("hypergrove-config-version.cmake", "cmake/hypergrove"),
+];
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
 /// A program that passes if it exits with 0.
@@ -43,48 +51,45 @@ const PROGRAMS: [Program; 5] = [
 ];
 
 /// The library's part of `cargo xtask install`, and what CI tests.
-pub(crate) fn install(prefix: &Path) -> Result<(), String> {
-    let archive = archive(process::cargo(&["build", "--release", "--locked", "-p", CRATE]))?;
-    place(&archive, prefix)?;
+pub(crate) fn install(prefix: &Path, toolchain: &Toolchain) -> Result<(), String> {
+    let archive = archive(toolchain.build(&["-p", CRATE], TARGET)?)?;
+    place(&archive, prefix, toolchain)?;
     println!("libhypergrove in {}: pkg-config finds it with PKG_CONFIG_PATH={0}/lib/pkgconfig", prefix.display());
     Ok(())
 }
 
-/// The static library that a command of Cargo's makes.
-fn archive(command: Command) -> Result<PathBuf, String> {
-    let made = process::made(command, &CRATE.replace('-', "_"))?;
+/// The static library among the files that Cargo has made.
+fn archive(made: Vec<PathBuf>) -> Result<PathBuf, String> {
     let archive = made.into_iter().find(|file| file.extension().is_some_and(|it| it == "a"));
     archive.ok_or_else(|| format!("Cargo names no static library of {CRATE}"))
 }
 
 /// Links the shared library, and puts all that a C program needs below `prefix`.
-fn place(archive: &Path, prefix: &Path) -> Result<(), String> {
+fn place(archive: &Path, prefix: &Path, toolchain: &Toolchain) -> Result<(), String> {
     let (include, lib) = (prefix.join("include"), prefix.join("lib"));
-    let pkgconfig = lib.join("pkgconfig");
-    for folder in [&include, &pkgconfig] {
-        disk::make(folder)?;
-    }
+    disk::make(&include)?;
+    disk::make(&lib)?;
     disk::copy(Path::new(FOLDER).join("include/hypergrove.h"), include.join("hypergrove.h"))?;
     disk::copy(archive, lib.join("libhypergrove.a"))?;
 
     let shared = lib.join(format!("libhypergrove.so.{RELEASE}"));
     // `nodelete`: threads of an engine that was freed may still be about to end when a program closes the library.
-    let mut link = Command::new("cc");
+    let (mut link, libraries) = toolchain.cc();
     link.args(["-shared", "-o"]).arg(&shared).arg(format!("-Wl,-soname,{SONAME}"));
     link.arg(format!("-Wl,--version-script={FOLDER}/hypergrove.map"));
     link.args(["-Wl,--gc-sections,--strip-debug,--no-undefined,-z,relro,-z,now,-z,nodelete", "-Wl,--whole-archive"]);
-    link.arg(archive).arg("-Wl,--no-whole-archive").args(SYSTEM);
+    link.arg(archive).arg("-Wl,--no-whole-archive").args(libraries).args(SYSTEM);
     process::run(link)?;
     for (link, to) in [(SONAME, shared.file_name().expect("a name")), ("libhypergrove.so", SONAME.as_ref())] {
         let link = lib.join(link);
         let _ = fs::remove_file(&link);
         symlink(to.as_ref(), &link).map_err(disk::failed(&link))?;
     }
-    PAGES.iter().try_for_each(|name| {
-        let (from, to) = (Path::new(FOLDER).join(name), pkgconfig.join(name));
-        let text = disk::read(&from)?;
-        let text = text.replace("@VERSION@", RELEASE).replace("@SYSTEM@", &SYSTEM.join(" "));
-        disk::write(&to, text)
+    PAGES.iter().try_for_each(|(name, folder)| {
+        disk::make(lib.join(folder))?;
+        let text = read(name)?.replace("@VERSION@", RELEASE).replace("@SONAME@", SONAME);
+        let separator = if name.ends_with(".cmake") { ";" } else { " " };
+        disk::write(lib.join(folder).join(name), text.replace("@SYSTEM@", &SYSTEM.join(separator)))
     })
 }
 
@@ -109,7 +114,7 @@ pub(crate) fn check(extent: Extent) -> Step {
         return Ok(Outcome::Skipped(why));
     }
     let prefix = process::target().join("capi");
-    install(&prefix)?;
+    install(&prefix, &Toolchain::of_machine())?;
 
     let functions = functions()?;
     exports(&prefix, &functions)?;
@@ -144,6 +149,7 @@ pub(crate) fn check(extent: Extent) -> Step {
             how.push("under Valgrind".into());
         }
     }
+    how.push(cmake(&prefix)?);
     if extent == Extent::Full {
         how.extend([thread_sanitizer(&prefix)?, go(&prefix)?, java(&prefix)?]);
     }
@@ -251,6 +257,43 @@ fn compile(program: &Program, prefix: &Path, flags: &[&str], library: &[String])
     Ok(made)
 }
 
+/// CMake finds the library below `prefix`, and builds programs with both of its targets that run, if there is a CMake.
+fn cmake(prefix: &Path) -> Result<String, String> {
+    if !answers("cmake", &["--version"]) {
+        return Ok("NOT by CMake: there is none".into());
+    }
+    let (source, build) = (prefix.join("cmake-source"), prefix.join("cmake-build"));
+    disk::remove(&build)?;
+    disk::make(&source)?;
+    disk::copy(Path::new(FOLDER).join("examples/sign.c"), source.join("sign.c"))?;
+    let (major_minor, _) = RELEASE.rsplit_once('.').unwrap_or((RELEASE, ""));
+    let text = format!(
+        "cmake_minimum_required(VERSION 3.16)\nproject(sign C)\nfind_package(hypergrove {major_minor} REQUIRED)\n\
+         foreach(kind hypergrove static)\n  add_executable(${{kind}} sign.c)\n  \
+         target_link_libraries(${{kind}} hypergrove::${{kind}})\nendforeach()\n"
+    );
+    disk::write(source.join("CMakeLists.txt"), text)?;
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(&source).arg("-B").arg(&build).arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
+    process::run(configure)?;
+    let mut make = Command::new("cmake");
+    make.arg("--build").arg(&build);
+    process::run(make)?;
+    for kind in ["hypergrove", "static"] {
+        run(process::limited(5, &build.join(kind).to_string_lossy(), &[]))?;
+    }
+    Ok("by CMake".into())
+}
+
+/// A library that was installed below `prefix`, from a release: it exports its functions alone, and programs link with it in each way.
+pub(crate) fn check_installed(prefix: &Path) -> Result<String, String> {
+    let [program, ..] = &PROGRAMS;
+    exports(prefix, &functions()?)?;
+    run(process::limited(5, &compile(program, prefix, &[], &shared(prefix)?)?.to_string_lossy(), &[]))?;
+    statically(prefix)?;
+    Ok(format!("C programs linked in {} ways, {}", 1 + STATICALLY.len(), cmake(prefix)?))
+}
+
 /// A program in which two threads race: one in C writes what another one has the library read.
 const RACE: Program = Program { source: "tests/race.c", standard: "-std=c99", arguments: &[], is_for_valgrind: false };
 
@@ -259,7 +302,7 @@ fn thread_sanitizer(prefix: &Path) -> Result<String, String> {
     if let Err(why) = threads::ensure_sanitizer() {
         return Ok(format!("NOT under ThreadSanitizer: {why}"));
     }
-    let archive = archive(threads::sanitized("build", &["-p", CRATE]))?;
+    let archive = archive(process::made(threads::sanitized("build", &["-p", CRATE]), TARGET)?)?;
     let root = process::output("rustup", &["run", "nightly", "rustc", "--print", "sysroot"]).unwrap_or_default();
     let library = format!("{}/lib/rustlib/{}/lib/librustc-nightly_rt.tsan.a", root.trim(), threads::TARGET);
     let folder = prefix.join("tsan");

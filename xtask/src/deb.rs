@@ -1,25 +1,40 @@
-//! `cargo xtask deb`: Debian packages of the tool, of the C library and of the OpenSSL provider.
+//! Debian packages: `cargo xtask deb` makes those of the tool, of the C library and of the OpenSSL provider, `cargo xtask dist` that of the
+//! signing service as well.
 
 use crate::capi::{self, RELEASE};
 use crate::process::{Outcome, Step};
-use crate::{disk, install, openssl, process};
+use crate::toolchain::Toolchain;
+use crate::{disk, install, openssl, process, server};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A package.
-struct Package {
-    name: &'static str,
+pub(crate) struct Package {
+    pub(crate) name: &'static str,
     section: &'static str,
     about: &'static str,
     /// Its description, each line begun with a space.
     text: &'static str,
     /// Puts its files below a prefix.
-    fill: fn(&Path) -> Result<(), String>,
+    fill: fn(&Path, &Toolchain) -> Result<(), String>,
     /// Whether it has a shared library, which ldconfig has to know.
     is_library: bool,
+    /// The folder of the scripts that dpkg runs, and the package that has the programs for them.
+    scripts: Option<(&'static str, &'static str)>,
 }
 
+/// The toolchain and the fields that all packages of a build have in common.
+pub(crate) struct Edition<'a> {
+    pub(crate) toolchain: &'a Toolchain,
+    pub(crate) version: &'a str,
+    pub(crate) maintainer: &'a str,
+}
+
+/// The maintainer of packages that are not part of a release.
+pub(crate) const DEVELOPERS: &str = "hypergrove developers <hypergrove@users.noreply.github.com>";
+
+/// They have no scripts, so dpkg installs them in a root without a shell.
 const PACKAGES: [Package; 3] = [
     Package {
         name: "hypergrove",
@@ -30,14 +45,16 @@ const PACKAGES: [Package; 3] = [
                3.5 and newer. The tables of measured policies are in the program.",
         fill: install::tool,
         is_library: false,
+        scripts: None,
     },
     Package {
         name: "libhypergrove-dev",
         section: "libdevel",
         about: "post-quantum signatures by SLH-DSA (FIPS 205): library for C",
-        text: " Header, static and shared library, and the files for pkg-config.",
+        text: " Header, static and shared library, and the files for pkg-config and CMake.",
         fill: capi::install,
         is_library: true,
+        scripts: None,
     },
     Package {
         name: "hypergrove-openssl",
@@ -46,8 +63,25 @@ const PACKAGES: [Package; 3] = [
         text: " Programs that use OpenSSL 3.0 or newer sign and verify with SLH-DSA, on CPUs and GPUs.",
         fill: openssl::install_where_debian_looks,
         is_library: false,
+        scripts: None,
     },
 ];
+/// Releases have this one in addition.
+const SERVER: Package = Package {
+    name: "hypergrove-server",
+    section: "net",
+    about: "post-quantum signatures by SLH-DSA (FIPS 205): signing service",
+    text: " Signs for others over HTTP, in the shape of Vault's transit engine. The service\n \
+           needs settings and a passphrase, so it starts only when somebody enables it.",
+    fill: server::install,
+    is_library: false,
+    scripts: Some(("server/debian", "passwd")),
+};
+
+/// The packages of a release.
+pub(crate) fn of_release() -> impl Iterator<Item = &'static Package> {
+    PACKAGES.iter().chain([&SERVER])
+}
 
 pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     if let [argument, ..] = arguments {
@@ -66,8 +100,9 @@ fn build() -> Result<Vec<PathBuf>, String> {
     // Files that an older run staged are no part of this one.
     disk::remove(&folder)?;
     let mut built = Vec::new();
+    let edition = Edition { toolchain: &Toolchain::of_machine(), version: RELEASE, maintainer: DEVELOPERS };
     for package in &PACKAGES {
-        let file = package.build(&folder)?;
+        let file = package.build(&folder, &folder, &edition)?;
         println!("{}", file.display());
         built.push(file);
     }
@@ -79,7 +114,7 @@ pub(crate) fn check() -> Step {
     if !cfg!(target_os = "linux") || !process::answers("dpkg-deb", &["--version"]) {
         return Ok(Outcome::Skipped("no dpkg-deb: install Debian's package dpkg".into()));
     }
-    if says("id", &["-u"])? != "0" {
+    if !is_root() {
         return Ok(Outcome::Skipped("dpkg installs as root alone".into()));
     }
     let packages = build()?;
@@ -100,6 +135,11 @@ pub(crate) fn check() -> Step {
         Some(file) => Err(format!("dpkg has removed the packages, and {} is left", file.display())),
         None => Ok(Outcome::Passed(format!("{} packages, {count} files, installed, run and removed", PACKAGES.len()))),
     }
+}
+
+/// Whether root runs this.
+pub(crate) fn is_root() -> bool {
+    process::output("id", &["-u"]).is_some_and(|id| id.trim() == "0")
 }
 
 /// dpkg on a root of its own, which has no glibc: the machine's own is used.
@@ -140,24 +180,29 @@ fn installed(root: &Path) -> Result<usize, String> {
     if !says_version.contains(RELEASE) {
         return Err(format!("the tool that was installed says '{says_version}'"));
     }
-    let folder = root.join("tmp");
-    disk::make(&folder)?;
+    sign_and_verify(|| Command::new(&tool), &root.join("tmp"))?;
+    Ok(there.len())
+}
+
+/// In a new folder, the tool makes a key, signs and verifies.
+pub(crate) fn sign_and_verify(tool: impl Fn() -> Command, folder: &Path) -> Result<(), String> {
+    disk::remove(folder)?;
+    disk::make(folder)?;
     disk::write(folder.join("message"), "message")?;
     for arguments in [
         &["keygen", "--set", "SLH-DSA-SHA2-128f", "-o", "key", "--pubout", "public"][..],
         &["sign", "--key", "key", "message"],
         &["verify", "--key", "public", "message"],
     ] {
-        let mut command = Command::new(&tool);
-        command.args(arguments).current_dir(&folder);
+        let mut command = tool();
+        command.args(arguments).current_dir(folder);
         process::run(command)?;
     }
-    disk::remove(&folder)?;
-    Ok(there.len())
+    disk::remove(folder)
 }
 
 /// All files and links below a folder.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for path in disk::entries(folder)? {
         match path.is_dir() && !path.is_symlink() {
@@ -169,32 +214,44 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 impl Package {
-    fn build(&self, folder: &Path) -> Result<PathBuf, String> {
-        let (root, architecture) = (folder.join(self.name), says("dpkg", &["--print-architecture"])?);
+    /// Stages the package's files in a folder, and packs them into another one.
+    pub(crate) fn build(&self, folder: &Path, to: &Path, edition: &Edition<'_>) -> Result<PathBuf, String> {
+        let Edition { toolchain, version, .. } = edition;
+        let root = folder.join(self.name);
         let usr = root.join("usr");
-        (self.fill)(&usr)?;
+        (self.fill)(&usr, toolchain)?;
         self.debianise(&usr)?;
         let size = bytes(&root)?.div_ceil(1024);
         let control = root.join("DEBIAN");
         disk::make(&control)?;
-        disk::write(control.join("control"), self.control(RELEASE, &architecture, size, &glibc()?))?;
+        disk::write(control.join("control"), self.control(edition, size, &toolchain.depends()?))?;
         if self.is_library {
             disk::write(control.join("triggers"), "activate-noawait ldconfig\n")?;
         }
-        let file = folder.join(format!("{}_{RELEASE}_{architecture}.deb", self.name));
+        let scripts = self.scripts.map_or(Ok(Vec::new()), |(folder, _)| disk::entries(folder))?;
+        for script in scripts {
+            disk::copy(&script, control.join(script.file_name().expect("a name")))?;
+        }
+        let mut modes = Command::new("chmod");
+        modes.args(["--recursive", "u=rwX,go=rX"]).arg(&root);
+        process::run(modes)?;
+        let file = to.join(format!("{}_{version}_{}.deb", self.name, toolchain.architecture_of_debian()));
         let mut build = Command::new("dpkg-deb");
-        build.args(["--root-owner-group", "--build"]).arg(&root).arg(&file);
+        // With more threads, the number of the machine's decides how xz cuts its blocks.
+        build.args(["--root-owner-group", "--threads-max=1", "--build"]).arg(&root).arg(&file);
+        build.envs(toolchain.epoch().map(|epoch| ("SOURCE_DATE_EPOCH", epoch)));
         process::run(build)?;
         Ok(file)
     }
 
-    fn control(&self, version: &str, architecture: &str, size: u64, glibc: &str) -> String {
+    fn control(&self, edition: &Edition<'_>, size: u64, libraries: &str) -> String {
         let Package { name, section, about, text, .. } = self;
-        // A program that was linked with one glibc runs with that or a newer one.
+        let Edition { toolchain, version, maintainer } = edition;
+        let architecture = toolchain.architecture_of_debian();
+        let also = self.scripts.map_or(String::new(), |(_, package)| format!(", {package}"));
         format!(
-            "Package: {name}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: hypergrove developers \
-             <hypergrove@users.noreply.github.com>\nInstalled-Size: {size}\nDepends: libc6 (>= {glibc}), libgcc-s1\nSection: \
-             {section}\nPriority: optional\nHomepage: https://github.com/hypergrove/hypergrove\nDescription: {about}\n{text}\n"
+            "Package: {name}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {maintainer}\n\
+             Installed-Size: {size}\nDepends: {libraries}{also}\nSection: {section}\nPriority: optional\nHomepage: https://github.com/hypergrove/hypergrove\nDescription: {about}\n{text}\n"
         )
     }
 
@@ -222,12 +279,6 @@ impl Package {
     }
 }
 
-/// The version of the glibc that programs are linked with here.
-fn glibc() -> Result<String, String> {
-    let said = says("getconf", &["GNU_LIBC_VERSION"])?;
-    said.strip_prefix("glibc ").map(String::from).ok_or(format!("getconf says '{said}', glibc's version was expected"))
-}
-
 /// The output of a command, trimmed.
 fn says(command: &str, arguments: &[&str]) -> Result<String, String> {
     let mut said = Command::new(command);
@@ -246,11 +297,14 @@ mod test {
 
     #[test]
     fn control_files_have_what_dpkg_wants() {
-        for package in &PACKAGES {
-            let control = package.control("1.2.3", "amd64", 7, "2.36");
+        let toolchain = Toolchain::of_machine();
+        let edition = Edition { toolchain: &toolchain, version: "1.2.3", maintainer: "A <a@b.example>" };
+        for package in of_release() {
+            let control = package.control(&edition, 7, "libc6 (>= 2.36)");
             let field = |name: &str| control.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
             assert_eq!((field("Package"), field("Version")), (Some(package.name), Some("1.2.3")));
-            assert_eq!((field("Installed-Size"), field("Depends")), (Some("7"), Some("libc6 (>= 2.36), libgcc-s1")));
+            assert_eq!((field("Installed-Size"), field("Maintainer")), (Some("7"), Some("A <a@b.example>")));
+            assert!(field("Depends").is_some_and(|list| list.starts_with("libc6 (>= 2.36)")), "{control}");
             assert!(field("Description").is_some_and(|about| about.len() < 80), "{control}");
             // The description's text is the end, and each of its lines begins with a space.
             let text = control.lines().skip_while(|line| !line.starts_with("Description")).skip(1);

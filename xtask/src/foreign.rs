@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const BARE: &str = "thumbv7em-none-eabi";
-const ARM: &str = "aarch64-unknown-linux-gnu";
+pub(crate) const ARM: &str = "aarch64-unknown-linux-gnu";
 /// Where Debian's cross packages put the C library.
-const ARM_ROOT: &str = "/usr/aarch64-linux-gnu";
+pub(crate) const ARM_ROOT: &str = "/usr/aarch64-linux-gnu";
 const ARM_PACKAGES: [&str; 3] = ["qemu-user", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"];
 
 const WINDOWS: &str = "x86_64-pc-windows-gnu";
@@ -127,7 +127,7 @@ pub(crate) fn neon(tally: &mut Tally) -> Step {
     Ok(Outcome::Passed(format!("{} tests", tally.passed - before)))
 }
 
-fn ensure_qemu() -> Result<(), String> {
+pub(crate) fn ensure_qemu() -> Result<(), String> {
     let there = || {
         answers("qemu-aarch64", &["--version"])
             && answers("aarch64-linux-gnu-gcc", &["--version"])

@@ -10,6 +10,7 @@ mod coverage;
 mod deb;
 mod dependent;
 mod disk;
+mod dist;
 mod examples;
 mod features;
 mod figures;
@@ -34,6 +35,7 @@ mod sources;
 mod supply_chain;
 mod tests;
 mod threads;
+mod toolchain;
 mod wheels;
 
 use std::path::Path;
@@ -55,6 +57,9 @@ cargo xtask install --prefix P   builds the tool and the C library; puts them, c
                            pkg-config's files below the folder P
 cargo xtask install --openssl --prefix P   builds the OpenSSL provider; puts it below the folder P
 cargo xtask deb            Debian packages of the tool, of the C library and of the OpenSSL provider, in target/deb
+cargo xtask dist --key FILE   a release in dist, signed with this key: archives, Debian packages and wheels for Linux; --target
+                           x86_64, aarch64 or all
+cargo xtask dist --candidate   the same for trying it, with the version marked and a throwaway key
 cargo xtask sbom           writes the tool's bill of materials (CycloneDX) to the target folder";
 
 fn main() -> ExitCode {
@@ -78,6 +83,7 @@ fn main() -> ExitCode {
         "site" => site::run(),
         "install" => install::run(rest),
         "deb" => deb::run(rest),
+        "dist" => dist::run(rest),
         "sbom" => supply_chain::write_sbom().map(|()| true),
         "api" => api::write().map(|()| true),
         "benchmarks" => benchmarks::write().map(|()| true),

@@ -2,6 +2,7 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, answers};
+use crate::toolchain::Toolchain;
 use crate::{disk, workspace};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,18 +15,17 @@ const MODULE: &str = "lib/ossl-modules/hypergrove.so";
 
 /// The provider's part of `cargo xtask install`, and what CI tests.
 pub(crate) fn install(prefix: &Path) -> Result<(), String> {
-    place(&prefix.join(MODULE))
+    place(&prefix.join(MODULE), &Toolchain::of_machine())
 }
 
 /// For the Debian package: OpenSSL's modules are in the folder of the architecture.
-pub(crate) fn install_where_debian_looks(usr: &Path) -> Result<(), String> {
-    let folder = format!("lib/{}-linux-gnu/ossl-modules", std::env::consts::ARCH);
-    place(&usr.join(folder).join("hypergrove.so"))
+pub(crate) fn install_where_debian_looks(usr: &Path, toolchain: &Toolchain) -> Result<(), String> {
+    let folder = format!("lib/{}-linux-gnu/ossl-modules", toolchain.architecture);
+    place(&usr.join(folder).join("hypergrove.so"), toolchain)
 }
 
-fn place(module: &Path) -> Result<(), String> {
-    let made =
-        process::made(process::cargo(&["build", "--release", "--locked", "-p", CRATE]), &CRATE.replace('-', "_"))?;
+fn place(module: &Path, toolchain: &Toolchain) -> Result<(), String> {
+    let made = toolchain.build(&["-p", CRATE], &CRATE.replace('-', "_"))?;
     let built = made.iter().find(|file| file.extension().is_some_and(|it| it == "so"));
     disk::make(module.parent().unwrap_or(module))?;
     disk::copy(built.ok_or_else(|| format!("Cargo names no module of {CRATE}"))?, module)?;

@@ -59,6 +59,23 @@ pub(crate) fn test(tally: &mut Tally) -> Result<(), String> {
     }
 }
 
+/// A Python for which the package is, and which makes environments.
+pub(crate) fn interpreter() -> Result<&'static str, String> {
+    let usable = |name: &&str| answers(name, &["-c", USABLE]);
+    let find = || ["python3", "python3.13", "python3.12", "python3.11"].into_iter().find(usable);
+    process::ensure_packages(&["python3-venv"], || find().is_some())
+        .map_err(|why| format!("no Python of release 3.11 or newer with venv: {why}"))?;
+    find().ok_or("no Python".into())
+}
+
+/// Why nothing is built and tested for a Python without a GIL.
+pub(crate) const NOT_FREE: &str = "no Python of release 3.14 or newer without a GIL (python3.14t)";
+
+/// A Python without a GIL, if there is one.
+pub(crate) fn free_threaded() -> Option<&'static str> {
+    ["python3.14t", "python3.15t", "python3"].into_iter().find(|name| answers(name, &["-c", FREE_THREADED]))
+}
+
 /// An interpreter, and a folder with environments made by it.
 struct Place {
     python: &'static str,
@@ -67,11 +84,7 @@ struct Place {
 
 impl Place {
     fn find() -> Result<Place, String> {
-        let usable = |name: &&str| answers(name, &["-c", USABLE]);
-        let find = || ["python3", "python3.13", "python3.12", "python3.11"].into_iter().find(usable);
-        process::ensure_packages(&["python3-venv"], || find().is_some())
-            .map_err(|why| format!("no Python of release 3.11 or newer with venv: {why}"))?;
-        let place = Place { python: find().ok_or("no Python")?, folder: process::target().join("python") };
+        let place = Place { python: interpreter()?, folder: process::target().join("python") };
         place.ensure_tools()?;
         Ok(place)
     }
@@ -139,9 +152,8 @@ impl Place {
 
     /// The tests with a Python without a GIL, where there is one; what was done, or why it was not.
     fn test_free_threaded(&self, tally: &mut Tally) -> Result<String, String> {
-        let is_free = |name: &&str| answers(name, &["-c", FREE_THREADED]);
-        let Some(python) = ["python3.14t", "python3.15t", "python3"].into_iter().find(is_free) else {
-            let why = "no Python of release 3.14 or newer without a GIL (python3.14t)";
+        let Some(python) = free_threaded() else {
+            let why = NOT_FREE;
             tally.skipped.insert(format!("the Python package, free-threaded: {why}"));
             return Ok(format!("free-threaded NOT TESTED: {why}"));
         };

@@ -1,8 +1,14 @@
 //! The signing service, which has a workspace, a lock file and a target folder of its own.
 
 use crate::process::{self, Outcome, Step, Tally};
+use crate::toolchain::Toolchain;
+use crate::{disk, install};
+use std::path::Path;
 use std::process::Command;
 
+const NAME: &str = "hypergrove-server";
+/// The unit is written for a service that was installed by hand.
+const BY_HAND: &str = "/usr/local/bin/";
 pub(crate) const MANIFEST: &str = "server/Cargo.toml";
 
 /// CI's step: no warning, and all of its tests.
@@ -10,6 +16,21 @@ pub(crate) fn check(tally: &mut Tally) -> Step {
     let before = tally.passed;
     process::run_tests(command(), tally)?;
     Ok(Outcome::Passed(format!("{} tests", tally.passed - before)))
+}
+
+/// The service and its systemd unit, for the Debian package.
+pub(crate) fn install(usr: &Path, toolchain: &Toolchain) -> Result<(), String> {
+    let made = toolchain.build(&["--manifest-path", MANIFEST], NAME)?;
+    let program = made.iter().find(|file| file.file_name().is_some_and(|name| name == NAME));
+    disk::copy(
+        program.ok_or_else(|| format!("Cargo names no program of {MANIFEST}"))?,
+        install::place(usr, &format!("bin/{NAME}"))?,
+    )?;
+    let unit = disk::read(Path::new("server").join(format!("{NAME}.service")))?;
+    if !unit.contains(BY_HAND) {
+        return Err(format!("server/{NAME}.service names no program in {BY_HAND}"));
+    }
+    disk::write(install::place(usr, &format!("lib/systemd/system/{NAME}.service"))?, unit.replace(BY_HAND, "/usr/bin/"))
 }
 
 /// Compiles and tests the service as it is shipped, since a signature takes seconds without optimisation. Clippy is the compiler of the service itself,

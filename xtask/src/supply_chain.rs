@@ -15,7 +15,7 @@ pub(crate) const WORKSPACES: [&str; 2] = [".", "server"];
 const VETTED: &str = "supply-chain";
 const TOOL: &str = "hypergrove-cli";
 /// The command of Cargo's that makes bills of materials.
-const CYCLONEDX: &str = "cyclonedx";
+pub(crate) const CYCLONEDX: &str = "cyclonedx";
 
 /// A package and its version.
 type Package = (String, String);
@@ -91,18 +91,21 @@ pub(crate) fn advisories() -> Step {
 }
 
 /// The bill of materials of the tool, as CycloneDX in JSON, and how many dependencies it names.
-fn make_sbom() -> Result<(PathBuf, usize), String> {
+pub(crate) fn make_sbom(epoch: Option<&str>) -> Result<(PathBuf, usize), String> {
     // It writes a file next to each manifest of the workspace.
     const NAME: &str = "cyclonedx.tmp";
     let mut command = process::cargo(&[CYCLONEDX, "--manifest-path", "crates/cli/Cargo.toml", "--format", "json"]);
     command.args(["--target", "all", "--override-filename", NAME]);
+    // Without a time of its own, each bill would have the time of now and a random number.
+    command.envs(epoch.map(|epoch| ("SOURCE_DATE_EPOCH", epoch)));
     process::run(command)?;
     let made = Path::new("crates/cli").join(format!("{NAME}.json"));
     let text = disk::read(&made);
     let manifests = disk::entries("crates")?.into_iter().chain([PathBuf::from("xtask")]);
     manifests.for_each(|folder| drop(fs::remove_file(folder.join(format!("{NAME}.json")))));
     // Which folder the source was in is nobody's business.
-    let text = text?.replace(&format!("{}/", workspace().display()), "");
+    let folder = std::env::current_dir().map_err(|error| format!("the current folder: {error}"))?;
+    let text = text?.replace(&format!("{}/", folder.display()), "");
     let sbom: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", made.display()))?;
     let named: BTreeSet<Package> =
@@ -131,7 +134,7 @@ fn of_tree(line: &str) -> Option<Package> {
 /// `cargo xtask sbom`.
 pub(crate) fn write_sbom() -> Result<(), String> {
     process::ensure_command(CYCLONEDX, None)?;
-    let (path, packages) = make_sbom()?;
+    let (path, packages) = make_sbom(None)?;
     println!("{}: {packages} packages", path.display());
     Ok(())
 }
@@ -141,15 +144,27 @@ pub(crate) fn sbom() -> Step {
     if let Err(why) = process::ensure_command(CYCLONEDX, None) {
         return Ok(Outcome::Skipped(why));
     }
-    let (_, packages) = make_sbom()?;
+    let (_, packages) = make_sbom(None)?;
     Ok(Outcome::Passed(format!("CycloneDX, {packages} packages")))
+}
+
+/// Cargo's own folder, which has the sources of dependencies.
+pub(crate) fn cargo_home() -> Result<String, String> {
+    let home = std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
+    home.map_err(|_| "neither CARGO_HOME nor HOME is set".into())
+}
+
+/// The compiler's flags that replace these folders and Cargo's own, so that no program contains a path of this machine.
+pub(crate) fn without_paths(folders: &[(&Path, &str)]) -> Result<String, String> {
+    let flag = |from: &str, to: &str| format!("--remap-path-prefix={from}={to}");
+    let flags = folders.iter().map(|(from, to)| flag(&from.to_string_lossy(), to));
+    Ok(flags.chain([flag(&cargo_home()?, "/cargo")]).collect::<Vec<_>>().join(" "))
 }
 
 /// Builds the tool twice, in folders of other names and lengths, from what git has at HEAD and as SECURITY.md says; the bytes
 /// are the same and name no folder.
 pub(crate) fn reproducible() -> Step {
-    let home = std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
-    let home = home.map_err(|_| "neither CARGO_HOME nor HOME is set")?;
+    let home = cargo_home()?;
     let folders = ["one", "another-folder"].map(|name| process::target().join("reproducible").join(name));
     // Both before the first build, during which HEAD may move.
     for folder in &folders {
@@ -163,7 +178,7 @@ pub(crate) fn reproducible() -> Step {
         let place = folder.to_string_lossy().into_owned();
         let mut build = process::cargo(&["build", "--quiet", "--release", "--locked", "--package", TOOL]);
         build.current_dir(folder).env("CARGO_TARGET_DIR", folder.join("target"));
-        build.env("RUSTFLAGS", format!("--remap-path-prefix={place}=/hypergrove --remap-path-prefix={home}=/cargo"));
+        build.env("RUSTFLAGS", without_paths(&[(folder.as_path(), "/hypergrove")])?);
         process::run(build)?;
         let tool = folder.join("target/release/hypergrove");
         let bytes = fs::read(&tool).map_err(|error| format!("{}: {error}", tool.display()))?;

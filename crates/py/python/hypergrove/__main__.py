@@ -1,4 +1,4 @@
-"""`hypergrove quickstart`: a key, signatures and verdicts, and how fast they came."""
+"""`python -m hypergrove quickstart`: a key, signatures and verdicts, and how fast they came."""
 
 import argparse
 import time
@@ -23,7 +23,7 @@ def quickstart(set: str, rows: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="hypergrove", description=f"hypergrove {__version__} for Python")
+    parser = argparse.ArgumentParser(prog="python -m hypergrove", description=f"hypergrove {__version__} for Python")
     command = parser.add_subparsers(required=True).add_parser("quickstart", help="sign and verify, and say how fast")
     command.add_argument("--set", default="SLH-DSA-SHA2-128f", choices=SETS, metavar="SET", help="the parameter set")
     command.add_argument("--rows", type=int, default=1000, help="messages")

@@ -1,0 +1,616 @@
+//! `cargo xtask dist`: a release for Linux that people install without a compiler. Everything is built of the source archive of HEAD, in
+//! `target`, and `dist` is replaced at the end: it has a whole release or the one before.
+
+use crate::capi::{self, RELEASE};
+use crate::deb::{self, Edition};
+use crate::process::{self, Outcome, Step, answers};
+use crate::toolchain::{GLIBC, Release, Toolchain};
+use crate::wheels::{self, Wheel};
+use crate::{disk, foreign, install, python, supply_chain, workspace};
+use std::env::consts::ARCH;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+const USAGE: &str = "cargo xtask dist [--candidate] [--target x86_64|aarch64|all] [--key FILE]";
+const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
+/// Who answers for a release: Debian's packages name this contact.
+const CONTACT: &str = "docs/contact.txt";
+const SUMS: &str = "SHA256SUMS";
+const ENVELOPE: &str = "SHA256SUMS.envelope";
+/// The set of a throwaway key: candidates are signed for the sake of trying it.
+const THROWAWAY_SET: &str = "SLH-DSA-SHA2-128f";
+const WHEEL: &Wheel = &Wheel { what: "Zig", name: "zig", pinned: "xtask/dist.txt", megabytes: 110 };
+/// Programs, and Debian's packages that have them.
+const PROGRAMS: [(&str, &str); 6] = [
+    ("git", "git"),
+    ("tar", "tar"),
+    ("gzip", "gzip"),
+    ("dpkg-deb", "dpkg"),
+    ("readelf", "binutils"),
+    ("cc", "build-essential"),
+];
+/// The libraries of glibc. GPUs' drivers are loaded at run time, so no program needs them to start.
+const LIBRARIES: [&str; 8] = [
+    "libc.so.6",
+    "libm.so.6",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libutil.so.1",
+    "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+];
+const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
+/// The Python projects: that of the package and that of the tool.
+const PROJECTS: [&str; 2] = [".", "crates/cli"];
+
+#[derive(Debug, PartialEq)]
+struct Request {
+    is_candidate: bool,
+    architectures: Vec<&'static str>,
+    key: Option<PathBuf>,
+}
+
+impl Request {
+    fn read(arguments: &[String]) -> Result<Request, String> {
+        let mut request = Request { is_candidate: false, architectures: ARCHITECTURES.into(), key: None };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{argument} has no value: {USAGE}"));
+            match argument.as_str() {
+                "--candidate" => request.is_candidate = true,
+                "--target" => match value()?.as_str() {
+                    "all" => request.architectures = ARCHITECTURES.into(),
+                    name => {
+                        let known = ARCHITECTURES.into_iter().find(|known| *known == name);
+                        let known = known.ok_or(format!("unknown target '{name}': {USAGE}"))?;
+                        request.architectures = vec![known];
+                    }
+                },
+                "--key" => {
+                    let key = Path::new(value()?);
+                    // This program runs in the repository's folder, wherever it was called.
+                    if !key.is_absolute() || !key.is_file() {
+                        return Err(format!("{}: no such file; name the key's file by its whole path", key.display()));
+                    }
+                    request.key = Some(key.into());
+                }
+                other => return Err(format!("unknown option '{other}': {USAGE}")),
+            }
+        }
+        match (request.is_candidate, &request.key) {
+            (false, None) => Err("a release is signed with a key: name it by --key FILE, or make a --candidate".into()),
+            _ => Ok(request),
+        }
+    }
+}
+
+/// A version, as each kind of file writes it.
+struct Versions {
+    files: String,
+    debian: String,
+    python: String,
+}
+
+impl Versions {
+    fn new(release: &str, is_candidate: bool) -> Versions {
+        let [files, debian, python] = if is_candidate { ["-candidate", "~candidate", "rc0"] } else { [""; 3] };
+        let with = |end| format!("{release}{end}");
+        Versions { files: with(files), debian: with(debian), python: with(python) }
+    }
+}
+
+/// The contact of a release, as Debian's packages have it: a name and an address.
+fn contact(text: &str) -> Result<&str, String> {
+    let line = text.trim();
+    let address = line.strip_suffix('>').and_then(|line| line.split_once(" <"));
+    match address {
+        Some((name, address)) if !name.is_empty() && address.contains('@') && !line.contains('\n') => Ok(line),
+        _ => Err(format!(
+            "{CONTACT} says '{line}': a release needs a contact there, such as 'Jane Doe <jane@example.org>'; without one, make a --candidate"
+        )),
+    }
+}
+
+/// `cargo xtask dist`.
+pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
+    let to = workspace().join("dist");
+    Build::prepare(Request::read(arguments)?, "dist-build")?.make(&to)?;
+    println!("{}", to.display());
+    Ok(true)
+}
+
+/// A release that can be built: what it needs was found.
+struct Build {
+    request: Request,
+    versions: Versions,
+    maintainer: String,
+    release: Release,
+    /// For whatever is no part of the release.
+    work: PathBuf,
+}
+
+impl Build {
+    /// Looks for everything that could stop the build later.
+    fn prepare(request: Request, folder: &str) -> Result<Build, String> {
+        if let Some((program, package)) = PROGRAMS.iter().find(|(program, _)| !answers(program, &["--version"])) {
+            return Err(format!("there is no {program}: install Debian's package {package}"));
+        }
+        if let Some(change) = git(&["status", "--porcelain"])?.lines().next() {
+            return Err(format!(
+                "git status says '{change}': a release is built of HEAD alone; commit the change or stash it"
+            ));
+        }
+        let tag = format!("v{RELEASE}");
+        if !git(&["tag", "--list", &tag])?.is_empty() {
+            return Err(format!("git has the tag {tag} already: raise `version` in Cargo.toml for another release"));
+        }
+        let maintainer = match contact(&disk::read(CONTACT)?) {
+            Err(_) if request.is_candidate => deb::DEVELOPERS.into(),
+            contact => contact?.to_owned(),
+        };
+        for architecture in &request.architectures {
+            process::ensure_target(&format!("{architecture}-unknown-linux-gnu"))?;
+        }
+        process::ensure_command(supply_chain::CYCLONEDX, None)?;
+        let work = process::target().join(folder);
+        let release = Release {
+            wheels: wheels::ensure(WHEEL)?,
+            source: work.join("source"),
+            target: work.join("target"),
+            epoch: git(&["log", "-1", "--format=%ct"])?,
+        };
+        Ok(Build { versions: Versions::new(RELEASE, request.is_candidate), request, maintainer, release, work })
+    }
+
+    /// Builds the release, and puts it in the place of what is in the folder `to`.
+    fn make(&self, to: &Path) -> Result<(), String> {
+        let new = workspace().join("target/dist-new");
+        disk::remove(&new)?;
+        disk::make(&new)?;
+        let name = format!("hypergrove-{}-source", self.versions.files);
+        self.release.archive(&name, &new.join(format!("{name}.tar.gz")))?;
+        // HEAD and files may change during the build: from here on, paths lead into the source that was archived.
+        enter(&self.release.source)?;
+        let filled = self.fill(&new);
+        enter(workspace())?;
+        filled?;
+        disk::remove(to)?;
+        fs::rename(&new, to).map_err(disk::failed(to))?;
+        for file in disk::entries(to)? {
+            println!("{:>10}  {}", size(&file)?, name_of(&file));
+        }
+        Ok(())
+    }
+
+    fn fill(&self, new: &Path) -> Result<(), String> {
+        let stage = self.stage();
+        disk::remove(&stage)?;
+        disk::make(&stage)?;
+        self.prepare_wheels()?;
+        let native = install::build(&Toolchain::of_release(self.release.clone(), ARCH, None))?;
+        // Later builds replace the file.
+        let tool = self.work.join("tool");
+        disk::copy(native, &tool)?;
+        let (key, public) = self.keys(&tool)?;
+        for architecture in &self.request.architectures {
+            let native_tool = (*architecture != ARCH).then(|| tool.clone());
+            let toolchain = Toolchain::of_release(self.release.clone(), architecture, native_tool);
+            self.fill_for(&toolchain, &stage.join(architecture), new)?;
+        }
+        let (sbom, _) = supply_chain::make_sbom(Some(&self.release.epoch))?;
+        disk::copy(sbom, new.join(format!("hypergrove-{}.cdx.json", self.versions.files)))?;
+        self.sign(&tool, &key, &public, new)
+    }
+
+    /// The folder with the files of all packages.
+    fn stage(&self) -> PathBuf {
+        self.work.join("stage")
+    }
+
+    /// Files for one architecture.
+    fn fill_for(&self, toolchain: &Toolchain, stage: &Path, new: &Path) -> Result<(), String> {
+        let of = |name: &str| format!("{name}-{}-linux-{}", self.versions.files, toolchain.architecture);
+        for (name, fill) in
+            [("hypergrove", install::tool as fn(&Path, &Toolchain) -> _), ("libhypergrove", capi::install)]
+        {
+            let folder = stage.join(of(name));
+            fill(&folder, toolchain)?;
+            LICENCES.iter().chain(&["README.md"]).try_for_each(|file| disk::copy(file, folder.join(file)))?;
+            self.release.pack(&folder, &new.join(of(name) + ".tar.gz"))?;
+        }
+        let edition = Edition { toolchain, version: &self.versions.debian, maintainer: &self.maintainer };
+        for package in deb::of_release() {
+            package.build(stage, new, &edition)?;
+        }
+        let wheels = stage.join("wheels");
+        for project in PROJECTS {
+            toolchain.wheel(&self.release.source.join(project), None, &wheels)?;
+        }
+        match python::free_threaded() {
+            Some(python) => toolchain.wheel(&self.release.source, Some(python), &wheels)?,
+            None => println!("skipped: the wheel for a free-threaded Python: {}", python::NOT_FREE),
+        }
+        let python = python::interpreter()?;
+        for wheel in disk::entries(&wheels)? {
+            disk::copy(&wheel, new.join(name_of(&wheel)))?;
+            let mut unpack = Command::new(python);
+            unpack.args(["-m", "zipfile", "--extract"]).arg(&wheel).arg(stage.join(name_of(&wheel)));
+            process::run(unpack)?;
+        }
+        self.inspect(stage)
+    }
+
+    /// Gives the Python projects the version, and the licences where they look for them.
+    fn prepare_wheels(&self) -> Result<(), String> {
+        const DYNAMIC: &str = "dynamic = [\"version\"]";
+        for project in PROJECTS {
+            let path = Path::new(project).join("pyproject.toml");
+            let text = disk::read(&path)?;
+            if !text.contains(DYNAMIC) {
+                return Err(format!("{}: it lacks the line '{DYNAMIC}'", path.display()));
+            }
+            disk::write(&path, text.replace(DYNAMIC, &format!("version = \"{}\"", self.versions.python)))?;
+        }
+        LICENCES.iter().try_for_each(|file| disk::copy(file, Path::new(PROJECTS[1]).join(file)))
+    }
+
+    /// Every program and library starts with the old glibc, and contains no path of this machine.
+    fn inspect(&self, stage: &Path) -> Result<(), String> {
+        let home = supply_chain::cargo_home()?;
+        let folders = [&*self.work.to_string_lossy(), &*workspace().to_string_lossy(), &*home].map(str::to_owned);
+        let mut newest = (0, 0);
+        for file in deb::files(stage)?.iter().filter(|file| !file.is_symlink()) {
+            let bytes = fs::read(file).map_err(disk::failed(file))?;
+            if !bytes.starts_with(b"\x7fELF") {
+                continue;
+            }
+            let is_in = |folder: &&String| bytes.windows(folder.len()).any(|window| window == folder.as_bytes());
+            if let Some(folder) = folders.iter().find(is_in) {
+                return Err(format!("{} contains the path {folder}", file.display()));
+            }
+            let mut readelf = Command::new("readelf");
+            readelf.args(["--wide", "--dynamic", "--version-info"]).arg(file).env("LC_ALL", "C");
+            let needed = needed_glibc(&process::text(readelf)?).map_err(|why| format!("{} {why}", file.display()))?;
+            newest = newest.max(needed);
+        }
+        match newest {
+            (0, 0) => Err(format!("{}: no program there names a version of glibc", stage.display())),
+            (major, minor) => {
+                println!("programs and libraries in {} need glibc {major}.{minor}", stage.display());
+                Ok(())
+            }
+        }
+    }
+
+    /// The key and its public key. A key that cannot be read stops the build early.
+    fn keys(&self, tool: &Path) -> Result<(PathBuf, PathBuf), String> {
+        let (throwaway, public) = (self.work.join("throwaway.pem"), self.work.join("public.pem"));
+        for old in [&throwaway, &public] {
+            let _ = fs::remove_file(old);
+        }
+        let mut command = Command::new(tool);
+        match &self.request.key {
+            Some(key) => command.arg("pubkey").arg(key).arg("-o").arg(&public),
+            None => command.args(["keygen", "--set", THROWAWAY_SET, "-o"]).arg(&throwaway).arg("--pubout").arg(&public),
+        };
+        process::run(command)?;
+        Ok((self.request.key.clone().unwrap_or(throwaway), public))
+    }
+
+    /// Lists the sums of all files, and signs the list: by a bare signature as manifests have it, and in an envelope, which names the key and
+    /// the version.
+    fn sign(&self, tool: &Path, key: &Path, public: &Path, new: &Path) -> Result<(), String> {
+        let (sums, envelope) = (new.join(SUMS), new.join(ENVELOPE));
+        let comment = format!("hypergrove {}", self.versions.files);
+        let mut manifest = Command::new(tool);
+        manifest.args(["sign", "--key"]).arg(key).arg("--manifest").arg(new).arg("-o").arg(&sums);
+        process::run(manifest)?;
+        let mut sign = Command::new(tool);
+        sign.args(["sign", "--armor", "--comment", &comment, "--key"]).arg(key).arg("-o").arg(&envelope).arg(&sums);
+        process::run(sign)?;
+        verify(tool, public, new)?;
+        match self.request.key {
+            Some(_) => Ok(()),
+            None => {
+                fs::remove_file(key).map_err(disk::failed(key))?;
+                disk::copy(public, new.join(throwaway_public(&self.versions)))
+            }
+        }
+    }
+}
+
+/// The name of a throwaway key's public key, which is not among the sums: each build has another one.
+fn throwaway_public(versions: &Versions) -> String {
+    format!("hypergrove-{}-throwaway.pub.pem", versions.files)
+}
+
+/// The tool verifies both signatures of the sums, and all files.
+fn verify(tool: &Path, public: &Path, folder: &Path) -> Result<(), String> {
+    let mut verify = Command::new(tool);
+    verify.args(["verify", "--quiet", "--key"]).arg(public).arg("--manifest").arg(folder.join(SUMS));
+    process::run(verify)?;
+    let mut verify = Command::new(tool);
+    verify.args(["verify", "--quiet", "--key"]).arg(public).arg("--signature").arg(folder.join(ENVELOPE));
+    verify.arg(folder.join(SUMS));
+    process::run(verify)
+}
+
+/// The newest version of glibc that a program needs, by `readelf --dynamic --version-info`; or why the program is not for a release.
+fn needed_glibc(text: &str) -> Result<(u32, u32), String> {
+    let number = |text: &str| {
+        let mut numbers = text.split('.').map(|number| number.parse::<u32>().ok());
+        Some((numbers.next()??, numbers.next()??))
+    };
+    let mut newest = (0, 0);
+    for line in text.lines() {
+        if let Some((_, library)) = line.split_once("(NEEDED)").and_then(|(_, rest)| rest.split_once('[')) {
+            let library = library.trim_end_matches(']');
+            if !LIBRARIES.contains(&library) {
+                return Err(format!("needs the library {library}: a release needs those of glibc alone"));
+            }
+        }
+        let name = line.split_once("Name: ").and_then(|(_, rest)| rest.split_whitespace().next());
+        if let Some(version) = name.and_then(|name| name.strip_prefix("GLIBC_")) {
+            match number(version) {
+                Some(found) if found <= GLIBC => newest = newest.max(found),
+                _ => {
+                    let (major, minor) = GLIBC;
+                    return Err(format!("needs GLIBC_{version}: a release needs GLIBC_{major}.{minor} at most"));
+                }
+            }
+        }
+    }
+    Ok(newest)
+}
+
+fn git(words: &[&str]) -> Result<String, String> {
+    let mut command = Command::new("git");
+    command.args(words);
+    Ok(process::text(command)?.trim_end().to_owned())
+}
+
+fn enter(folder: &Path) -> Result<(), String> {
+    std::env::set_current_dir(folder).map_err(disk::failed(folder))
+}
+
+fn size(file: &Path) -> Result<u64, String> {
+    Ok(fs::metadata(file).map_err(disk::failed(file))?.len())
+}
+
+fn name_of(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Debian's releases in which the packages are installed.
+const SUITES: [(&str, &str); 2] = [("12", "bookworm"), ("13", "trixie")];
+
+/// CI's step: a candidate is built twice, and installed where users are.
+pub(crate) fn check() -> Step {
+    let architectures = || match process::ensure_target(foreign::ARM) {
+        Ok(()) => ARCHITECTURES.into(),
+        Err(_) => vec![ARCH],
+    };
+    let candidate = |architectures| Request { is_candidate: true, architectures, key: None };
+    let build = match Build::prepare(candidate(architectures()), "dist-build") {
+        Ok(build) => build,
+        Err(why) => return Ok(Outcome::Skipped(why)),
+    };
+    let dist = process::target().join("dist");
+    build.make(&dist)?;
+    let sizes = disk::entries(&dist)?.iter().map(|file| size(file)).collect::<Result<Vec<_>, _>>()?;
+    let mut notes = vec![format!("{} files of {} bytes", sizes.len(), sizes.iter().sum::<u64>())];
+    notes.push(in_environment(&build, &dist)?);
+    notes.push(with_compiler(&build, &dist)?);
+    notes.push(foreign_tool(&build)?);
+    for (number, suite) in SUITES {
+        notes.push(match in_root(&dist, suite)? {
+            Ok(seconds) => format!("Debian {number}: a verified signature {seconds:.1} s after the empty root"),
+            Err(why) => format!("NOT in Debian {number}: {why}"),
+        });
+    }
+    let other = process::target().join("dist-another");
+    let again = Build::prepare(candidate(vec![ARCH]), "dist-build-in-another-folder")?;
+    again.make(&other)?;
+    notes.push(same_bytes(&dist, &other, &build.versions)?);
+    disk::remove(&again.work)?;
+    Ok(Outcome::Passed(notes.join("; ")))
+}
+
+/// Files that were built for this machine's architecture in another folder have the bytes that were built here.
+fn same_bytes(one: &Path, another: &Path, versions: &Versions) -> Result<String, String> {
+    let differs = [SUMS.to_owned(), format!("{SUMS}.sig"), ENVELOPE.to_owned(), throwaway_public(versions)];
+    let files = disk::entries(another)?;
+    let compared: Vec<&PathBuf> = files.iter().filter(|file| !differs.contains(&name_of(file))).collect();
+    let read = |file: &Path| fs::read(file).map_err(disk::failed(file));
+    for file in &compared {
+        if read(file)? != read(&one.join(name_of(file)))? {
+            return Err(format!("{}: a build in another folder has other bytes", file.display()));
+        }
+    }
+    Ok(format!("{} files built twice with equal bytes", compared.len()))
+}
+
+/// pip installs the wheels in an empty environment; the tool and the package work there.
+fn in_environment(build: &Build, dist: &Path) -> Result<String, String> {
+    let (python, folder) = (python::interpreter()?, build.work.join("venv"));
+    process::run(process::limited(2, python, &["-m", "venv", "--clear", &folder.to_string_lossy()]))?;
+    let program = |name: &str| folder.join("bin").join(name);
+    let in_venv = |words: &[&str]| process::limited(5, &program("python").to_string_lossy(), words);
+    let projects = ["hypergrove", "hypergrove-tool"].map(|name| format!("{name}=={}", build.versions.python));
+    let mut install = in_venv(&["-m", "pip", "--quiet", "install", "--no-index", "--find-links"]);
+    install.arg(dist).args(projects);
+    process::run(install)?;
+    process::run(in_venv(&["-m", "hypergrove", "quickstart"]))?;
+    let tool = program("hypergrove");
+    let mut version = Command::new(&tool);
+    version.arg("--version");
+    let version = process::text(version)?;
+    if !version.contains(RELEASE) {
+        return Err(format!("the tool of the wheel reports '{version}'"));
+    }
+    deb::sign_and_verify(|| Command::new(&tool), &build.work.join("tried"))?;
+    verify(&tool, &dist.join(throwaway_public(&build.versions)), dist)?;
+    Ok("wheels installed by pip".into())
+}
+
+/// The C library's archive is unpacked, and programs are linked with it; OpenSSL loads the provider.
+fn with_compiler(build: &Build, dist: &Path) -> Result<String, String> {
+    let name = format!("libhypergrove-{}-linux-{ARCH}", build.versions.files);
+    let folder = build.work.join("unpacked");
+    disk::remove(&folder)?;
+    disk::make(&folder)?;
+    let mut unpack = Command::new("tar");
+    unpack.arg("--extract").arg("--file").arg(dist.join(format!("{name}.tar.gz"))).arg("--directory").arg(&folder);
+    process::run(unpack)?;
+    let note = capi::check_installed(&folder.join(name))?;
+    if !answers("openssl", &["version"]) {
+        return Ok(format!("{note}, provider NOT loaded: there is no openssl"));
+    }
+    let modules = build.stage().join(ARCH).join(format!("hypergrove-openssl/usr/lib/{ARCH}-linux-gnu/ossl-modules"));
+    let mut list = Command::new("openssl");
+    // OpenSSL loads a provider as soon as it reads its name: the folder comes first.
+    list.args(["list", "-providers", "-provider-path"]).arg(modules).args(["-provider", "hypergrove"]);
+    match process::text(list)? {
+        text if text.contains("hypergrove") => Ok(format!("{note}, provider loaded by OpenSSL")),
+        text => Err(format!("openssl lists no provider hypergrove: {text}")),
+    }
+}
+
+/// The tool for aarch64 under qemu.
+fn foreign_tool(build: &Build) -> Result<String, String> {
+    const AARCH64: &str = ARCHITECTURES[1];
+    if ARCH == AARCH64 || !build.request.architectures.contains(&AARCH64) {
+        return Ok("no tool for another architecture".into());
+    }
+    if let Err(why) = foreign::ensure_qemu() {
+        return Ok(format!("{AARCH64} NOT run: {why}"));
+    }
+    let tool = build.stage().join(AARCH64).join("hypergrove/usr/bin/hypergrove");
+    let mut quickstart = process::limited(10, "qemu-aarch64", &["-L", foreign::ARM_ROOT, &tool.to_string_lossy()]);
+    quickstart.args(["quickstart", "server/debian"]);
+    process::run(quickstart)?;
+    Ok(format!("the tool for {AARCH64} run under qemu"))
+}
+
+/// Installs the Debian packages in an empty root without a compiler, signs, verifies, and removes them: the seconds from the root to the
+/// verified signature, or why there is no root.
+fn in_root(dist: &Path, suite: &str) -> Result<Result<f64, String>, String> {
+    if !deb::is_root() {
+        return Ok(Err("debootstrap and chroot are for root alone".into()));
+    }
+    if let Err(why) = process::ensure_packages(&["debootstrap"], || answers("debootstrap", &["--version"])) {
+        return Ok(Err(why));
+    }
+    let root = process::target().join("dist-root").join(suite);
+    disk::remove(&root)?;
+    disk::make(&root)?;
+    if process::run(process::limited(15, "debootstrap", &["--variant=minbase", suite, &root.to_string_lossy()]))
+        .is_err()
+    {
+        return Ok(Err(format!("debootstrap could not fetch {suite}, as it says above")));
+    }
+    let script = |text: &str| {
+        let mut command = process::limited(10, "chroot", &[&root.to_string_lossy(), "sh", "-ec", text]);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("DEBIAN_FRONTEND", "noninteractive");
+        process::run(command)
+    };
+    script("for name in cc gcc clang rustc cargo; do if command -v $name; then exit 1; fi; done")
+        .map_err(|why| format!("the root of {suite} has a compiler: {why}"))?;
+    let before = deb::files(&root.join("usr"))?;
+    let architecture = Toolchain::of_machine().architecture_of_debian();
+    for file in disk::entries(dist)?.iter().filter(|file| name_of(file).ends_with(&format!("_{architecture}.deb"))) {
+        disk::copy(file, root.join("srv").join(name_of(file)))?;
+    }
+    let start = Instant::now();
+    script("dpkg --install /srv/*.deb")?;
+    script(
+        "cd /srv; hypergrove keygen --set SLH-DSA-SHA2-128f -o key --pubout public; echo message > message; \
+         hypergrove sign --key key message; hypergrove verify --key public message",
+    )?;
+    let seconds = start.elapsed().as_secs_f64();
+    script("hypergrove-server --version; getent passwd hypergrove-server")?;
+    let names: Vec<&str> = deb::of_release().map(|package| package.name).collect();
+    script(&format!("dpkg --purge {}", names.join(" ")))?;
+    if let Some(left) = deb::files(&root.join("usr"))?.iter().find(|file| !before.contains(file)) {
+        return Err(format!("dpkg has removed the packages, and {} is left", left.display()));
+    }
+    disk::remove(&root)?;
+    Ok(Ok(seconds))
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    fn read(line: &str) -> Result<Request, String> {
+        Request::read(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_read_and_wrong_ones_are_named() {
+        let candidate = |architectures: &[&'static str]| {
+            Ok(Request { is_candidate: true, architectures: architectures.into(), key: None })
+        };
+        assert_eq!(read("--candidate"), candidate(&ARCHITECTURES));
+        assert_eq!(read("--candidate --target all"), candidate(&ARCHITECTURES));
+        assert_eq!(read("--target aarch64 --candidate"), candidate(&["aarch64"]));
+        for (wrong, why) in [
+            ("", "--key FILE"),
+            ("--target x86_64", "--key FILE"),
+            ("--candidates", "unknown option '--candidates'"),
+            ("--candidate --target arm", "unknown target 'arm'"),
+            ("--candidate --target", "--target has no value"),
+            ("--key", "--key has no value"),
+            ("--key /no/key.pem", "/no/key.pem: no such file"),
+            ("--key Cargo.toml", "by its whole path"),
+        ] {
+            let error = read(wrong).expect_err(wrong);
+            assert!(error.contains(why), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_file_marks_a_candidate() {
+        let versions = Versions::new("1.2.3", true);
+        assert_eq!(
+            [&*versions.files, &*versions.debian, &*versions.python],
+            ["1.2.3-candidate", "1.2.3~candidate", "1.2.3rc0"]
+        );
+        assert_eq!(Versions::new("1.2.3", false).python, "1.2.3");
+    }
+
+    #[test]
+    fn a_placeholder_is_no_contact() {
+        assert_eq!(contact("A B <a@b.example>\n"), Ok("A B <a@b.example>"));
+        for wrong in ["", "NAME <ADDRESS>\n", "<a@b.example>", "A B a@b.example", "A <a@b.example>\nB <b@c.example>"] {
+            assert!(contact(wrong).is_err_and(|why| why.contains(CONTACT)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn newer_glibcs_and_other_libraries_are_refused() {
+        let text = |version: &str, library: &str| {
+            format!(
+                " 0x0000000000000001 (NEEDED)             Shared library: [{library}]\n\
+                 Version needs section '.gnu.version_r' contains 2 entries:\n  000000: Version: 1  File: libc.so.6  Cnt: 2\n  \
+                 0x0010:   Name: GLIBC_2.2.5  Flags: none  Version: 3\n  0x0020:   Name: {version}  Flags: none  Version: 2\n"
+            )
+        };
+        assert_eq!(needed_glibc(&text("GLIBC_2.28", "libc.so.6")), Ok((2, 28)));
+        assert_eq!(needed_glibc(&text("HYPERGROVE_0.1", "libc.so.6")), Ok((2, 2)));
+        for (version, library, named) in [
+            ("GLIBC_2.29", "libc.so.6", "GLIBC_2.29"),
+            ("GLIBC_3.0", "libc.so.6", "GLIBC_3.0"),
+            ("GLIBC_PRIVATE", "libc.so.6", "GLIBC_PRIVATE"),
+            ("GLIBC_ABI_DT_RELR", "libc.so.6", "GLIBC_ABI_DT_RELR"),
+            ("GLIBC_2.28", "libcuda.so.1", "libcuda.so.1"),
+            ("GLIBC_2.28", "libgcc_s.so.1", "libgcc_s.so.1"),
+        ] {
+            let why = needed_glibc(&text(version, library)).expect_err(version);
+            assert!(why.contains(named), "{why}");
+        }
+    }
+}
