@@ -15,8 +15,8 @@ use std::time::Instant;
 
 const USAGE: &str = "cargo xtask dist [--candidate] [--target x86_64|aarch64|all] [--key FILE]";
 const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
-/// Who answers for a release: Debian's packages name this contact.
-const CONTACT: &str = "docs/contact.txt";
+/// Who answers for a release: SECURITY.md and Debian's packages name this contact.
+const CONTACT: &str = "CONTACT";
 const SUMS: &str = "SHA256SUMS";
 const ENVELOPE: &str = "SHA256SUMS.envelope";
 /// The set of a throwaway key: candidates are signed for the sake of trying it.
