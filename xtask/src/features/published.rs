@@ -2,26 +2,12 @@
 //! and comes after them.
 
 use crate::{disk, process, server};
+use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use toml::{Table, Value};
+use std::path::Path;
 
-/// The fields of a published crate.
-const FIELDS: [&str; 13] = [
-    "name",
-    "version",
-    "description",
-    "edition",
-    "rust-version",
-    "license",
-    "repository",
-    "documentation",
-    "keywords",
-    "categories",
-    "readme",
-    "include",
-    "metadata",
-];
+/// The fields of a published crate that Cargo does not ask for.
+const FIELDS: [&str; 6] = ["description", "license", "repository", "readme", "rust_version", "metadata"];
 /// Files in each archive, in addition to the sources.
 const FILES: [&str; 3] = ["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
 /// Limits of crates.io.
@@ -33,192 +19,142 @@ const CATEGORIES: [&str; 2] = ["cryptography", "no-std"];
 const OTHERS: [&str; 4] =
     ["server/Cargo.toml", "fuzz/Cargo.toml", "xtask/dependent/Cargo.toml", "xtask/loom/Cargo.toml"];
 
-/// A crate of the workspace.
-struct Crate {
-    name: String,
-    folder: PathBuf,
-    manifest: Table,
+/// All packages of the workspace, as Cargo describes them.
+fn packages() -> Result<Vec<Value>, String> {
+    let text = process::text(process::cargo(&["metadata", "--no-deps", "--locked", "--format-version", "1"]))?;
+    let mut all: Value = serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
+    Ok(all["packages"].as_array_mut().map(std::mem::take).unwrap_or_default())
 }
 
-/// A dependency of a crate on another one of the workspace.
-struct Dependency {
-    name: String,
-    /// None: by its path alone. Cargo leaves such a dependency of tests out of the archive.
-    version: Option<String>,
-    is_for_tests: bool,
+fn name(package: &Value) -> &str {
+    package["name"].as_str().unwrap_or_default()
 }
 
-impl Crate {
-    fn is_published(&self) -> bool {
-        self.manifest["package"].get("publish").and_then(Value::as_bool) != Some(false)
-    }
+fn is_published(package: &Value) -> bool {
+    package["publish"].is_null()
+}
 
-    /// A field of its package, which it may have from the workspace.
-    fn field<'a>(&'a self, workspace: &'a Table, name: &str) -> Option<&'a Value> {
-        let own = self.manifest["package"].get(name)?;
-        match is_inherited(own) {
-            true => workspace["workspace"]["package"].get(name),
-            false => Some(own),
-        }
-    }
-
-    fn dependencies(&self, workspace: &Table, names: &[&str]) -> Vec<Dependency> {
-        let targets = self.manifest.get("target").and_then(Value::as_table).into_iter().flatten();
-        let tables: Vec<&Table> = targets.filter_map(|(_, of)| of.as_table()).chain([&self.manifest]).collect();
-        let mut found = Vec::new();
-        for kind in ["dependencies", "build-dependencies", "dev-dependencies"] {
-            let entries = tables.iter().filter_map(|table| table.get(kind)?.as_table()).flatten();
-            for (name, entry) in entries.filter(|(name, _)| names.contains(&name.as_str())) {
-                let entry = if is_inherited(entry) { &workspace["workspace"]["dependencies"][name] } else { entry };
-                let version = entry.get("version").and_then(Value::as_str).map(String::from);
-                found.push(Dependency { name: name.clone(), version, is_for_tests: kind == "dev-dependencies" });
-            }
-        }
-        found
-    }
-
-    /// The fields and files that it lacks to be published.
-    fn faults(&self, workspace: &Table) -> Vec<String> {
-        let mut faults: Vec<String> = FIELDS
-            .iter()
-            .filter(|field| self.field(workspace, field).is_none())
-            .map(|field| format!("{}: its manifest has no {field}", self.name))
-            .collect();
-        let list = |field| self.field(workspace, field).and_then(Value::as_array).cloned().unwrap_or_default();
-        let texts = |field| list(field).iter().filter_map(|it| it.as_str().map(String::from)).collect::<Vec<_>>();
-        let mut expect = |is_so: bool, why: String| {
-            if !is_so {
-                faults.push(format!("{}: {why}", self.name));
-            }
-        };
-        let keywords = texts("keywords");
-        let is_short = |word: &String| word.len() <= LONGEST_KEYWORD && word.starts_with(|c: char| c.is_alphabetic());
-        expect(
+/// What a package lacks to be published. Its archive has these files.
+fn faults(package: &Value, files: &[&str]) -> Vec<String> {
+    let list = |field: &str| -> Vec<&str> {
+        package[field].as_array().into_iter().flatten().flat_map(Value::as_str).collect()
+    };
+    let (keywords, categories, documentation) = (list("keywords"), list("categories"), &package["documentation"]);
+    let is_short = |word: &&str| word.len() <= LONGEST_KEYWORD && word.starts_with(|c: char| c.is_alphabetic());
+    let has_script =
+        Path::new(package["manifest_path"].as_str().unwrap_or_default()).with_file_name("build.rs").exists();
+    let mut faults: Vec<String> = FIELDS
+        .iter()
+        .filter(|field| package[field].is_null())
+        .map(|field| format!("its manifest has no {field}"))
+        .collect();
+    faults.extend(FILES.iter().filter(|file| !files.contains(file)).map(|file| format!("its archive has no {file}")));
+    for (is_so, why) in [
+        (
             (1..=MOST_KEYWORDS).contains(&keywords.len()) && keywords.iter().all(is_short),
             format!(
                 "crates.io takes up to {MOST_KEYWORDS} keywords of up to {LONGEST_KEYWORD} characters: {keywords:?}"
             ),
-        );
-        let unknown = texts("categories").into_iter().find(|category| !CATEGORIES.contains(&category.as_str()));
-        expect(unknown.is_none(), format!("the category {unknown:?} is none of {CATEGORIES:?}"));
-        let documentation = self.field(workspace, "documentation").and_then(Value::as_str);
-        expect(
-            documentation == Some(format!("https://docs.rs/{}", self.name).as_str()),
-            format!("its documentation is on docs.rs, not at {documentation:?}"),
-        );
-        let on_docs_rs = self.field(workspace, "metadata").and_then(|it| it.get("docs")?.get("rs"));
-        expect(on_docs_rs.is_some(), "there is no [package.metadata.docs.rs]".into());
-        let include = texts("include");
-        for pattern in ["/src/**", "/README.md", "/LICENSE-*"] {
-            expect(include.iter().any(|it| it == pattern), format!("its list `include` has no {pattern}"));
+        ),
+        (
+            !categories.is_empty() && categories.iter().all(|category| CATEGORIES.contains(category)),
+            format!("one of its categories {categories:?} is none of {CATEGORIES:?}"),
+        ),
+        (
+            *documentation == format!("https://docs.rs/{}", name(package)),
+            format!("its documentation is on docs.rs, not at {documentation}"),
+        ),
+        (package["metadata"]["docs"]["rs"].is_object(), "there is no [package.metadata.docs.rs]".into()),
+        (files.contains(&"build.rs") == has_script, "its archive has a build.rs exactly if its folder has one".into()),
+        (
+            !files.iter().any(|file| file.starts_with("tests/")),
+            "its archive has tests: `include` leaves them out".into(),
+        ),
+    ] {
+        if !is_so {
+            faults.push(why);
         }
-        expect(
-            include.iter().any(|it| it == "/build.rs") == self.folder.join("build.rs").exists(),
-            "its list `include` names /build.rs exactly if there is one".into(),
-        );
-        for file in FILES {
-            expect(self.folder.join(file).is_file(), format!("its folder has no {file}"));
-        }
-        faults
     }
-}
-
-fn is_inherited(value: &Value) -> bool {
-    value.get("workspace").and_then(Value::as_bool) == Some(true)
-}
-
-/// The crates of the workspace below `root`, and its own manifest.
-fn read(root: &Path) -> Result<(Table, Vec<Crate>), String> {
-    let workspace = disk::read_toml(root.join("Cargo.toml"))?;
-    let mut folders = disk::entries(root.join("crates"))?;
-    folders.push(root.join("xtask"));
-    let read = |folder: PathBuf| {
-        let manifest = disk::read_toml(folder.join("Cargo.toml"))?;
-        let name = manifest["package"]["name"].as_str().ok_or("a package without a name")?.to_string();
-        Ok::<_, String>(Crate { name, folder, manifest })
-    };
-    Ok((workspace, folders.into_iter().map(read).collect::<Result<_, _>>()?))
+    faults.into_iter().map(|why| format!("{}: {why}", name(package))).collect()
 }
 
 /// The names of the crates that are published, each after those that it depends on; or all that keeps them from being published.
-fn order(workspace: &Table, crates: &[Crate]) -> Result<Vec<String>, Vec<String>> {
-    let names: Vec<&str> = crates.iter().map(|it| it.name.as_str()).collect();
-    let release = workspace["workspace"]["package"]["version"].as_str().unwrap_or_default();
-    let is_published = |name: &str| crates.iter().any(|it| it.name == name && it.is_published());
-    let (mut faults, mut waiting) = (Vec::new(), BTreeMap::<&str, Vec<String>>::new());
-    for it in crates.iter().filter(|it| it.is_published()) {
-        faults.extend(it.faults(workspace));
+fn order(packages: &[Value]) -> Result<Vec<String>, Vec<String>> {
+    let (mut faults, mut waiting) = (Vec::new(), BTreeMap::<&str, Vec<&str>>::new());
+    for package in packages.iter().filter(|package| is_published(package)) {
         let mut before = Vec::new();
-        for Dependency { name, version, is_for_tests } in it.dependencies(workspace, &names) {
-            match version {
-                None if is_for_tests => continue,
-                None => faults.push(format!("{} depends on {name} without a version", it.name)),
-                Some(_) if !is_published(&name) => {
-                    faults.push(format!("{} depends on {name}, which is not published", it.name));
-                }
-                Some(version) if version != format!("={release}") => {
-                    faults.push(format!("{} depends on {name} {version}, not on ={release}", it.name));
-                }
-                Some(_) => before.push(name),
+        for needed in package["dependencies"].as_array().into_iter().flatten().filter(|it| it["path"].is_string()) {
+            // Cargo leaves a dependency of tests that has no version out of the archive.
+            if needed["kind"] == "dev" && needed["req"] == "*" {
+                continue;
             }
+            if !packages.iter().any(|package| name(package) == name(needed) && is_published(package)) {
+                faults.push(format!("{} depends on {}, which is not published", name(package), name(needed)));
+            } else if needed["req"] != format!("={}", package["version"].as_str().unwrap_or_default()) {
+                faults.push(format!(
+                    "{} depends on {} {}, not on exactly its own version",
+                    name(package),
+                    name(needed),
+                    needed["req"]
+                ));
+            }
+            before.push(name(needed));
         }
-        waiting.insert(&it.name, before);
-    }
-    if !faults.is_empty() {
-        return Err(faults);
+        waiting.insert(name(package), before);
     }
     let mut order: Vec<String> = Vec::new();
-    while !waiting.is_empty() {
-        let is_ready = |before: &Vec<String>| before.iter().all(|name| order.contains(name));
-        let Some(next) = waiting.iter().find(|(_, before)| is_ready(before)).map(|(name, _)| *name) else {
-            return Err(vec![format!("these depend on each other: {waiting:?}")]);
-        };
-        waiting.remove(next);
-        order.push(next.into());
+    while faults.is_empty() && !waiting.is_empty() {
+        let is_ready = |before: &Vec<&str>| before.iter().all(|name| order.iter().any(|done| done == name));
+        match waiting.iter().find(|(_, before)| is_ready(before)).map(|(name, _)| *name) {
+            Some(next) => {
+                waiting.remove(next);
+                order.push(next.into());
+            }
+            None => faults.push(format!("these depend on each other: {waiting:?}")),
+        }
     }
-    Ok(order)
+    if faults.is_empty() { Ok(order) } else { Err(faults) }
 }
 
 /// Where the release's number stands and Cargo does not put it: the signing service has a workspace of its own. Packages of other
 /// workspaces are not published.
-fn others(root: &Path, workspace: &Table) -> Vec<String> {
-    let release = workspace["workspace"]["package"]["version"].as_str().unwrap_or_default();
+fn others(release: &str) -> Result<Vec<String>, String> {
     let mut faults = Vec::new();
     for path in OTHERS {
-        match disk::read_toml(root.join(path)) {
-            Err(why) => faults.push(why),
-            Ok(manifest) => {
-                let package = &manifest["package"];
-                if package.get("publish").and_then(Value::as_bool) != Some(false) {
-                    faults.push(format!("{path}: publish = false is missing"));
-                }
-                if path == server::MANIFEST && package["version"].as_str() != Some(release) {
-                    faults.push(format!("{path}: the version is not {release}"));
-                }
-            }
+        let manifest = disk::read_toml(crate::workspace().join(path))?;
+        let package = &manifest["package"];
+        if package.get("publish").and_then(toml::Value::as_bool) != Some(false) {
+            faults.push(format!("{path}: publish = false is missing"));
+        }
+        if path == server::MANIFEST && package["version"].as_str() != Some(release) {
+            faults.push(format!("{path}: the version is not {release}"));
         }
     }
-    let description = disk::read(root.join("server/src/openapi.json")).unwrap_or_default();
+    let description = disk::read(crate::workspace().join("server/src/openapi.json"))?;
     if !description.contains(&format!("\"version\": \"{release}\"")) {
         faults.push(format!("server/src/openapi.json: the version is not {release}"));
     }
-    faults
+    Ok(faults)
 }
 
 /// Reads all manifests; the crates that are published, in an order in which a registry takes them.
 pub(super) fn check() -> Result<Vec<String>, String> {
-    let root = crate::workspace();
-    let (workspace, crates) = read(root)?;
-    let mut faults = others(root, &workspace);
-    let order = order(&workspace, &crates).unwrap_or_else(|found| {
-        faults.extend(found);
+    let packages = packages()?;
+    let mut found = others(crate::capi::RELEASE)?;
+    for package in packages.iter().filter(|package| is_published(package)) {
+        let list =
+            process::text(process::cargo(&["package", "--list", "--allow-dirty", "--locked", "-p", name(package)]))?;
+        found.extend(faults(package, &list.lines().collect::<Vec<_>>()));
+    }
+    let order = order(&packages).unwrap_or_else(|more| {
+        found.extend(more);
         Vec::new()
     });
-    match faults.first() {
+    match found.first() {
         None => Ok(order),
         Some(first) => {
-            faults.iter().for_each(|fault| println!("{fault}"));
-            Err(format!("{} faults of manifests, first {first}", faults.len()))
+            found.iter().for_each(|fault| println!("{fault}"));
+            Err(format!("{} faults of manifests, first {first}", found.len()))
         }
     }
 }
@@ -234,12 +170,8 @@ pub(super) fn build_from_archives(order: &[String]) -> Result<(), String> {
 mod test {
     use super::*;
 
-    fn named<'a>(crates: &'a mut [Crate], name: &str) -> &'a mut Crate {
-        crates.iter_mut().find(|it| it.name == name).unwrap()
-    }
-
-    fn package(it: &mut Crate) -> &mut Table {
-        it.manifest["package"].as_table_mut().unwrap()
+    fn named<'a>(packages: &'a mut [Value], of: &str) -> &'a mut Value {
+        packages.iter_mut().find(|it| name(it) == of).unwrap()
     }
 
     #[test]
@@ -256,22 +188,47 @@ mod test {
 
     #[test]
     fn faults_of_manifests_are_found() {
-        let (workspace, mut crates) = read(crate::workspace()).unwrap();
-        let library = "hypergrove";
-        package(named(&mut crates, library)).remove("documentation");
-        package(named(&mut crates, library)).insert("keywords".into(), vec!["a"; MOST_KEYWORDS + 1].into());
-        package(named(&mut crates, "hypergrove-cpu")).insert("publish".into(), false.into());
-        let faults = order(&workspace, &crates).unwrap_err().join("\n");
-        for fault in ["no documentation", "takes up to 5 keywords", "depends on hypergrove-cpu, which is not published"]
-        {
-            assert!(faults.contains(fault), "{fault}: {faults}");
+        let mut packages = packages().unwrap();
+        let library = named(&mut packages, "hypergrove");
+        let files = [&FILES[..], &["src/lib.rs"]].concat();
+        assert_eq!(faults(library, &files), Vec::<String>::new());
+        library["documentation"] = Value::Null;
+        library["readme"] = Value::Null;
+        library["keywords"] = vec!["a"; MOST_KEYWORDS + 1].into();
+        library["categories"] = vec!["games"].into();
+        library["metadata"] = serde_json::json!({});
+        let found = faults(library, &["LICENSE-MIT", "LICENSE-APACHE", "build.rs", "tests/a.rs"]).join("\n");
+        for fault in [
+            "not at null",
+            "no readme",
+            "up to 5 keywords",
+            "[\"games\"]",
+            "package.metadata.docs.rs",
+            "archive has no README.md",
+            "a build.rs exactly",
+            "archive has tests",
+        ] {
+            assert!(found.contains(fault), "{fault}: {found}");
         }
+    }
+
+    #[test]
+    fn faults_of_dependencies_are_found() {
+        let with = |change: fn(&mut [Value])| {
+            let mut packages = packages().unwrap();
+            change(&mut packages);
+            order(&packages).unwrap_err().join("\n")
+        };
+        let unpublished = with(|all| named(all, "hypergrove-cpu")["publish"] = serde_json::json!([]));
+        assert!(unpublished.contains("depends on hypergrove-cpu, which is not published"), "{unpublished}");
+        let older = with(|all| named(all, "hypergrove-cpu")["dependencies"][1]["req"] = "^0.9".into());
+        assert!(older.contains("\"^0.9\", not on exactly its own version"), "{older}");
         // A dependency of tests that has a version makes a circle.
-        let (workspace, mut crates) = read(crate::workspace()).unwrap();
-        let release = workspace["workspace"]["package"]["version"].as_str().unwrap();
-        let tests = format!("hypergrove = {{ path = \"../hypergrove\", version = \"={release}\" }}");
-        let tests: Table = tests.parse().unwrap();
-        named(&mut crates, "hypergrove-taint").manifest.insert("dev-dependencies".into(), tests.into());
-        assert!(order(&workspace, &crates).unwrap_err()[0].contains("depend on each other"));
+        let circle = with(|all| {
+            let version = format!("={}", crate::capi::RELEASE);
+            let tests = serde_json::json!([{ "name": "hypergrove", "kind": "dev", "req": version, "path": "crates/hypergrove" }]);
+            named(all, "hypergrove-taint")["dependencies"] = tests;
+        });
+        assert!(circle.contains("depend on each other"), "{circle}");
     }
 }
