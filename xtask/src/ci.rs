@@ -2,7 +2,7 @@
 
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
-    api, benchmarks, capi, deb, dependent, dist, examples, features, foreign, fuzz, kernels, licences, links, magic,
+    api, benchmarks, capi, dependent, dist, examples, features, foreign, fuzz, kernels, licences, links, magic,
     negative, openssl, outputs, python, secrets, server, shaders, site, sources, supply_chain, tests, threads,
 };
 use std::fs;
@@ -67,7 +67,6 @@ pub(crate) const LONG_STEPS: &[CiStep] = &[
     CiStep { name: "threads",      about: "calls that share an engine, under ThreadSanitizer and loom", run: |tally, _| threads::check(tally) },
     CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply_chain::advisories() },
     CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply_chain::sbom() },
-    CiStep { name: "deb",          about: "the Debian packages are installed in a root, run and removed", run: |_, _| deb::check() },
     CiStep { name: "dist",         about: "a candidate of a release, built twice and installed where users are", run: |_, _| dist::check() },
     CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply_chain::reproducible() },
 ];

@@ -17,6 +17,8 @@ const USAGE: &str = "cargo xtask dist [--candidate] [--target x86_64|aarch64|all
 const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
 /// Who answers for a release: SECURITY.md and Debian's packages name this contact.
 const CONTACT: &str = "CONTACT";
+/// The contact of a candidate, if the file has none.
+const DEVELOPERS: &str = "hypergrove developers <hypergrove@users.noreply.github.com>";
 const SUMS: &str = "SHA256SUMS";
 const ENVELOPE: &str = "SHA256SUMS.envelope";
 /// The set of a throwaway key: candidates are signed for the sake of trying it.
@@ -148,7 +150,7 @@ impl Build {
             return Err(format!("git has the tag {tag} already: raise `version` in Cargo.toml for another release"));
         }
         let maintainer = match contact(&disk::read(CONTACT)?) {
-            Err(_) if request.is_candidate => deb::DEVELOPERS.into(),
+            Err(_) if request.is_candidate => DEVELOPERS.into(),
             contact => contact?.to_owned(),
         };
         for architecture in &request.architectures {
@@ -221,8 +223,9 @@ impl Build {
             LICENCES.iter().chain(&["README.md"]).try_for_each(|file| disk::copy(file, folder.join(file)))?;
             self.release.pack(&folder, &new.join(of(name) + ".tar.gz"))?;
         }
-        let edition = Edition { toolchain, version: &self.versions.debian, maintainer: &self.maintainer };
-        for package in deb::of_release() {
+        let Build { versions, maintainer, release, .. } = self;
+        let edition = Edition { toolchain, version: &versions.debian, maintainer, epoch: &release.epoch };
+        for package in deb::PACKAGES {
             package.build(stage, new, &edition)?;
         }
         let wheels = stage.join("wheels");
@@ -519,7 +522,10 @@ fn in_root(dist: &Path, suite: &str) -> Result<Result<f64, String>, String> {
     };
     script("for name in cc gcc clang rustc cargo; do if command -v $name; then exit 1; fi; done")
         .map_err(|why| format!("the root of {suite} has a compiler: {why}"))?;
-    let before = deb::files(&root.join("usr"))?;
+    let usr = root.join("usr");
+    let before = deb::files(&usr)?;
+    let new =
+        || Ok::<_, String>(deb::files(&usr)?.into_iter().filter(|file| !before.contains(file)).collect::<Vec<_>>());
     let architecture = Toolchain::of_machine().architecture_of_debian();
     for file in disk::entries(dist)?.iter().filter(|file| name_of(file).ends_with(&format!("_{architecture}.deb"))) {
         disk::copy(file, root.join("srv").join(name_of(file)))?;
@@ -531,10 +537,13 @@ fn in_root(dist: &Path, suite: &str) -> Result<Result<f64, String>, String> {
          hypergrove sign --key key message; hypergrove verify --key public message",
     )?;
     let seconds = start.elapsed().as_secs_f64();
-    script("hypergrove-server --version; getent passwd hypergrove-server")?;
-    let names: Vec<&str> = deb::of_release().map(|package| package.name).collect();
-    script(&format!("dpkg --purge {}", names.join(" ")))?;
-    if let Some(left) = deb::files(&root.join("usr"))?.iter().find(|file| !before.contains(file)) {
+    deb::look_at(&new()?)?;
+    let names = deb::PACKAGES.map(|package| package.name).join(" ");
+    script(&format!(
+        "hypergrove --version | grep -F {RELEASE}; hypergrove-server --version; getent passwd hypergrove-server"
+    ))?;
+    script(&format!("dpkg --verify {names}; dpkg --purge {names}"))?;
+    if let Some(left) = new()?.first() {
         return Err(format!("dpkg has removed the packages, and {} is left", left.display()));
     }
     disk::remove(&root)?;

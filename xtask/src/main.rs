@@ -56,7 +56,6 @@ cargo xtask site           makes the site of the documents in the target folder,
 cargo xtask install --prefix P   builds the tool and the C library; puts them, completions, manual pages, the header and
                            pkg-config's files below the folder P
 cargo xtask install --openssl --prefix P   builds the OpenSSL provider; puts it below the folder P
-cargo xtask deb            Debian packages of the tool, of the C library and of the OpenSSL provider, in target/deb
 cargo xtask dist --key FILE   a release in dist, signed with this key: archives, Debian packages and wheels for Linux; --target
                            x86_64, aarch64 or all
 cargo xtask dist --candidate   the same for trying it, with the version marked and a throwaway key
@@ -82,7 +81,6 @@ fn main() -> ExitCode {
         "shaders" => shaders::write().map(|()| true),
         "site" => site::run(),
         "install" => install::run(rest),
-        "deb" => deb::run(rest),
         "dist" => dist::run(rest),
         "sbom" => supply_chain::write_sbom().map(|()| true),
         "api" => api::write().map(|()| true),

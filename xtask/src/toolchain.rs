@@ -80,18 +80,6 @@ impl Toolchain {
         }
     }
 
-    /// Debian packages that programs compiled so depend on.
-    pub(crate) fn depends(&self) -> Result<String, String> {
-        if self.release.is_some() {
-            return Ok(format!("libc6 (>= {}.{})", GLIBC.0, GLIBC.1));
-        }
-        // A program that was linked with one glibc runs with that or a newer one.
-        let answer = process::output("getconf", &["GNU_LIBC_VERSION"]).unwrap_or_default();
-        let version = answer.trim().strip_prefix("glibc ");
-        let version = version.ok_or_else(|| format!("getconf says '{answer}', glibc's version was expected"))?;
-        Ok(format!("libc6 (>= {version}), libgcc-s1"))
-    }
-
     /// As Debian calls the architecture.
     pub(crate) fn architecture_of_debian(&self) -> &'static str {
         match self.architecture {
@@ -99,11 +87,6 @@ impl Toolchain {
             "aarch64" => "arm64",
             other => other,
         }
-    }
-
-    /// The time that files of a package get, if a release's commit sets it.
-    pub(crate) fn epoch(&self) -> Option<&str> {
-        self.release.as_ref().map(|release| &*release.epoch)
     }
 
     fn triple(&self) -> String {
