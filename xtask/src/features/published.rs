@@ -34,7 +34,7 @@ fn is_published(package: &Value) -> bool {
     package["publish"].is_null()
 }
 
-/// What a package lacks to be published. Its archive has these files.
+/// Everything that a package lacks to be published. `files` are those of its archive.
 fn faults(package: &Value, files: &[&str]) -> Vec<String> {
     let list = |field: &str| -> Vec<&str> {
         package[field].as_array().into_iter().flatten().flat_map(Value::as_str).collect()
