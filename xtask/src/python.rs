@@ -68,14 +68,6 @@ pub(crate) fn interpreter() -> Result<&'static str, String> {
     find().ok_or("no Python".into())
 }
 
-/// Why nothing is built and tested for a Python without a GIL.
-pub(crate) const NOT_FREE: &str = "no Python of release 3.14 or newer without a GIL (python3.14t)";
-
-/// A Python without a GIL, if there is one.
-pub(crate) fn free_threaded() -> Option<&'static str> {
-    ["python3.14t", "python3.15t", "python3"].into_iter().find(|name| answers(name, &["-c", FREE_THREADED]))
-}
-
 /// An interpreter, and a folder with environments made by it.
 struct Place {
     python: &'static str,
@@ -152,8 +144,9 @@ impl Place {
 
     /// The tests with a Python without a GIL, where there is one; what was done, or why it was not.
     fn test_free_threaded(&self, tally: &mut Tally) -> Result<String, String> {
-        let Some(python) = free_threaded() else {
-            let why = NOT_FREE;
+        let is_free = |name: &&str| answers(name, &["-c", FREE_THREADED]);
+        let Some(python) = ["python3.14t", "python3.15t", "python3"].into_iter().find(is_free) else {
+            let why = "no Python of release 3.14 or newer without a GIL (python3.14t)";
             tally.skipped.insert(format!("the Python package, free-threaded: {why}"));
             return Ok(format!("free-threaded NOT TESTED: {why}"));
         };
