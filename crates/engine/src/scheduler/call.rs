@@ -476,9 +476,9 @@ impl<'a> Call<'a> {
             Some(FirstChunks::Doubling)
                 if worker.has_memory() && self.feed.is_none() && self.has_room_for_sizes(&scale, group) =>
             {
-                let (most, share) = (worker.most(group), FIRST_CHUNK >> it.begun.min(FIRST_CHUNK.ilog2() as usize));
-                if is_long || it.begun > 0 {
-                    bounds.jobs = bounds.jobs.min(most.div_ceil(share)).min(self.half_of_the_end(wanted, most));
+                let share = FIRST_CHUNK >> it.begun.min(FIRST_CHUNK.ilog2() as usize);
+                if share > 1 && (is_long || it.begun > 0) {
+                    bounds.jobs = bounds.jobs.min(worker.most(group).div_ceil(share));
                 }
             }
             Some(FirstChunks::Staggered) if is_long && it.begun < queue => {
@@ -515,18 +515,6 @@ impl<'a> Call<'a> {
             false => self.slot.saturating_sub(largest) * worker.queue_of(self.group) as u64,
         };
         Cut::Chunk(Chunk { device, permit, jobs, room: (bounds.memory - held, all) })
-    }
-
-    /// The most jobs of a chunk if so many are left for a device, of which a full program has `most`. GPUs share the links to the host, so at the end of a
-    /// call of several GPUs each computes its last chunk while nothing is copied to it. Therefore the last chunks get smaller, as the first ones grow.
-    fn half_of_the_end(&self, wanted: usize, most: usize) -> usize {
-        let discrete = |device: &&CallDevice<'_>| !device.worker.is_disabled() && device.worker.has_memory();
-        let smallest = most.div_ceil(FIRST_CHUNK);
-        match wanted / 2 / smallest {
-            _ if self.devices.iter().filter(discrete).count() < 2 => usize::MAX,
-            0 => wanted,
-            halves => smallest << halves.ilog2().min(FIRST_CHUNK.ilog2()),
-        }
     }
 
     /// Whether the memory suffices for chunks of several sizes. Each size has a program of its own, and all of them together take twice the memory of a
