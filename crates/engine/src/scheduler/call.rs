@@ -23,11 +23,11 @@ use zeroize::Zeroize;
 /// one before. (On an H200, calls of 262,144 rows of 128f: 1.94 M/s; 1.76 M/s if all chunks are full.)
 const FIRST_CHUNK: usize = 8;
 
-/// Completed chunks wait for an earlier one until their results take this share of the budget, or are so many. No other chunk begins then,
-/// and devices wait. (Verifying rows takes a byte of results a row. Four H100, 524,288 rows of 192f: XXX M/s, and YYY M/s if only so many chunks were
-/// computed or waiting as devices compute at a time.)
+/// Results that wait for those of an earlier chunk may take this share of the budget. With more of them no chunk begins until that earlier one is
+/// done, unless the chunks in flight and those that wait are few. (Calls of 2,097,152 rows that verify 128s, four H100: 15.7 M/s, and 12.9 M/s if
+/// only few wait.)
 const WAITING_SHARE: u64 = 16;
-/// See [`WAITING_SHARE`].
+/// The most chunks whose results wait, however little they take: if their device turns out to compute wrongly, they are done again.
 const MOST_WAITING: usize = 256;
 
 /// Jobs of a call of one chunk, at most, for which the thread that calls does the host's share for a GPU alone. (On an H200, calls of

@@ -188,7 +188,7 @@ fn nothing_is_lost_with_doubles_of_gpus() {
     .run();
 }
 
-/// What a GPU that hangs may still use is never freed, so this test holds much memory until it ends.
+/// Memory that a GPU which hangs may still use is never freed, so this test holds much memory until it ends.
 #[cfg(feature = "cuda")]
 #[test]
 fn nothing_is_lost_with_gpus() {
