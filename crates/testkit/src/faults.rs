@@ -3,7 +3,7 @@
 //! Where a device can be hit is a list of [`Site`]s, found by a run without faults. The CPU's are calls of its hashes or of its
 //! arithmetic, a GPU's are its copies and launches.
 //!
-//! A GPU can hang too ([`Faults::hang_after`]): it takes work and does none, until it goes on.
+//! A GPU can hang too ([`Faults::hang_after`]): it takes work and does none, until it goes on. Or it fails ([`Faults::fail_after`]).
 
 use hypergrove_engine::{Error, ReachableMemory, Timing};
 use hypergrove_fips205::AdrsType;
@@ -48,8 +48,10 @@ pub struct Faults(Mutex<(Mode, usize)>, Mutex<Hang>);
 /// Whether a GPU does what it is given.
 #[derive(Default)]
 struct Hang {
-    /// Submissions that it still does, if it is to hang after them.
+    /// Submissions that it still does, if it is to hang or to fail after them.
     left: Option<u64>,
+    /// It refuses submissions then, and does not hang.
+    fails: bool,
     /// How long waits for it may take, if their own limits are longer.
     patience: Duration,
     /// Why it was given up, if it was.
@@ -69,10 +71,15 @@ impl Faults {
         let mut hang = self.hang();
         (hang.left, hang.patience) = (Some(submissions), patience);
     }
+    /// After so many submissions, GPUs refuse all others.
+    pub fn fail_after(&self, submissions: u64) {
+        let mut hang = self.hang();
+        (hang.left, hang.fails) = (Some(submissions), true);
+    }
     /// GPUs go on. Those that were given up do what queues gave them that are gone by now: the number of such queues. An error if they find
     /// memory that was freed.
     pub fn go_on(&self) -> Result<usize, Error> {
-        self.hang().left = None;
+        (self.hang().left, self.hang().fails) = (None, false);
         let late = std::mem::take(&mut self.hang().late);
         let count = late.len();
         late.into_iter().try_for_each(|work| work())?;
@@ -364,6 +371,19 @@ impl Wrapper for WithFaults {
     }
 }
 
+/// GPUs that each have faults of their own: those of the first GPU come first.
+#[derive(Default)]
+pub struct WithFaultsOfEach(pub Mutex<Vec<Arc<Faults>>>);
+
+impl Wrapper for WithFaultsOfEach {
+    type Gpu<G: Gpu> = FaultyGpu<G>;
+    fn wrap<G: Gpu>(&self, gpu: Arc<G>) -> FaultyGpu<G> {
+        let faults = Arc::<Faults>::default();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(faults.clone());
+        WithFaults(faults).wrap(gpu)
+    }
+}
+
 /// Device or host memory that lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Extent {
@@ -597,6 +617,9 @@ impl<G: Gpu> FaultyQueue<G> {
     /// Whether these steps are for a GPU that hangs: they are done later, or never.
     fn is_late(&mut self, kernels: &Arc<G::Kernels>, steps: &[Step]) -> Result<bool, Error> {
         self.gpu.hung().map_or(Ok(()), Err)?;
+        if self.gpu.faults.is_still() && self.gpu.faults.hang().fails {
+            return Err(Error::Device { device: self.gpu.facts().id.clone(), what: "a test has it fail".into() });
+        }
         self.given += 1;
         let is_late = self.gpu.faults.takes_submission() || !self.late.is_empty();
         if is_late {

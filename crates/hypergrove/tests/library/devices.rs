@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn sub_batches_overlap_and_results_come_in_order() {
@@ -32,6 +32,32 @@ fn sub_batches_overlap_and_results_come_in_order() {
     let mut verdicts = Vec::new();
     engine.verify_batch(jobs, |index, verdict| verdicts.push((index, verdict))).unwrap();
     assert_eq!(verdicts, (0..50).map(|i| (i, Ok(i % 3 != 0))).collect::<Vec<_>>());
+}
+
+/// The first chunk of one device takes long. The other goes on, whose results wait for those of that chunk.
+#[test]
+fn a_slow_chunk_does_not_keep_other_devices_idle() {
+    const MANY: usize = 20;
+    let (others, waited) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (of_chunk, in_vain) = (others.clone(), waited.clone());
+    let mock = mock(2, 2).answering(move |call| {
+        if call.device == 1 {
+            of_chunk.fetch_add(1, SeqCst);
+        }
+        let (began, so_far) = (Instant::now(), of_chunk.load(SeqCst));
+        // The first chunks tell how fast the devices are.
+        while (call.device, call.nth) == (0, 4) && of_chunk.load(SeqCst) < so_far + MANY {
+            std::thread::sleep(Duration::from_millis(1));
+            if began.elapsed() > Duration::from_secs(20) {
+                in_vain.store(true, SeqCst);
+                break;
+            }
+        }
+        Ok(())
+    });
+    let (engine, key) = (mock.engine(), key(1));
+    assert_eq!(sign(&engine, &key, 800), (Ok(()), 800));
+    assert!(!waited.load(SeqCst), "the other device had only {} chunks", others.load(SeqCst));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::common::{Mock, OnMock, P, PURE, key, message, mock, sign};
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows, VerifyRows};
 use hypergrove::*;
 use hypergrove_gpu::{Gpus, Wrapper};
-use hypergrove_testkit::faults::{Faults, WithFaults};
+use hypergrove_testkit::faults::{Faults, WithFaultsOfEach};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::thread::{scope, sleep};
@@ -21,14 +21,20 @@ const JOBS: usize = 64;
 
 /// So many GPUs, whose kernels run on the host, and what makes the first hang.
 fn gpus(count: usize) -> (Arc<dyn Backend>, Arc<Faults>) {
-    let faults: Vec<Arc<Faults>> = (0..count).map(|_| Arc::default()).collect();
-    let gpu = |(number, faults): (usize, &Arc<Faults>)| {
+    let (backend, mut faults) = doubles(count);
+    (backend, faults.swap_remove(0))
+}
+
+/// So many GPUs, whose kernels run on the host, and the faults of each.
+pub(crate) fn doubles(count: usize) -> (Arc<dyn Backend>, Vec<Arc<Faults>>) {
+    let with_faults = WithFaultsOfEach::default();
+    let gpu = |number: usize| {
         let mut gpu = crate::host::HostGpu::new(false);
         gpu.facts.id = format!("host:{number}");
-        Arc::new(WithFaults(faults.clone()).wrap(Arc::new(gpu)))
+        Arc::new(with_faults.wrap(Arc::new(gpu)))
     };
-    let gpus = faults.iter().enumerate().map(gpu).collect();
-    (Arc::new(Gpus::new("host", Ok(gpus), None)), faults[0].clone())
+    let gpus = (0..count).map(gpu).collect();
+    (Arc::new(Gpus::new("host", Ok(gpus), None)), with_faults.0.into_inner().unwrap())
 }
 
 fn engine(backend: &Arc<dyn Backend>, count: u32) -> Engine {

@@ -15,6 +15,7 @@ mod hang;
 mod hash;
 mod memory;
 mod negative;
+mod one_of_several;
 mod rows;
 mod self_test;
 mod sets;
