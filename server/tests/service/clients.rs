@@ -1,8 +1,8 @@
-//! Clients that nobody here wrote: hvac, and OpenSSL for TLS.
+//! Clients that nobody here wrote: hvac, node-vault, and OpenSSL for TLS.
 
-use crate::deployment::Server;
+use crate::deployment::{Server, is_full};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Runs a program. `None`, with the reason printed, if it fails or is not there.
@@ -11,28 +11,68 @@ fn ran(program: &Path, arguments: &[&str]) -> Option<()> {
         Ok(output) if output.status.success() => Some(()),
         other => {
             println!("skipped: {} {arguments:?} does not work here: {other:?}", program.display());
+            // In CI a client that cannot be installed is an error.
+            let is_ci = std::env::var("CI").is_ok_and(|ci| ci == "true" || ci == "1");
+            assert!(!is_ci, "{} {arguments:?}: {other:?}", program.display());
             None
         }
     }
 }
 
+/// Whether a test of the full run runs. If not, its name is among what was skipped.
+fn runs(client: &str) -> bool {
+    if !is_full() {
+        println!("skipped: {client}: it runs with HYPERGROVE_SERVER_TESTS=all");
+    }
+    is_full()
+}
+
+/// A file of the folder `tests`.
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A new virtual environment of Python in this folder with this package. Returns the folder of its programs.
+fn python_with(folder: &Path, package: &str) -> Option<PathBuf> {
+    let venv = folder.join("venv");
+    ran(Path::new("python3"), &["-m", "venv", text(&venv)])?;
+    ran(&venv.join("bin/python"), &["-m", "pip", "install", "--quiet", package])?;
+    Some(venv.join("bin"))
+}
+
+/// A client's program, which is to succeed.
+fn succeeds(command: &mut Command) {
+    let output = command.output().unwrap();
+    let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{errors}");
+    println!("{out}");
+}
+
 #[test]
 fn hvac_drives_the_server() {
     let folder = tempfile::tempdir().unwrap();
-    let venv = folder.path().join("venv");
-    let python = venv.join("bin/python");
-    let installed = ran(Path::new("python3"), &["-m", "venv", &venv.display().to_string()])
-        .and_then(|()| ran(&python, &["-m", "pip", "install", "--quiet", "hvac==2.4.0"]));
-    if installed.is_none() {
-        // In CI a client that cannot be installed is an error.
-        assert!(std::env::var_os("HYPERGROVE_SERVER_HVAC").is_none(), "hvac could not be installed");
+    let Some(programs) = python_with(folder.path(), "hvac==2.4.0") else { return };
+    let server = Server::new("");
+    let arguments = [&server.address, &server.root];
+    succeeds(Command::new(programs.join("python")).arg(file("with_hvac.py")).args(arguments));
+}
+
+#[test]
+fn node_vault_drives_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let install = ["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"];
+    let install = [&install[..], &[text(folder.path()), "node-vault@0.12.0"]].concat();
+    if !runs("node-vault") || ran(Path::new("npm"), &install).is_none() {
         return;
     }
     let server = Server::new("");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/with_hvac.py");
-    let output = Command::new(&python).arg(script).args([&server.address, &server.root]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    println!("{}", String::from_utf8_lossy(&output.stdout));
+    let mut node = Command::new("node");
+    node.env("NODE_PATH", folder.path().join("node_modules")).arg(file("with_node_vault.js"));
+    succeeds(node.args([&server.address, &server.root]));
 }
 
 fn openssl(folder: &Path, arguments: &str) -> Output {

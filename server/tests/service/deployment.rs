@@ -11,6 +11,11 @@ use std::time::Duration;
 
 pub(crate) const PASSPHRASE: &str = "correct horse battery staple";
 
+/// Whether the tests that take many minutes run too, as in `cargo xtask ci full server`.
+pub(crate) fn is_full() -> bool {
+    std::env::var("HYPERGROVE_SERVER_TESTS").is_ok_and(|tests| tests == "all")
+}
+
 /// A deployment in a folder of its own, and its server while it runs.
 pub(crate) struct Server {
     pub(crate) folder: tempfile::TempDir,
