@@ -1,4 +1,4 @@
-//! Clients that nobody here wrote: hvac, node-vault, and OpenSSL for TLS.
+//! Clients that nobody here wrote: hvac, node-vault, spring-vault-core, and OpenSSL for TLS.
 
 use crate::deployment::{Server, is_full};
 use std::io::Write;
@@ -73,6 +73,21 @@ fn node_vault_drives_the_server() {
     let mut node = Command::new("node");
     node.env("NODE_PATH", folder.path().join("node_modules")).arg(file("with_node_vault.js"));
     succeeds(node.args([&server.address, &server.root]));
+}
+
+#[test]
+fn spring_vault_drives_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = file("spring-vault/pom.xml");
+    let target = format!("-DoutputDirectory={}", folder.path().display());
+    let fetch = ["--batch-mode", "--quiet", "--file", text(&project), "dependency:copy-dependencies", &target];
+    if !runs("spring-vault-core") || ran(Path::new("mvn"), &fetch).is_none() {
+        return;
+    }
+    let server = Server::new("");
+    let mut java = Command::new("java");
+    java.arg("-cp").arg(folder.path().join("*")).arg(file("spring-vault/WithSpringVault.java"));
+    succeeds(java.args([&server.address, &server.root]));
 }
 
 fn openssl(folder: &Path, arguments: &str) -> Output {
