@@ -1,6 +1,7 @@
-//! Clients that nobody here wrote: hvac, node-vault, spring-vault-core, and OpenSSL for TLS.
+//! Clients that nobody here wrote: hvac, node-vault, spring-vault-core, schemathesis, and OpenSSL for TLS.
 
-use crate::deployment::{Server, is_full};
+use crate::deployment::{Client, Server, is_full};
+use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -88,6 +89,54 @@ fn spring_vault_drives_the_server() {
     let mut java = Command::new("java");
     java.arg("-cp").arg(folder.path().join("*")).arg(file("spring-vault/WithSpringVault.java"));
     succeeds(java.args([&server.address, &server.root]));
+}
+
+/// The description that the server serves, with PUT where it has POST, as its text says.
+fn description(server: &Server) -> String {
+    let mut description = Client::new(server, "").get("sys/internal/specs/openapi").1;
+    for path in description["paths"].as_object_mut().unwrap().values_mut() {
+        let path = path.as_object_mut().unwrap();
+        if let Some(mut put) = path.get("post").cloned() {
+            put["operationId"] = Value::String(format!("{}-put", put["operationId"].as_str().unwrap()));
+            path.insert("put".into(), put);
+        }
+    }
+    description.to_string()
+}
+
+/// Requests that the description allows, and requests that it does not: no answer is one of 500, and all are as described.
+#[test]
+fn schemathesis_finds_no_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    if !runs("schemathesis") {
+        return;
+    }
+    let Some(programs) = python_with(folder.path(), "schemathesis==4.32.5") else { return };
+    let server = Server::new("");
+    server.root().make_key("release");
+    let policy = json!({ "path": { "transit/sign/release": { "capabilities": ["update"] } } });
+    let nobody = server.with_policy("release", policy);
+    let served = folder.path().join("openapi.json");
+    std::fs::write(&served, description(&server)).unwrap();
+    let run = |token: &str, seconds: &str, more: &[&str]| {
+        let mut command = Command::new(programs.join("schemathesis"));
+        command.current_dir(folder.path()).arg("--config-file").arg(file("schemathesis.toml")).arg("--no-color");
+        command.arg("run").arg(&served).args(["--url", &format!("http://{}/v1", server.address)]);
+        command.args(["--header", &format!("X-Vault-Token: {token}"), "--max-time", seconds]).args(more);
+        succeeds(&mut command);
+    };
+    // The server must stay unsealed, and the token must stay: other tokens try what ends them.
+    run(&server.root, "120", &["--exclude-operation-id-regex", "^(seal|token-revoke.*)(-put)?$"]);
+    run(&nobody.token, "30", &[]);
+    let (_, made) = server.root().post("auth/token/create", json!({ "policies": ["root"] }));
+    let other = made["auth"]["client_token"].as_str().unwrap();
+    run(other, "10", &["--include-operation-id-regex", "^token-revoke"]);
+    // The requests did not all fail before they reached a key.
+    let metrics = server.root().request("GET", "sys/metrics", None, &[]).text;
+    for operation in ["key-create", "key-rotate", "key-config", "key-export", "sign", "verify"] {
+        let counted = format!("hypergrove_requests_total{{operation=\"{operation}\",status=\"200\"}}");
+        assert!(metrics.contains(&counted), "{counted}: {metrics}");
+    }
 }
 
 fn openssl(folder: &Path, arguments: &str) -> Output {
