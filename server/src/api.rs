@@ -6,8 +6,9 @@ use crate::error::Error;
 use crate::keys::check_name;
 use crate::state::{Opened, Server};
 use crate::{auth, system, telemetry, transit};
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
@@ -20,9 +21,9 @@ use tokio::sync::OwnedSemaphorePermit;
 /// The kinds of requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verb {
-    /// GET.
+    /// GET or HEAD.
     Read,
-    /// LIST, or GET with `list=true`.
+    /// LIST, or GET with `list=true` or `list=1`.
     List,
     /// POST or PUT.
     Write,
@@ -137,13 +138,27 @@ fn wild(route: &str, path: &str) -> Option<Vec<String>> {
     parts.next().is_none().then_some(wild)
 }
 
-fn find(verb: Verb, path: &str) -> Result<(&'static Route, Vec<String>), Error> {
-    let mut fitting = ROUTES.iter().filter_map(|route| Some((route, wild(route.path, path)?))).peekable();
-    if fitting.peek().is_none() {
-        return Err(Error::new(404, format!("there is no path /v1/{path}; /v1/sys/internal/specs/openapi lists all")));
-    }
-    let wrong = || Error::new(405, format!("the path /v1/{path} does not take this method"));
-    fitting.find(|(route, _)| route.verb == verb).ok_or_else(wrong)
+/// The methods that a path takes; none if there is no such path.
+fn methods(path: &str) -> String {
+    let routes = ROUTES.iter().filter(|route| wild(route.path, path).is_some());
+    let methods = routes.map(|route| match route.verb {
+        Verb::Read => "GET, HEAD",
+        Verb::List => "LIST",
+        Verb::Write => "POST, PUT",
+        Verb::Delete => "DELETE",
+    });
+    methods.collect::<Vec<_>>().join(", ")
+}
+
+fn find(verb: Option<Verb>, path: &str) -> Result<(&'static Route, Vec<String>), Error> {
+    let mut routes = ROUTES.iter().filter(|route| Some(route.verb) == verb);
+    let found = routes.find_map(|route| Some((route, wild(route.path, path)?)));
+    found.ok_or_else(|| match methods(path) {
+        none if none.is_empty() => {
+            Error::new(404, format!("there is no path /v1/{path}; /v1/sys/internal/specs/openapi lists all"))
+        }
+        methods => Error::new(405, format!("the path /v1/{path} takes the methods {methods}")),
+    })
 }
 
 /// A request whose token may do what it asks for.
@@ -335,21 +350,26 @@ fn refusal(why: &Error) -> Response {
 /// Answers a request.
 pub async fn handle(State(server): State<Arc<Server>>, request: Request) -> Response {
     let begun = Instant::now();
-    let (name, response) = answer(server, request).await;
+    let (parts, mut body) = request.into_parts();
+    let (name, mut response) = answer(server, parts, &mut body).await;
+    // hyper closes a connection with the unread rest of a body. The client must know, or its next request is lost.
+    if !body.is_end_stream() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     telemetry::request(name, response.status().as_u16(), begun.elapsed());
     response
 }
 
-async fn answer(server: Arc<Server>, request: Request) -> (&'static str, Response) {
-    let (parts, body) = request.into_parts();
-    let is_list = parts.uri.query().is_some_and(|query| query.split('&').any(|part| part == "list=true"));
+async fn answer(server: Arc<Server>, parts: Parts, body: &mut Body) -> (&'static str, Response) {
+    let is_list =
+        parts.uri.query().is_some_and(|query| query.split('&').any(|part| matches!(part, "list=true" | "list=1")));
     let verb = match parts.method {
-        Method::GET if is_list => Verb::List,
-        Method::GET => Verb::Read,
-        Method::POST | Method::PUT => Verb::Write,
-        Method::DELETE => Verb::Delete,
-        ref method if method.as_str() == "LIST" => Verb::List,
-        _ => return ("none", refusal(&Error::new(405, "the methods are GET, LIST, POST, PUT and DELETE"))),
+        Method::GET if is_list => Some(Verb::List),
+        Method::GET | Method::HEAD => Some(Verb::Read),
+        Method::POST | Method::PUT => Some(Verb::Write),
+        Method::DELETE => Some(Verb::Delete),
+        ref method if method.as_str() == "LIST" => Some(Verb::List),
+        _ => None,
     };
     let path = parts.uri.path();
     let Some(path) = path.strip_prefix("/v1/") else {
@@ -358,7 +378,13 @@ async fn answer(server: Arc<Server>, request: Request) -> (&'static str, Respons
     let path = path.strip_suffix('/').unwrap_or(path);
     let (route, wild) = match find(verb, path) {
         Ok(found) => found,
-        Err(why) => return ("none", refusal(&why)),
+        Err(why) => {
+            let mut response = refusal(&why);
+            if let (405, Ok(methods)) = (why.status, HeaderValue::from_str(&methods(path))) {
+                response.headers_mut().insert(header::ALLOW, methods);
+            }
+            return ("none", response);
+        }
     };
     let entry = Entry { operation: route.name, path: cut(path), ..Entry::default() };
     // Policies name a key's path. With the name of a hash function behind it, it is the same key.
@@ -401,7 +427,7 @@ async fn answer(server: Arc<Server>, request: Request) -> (&'static str, Respons
 }
 
 /// Paths without a token. They are not in the audit log, except for a server that was unsealed.
-async fn public(mut call: Call, route: &Route, headers: &HeaderMap, body: Body) -> Response {
+async fn public(mut call: Call, route: &Route, headers: &HeaderMap, body: &mut Body) -> Response {
     let reply = match route.op {
         Op::Health => Ok(system::health(&call.server)),
         Op::SealStatus => Ok(system::seal_status(&call.server)),
@@ -435,7 +461,7 @@ fn identify(call: &mut Call, route: &Route, bearer: &Bearer) -> Result<(), Error
 }
 
 /// Whose token it is, what it may do, and the body.
-async fn admit(call: &mut Call, route: &Route, headers: &HeaderMap, body: Body) -> Result<(), Error> {
+async fn admit(call: &mut Call, route: &Route, headers: &HeaderMap, body: &mut Body) -> Result<(), Error> {
     let bearer = || Ok::<_, Error>(header(headers, "authorization")?.and_then(|value| value.strip_prefix("Bearer ")));
     let text = header(headers, "x-vault-token")?.map_or_else(bearer, |text| Ok(Some(text)))?;
     let bearer = text.and_then(Bearer::parse).ok_or_else(Error::denied)?;
@@ -462,7 +488,7 @@ enum Size {
     Work,
 }
 
-async fn read_body(call: &mut Call, headers: &HeaderMap, mut body: Body, size: Size) -> Result<(), Error> {
+async fn read_body(call: &mut Call, headers: &HeaderMap, body: &mut Body, size: Size) -> Result<(), Error> {
     let limits = &call.server.config.limits;
     let most = match size {
         Size::Anybody => 8 << 10,
@@ -503,6 +529,7 @@ async fn read_body(call: &mut Call, headers: &HeaderMap, mut body: Body, size: S
     let late = |_| Error::new(408, format!("the body did not come within {} seconds", time.as_secs()));
     let bytes = tokio::time::timeout(time, read).await.map_err(late)??;
     call.body = bytes.into();
+    *body = Body::empty();
     Ok(())
 }
 
@@ -606,8 +633,8 @@ mod tests {
     fn paths_fit_as_they_are() {
         assert_eq!(wild("transit/sign/{name}/{hash}", "transit/sign/a/b").unwrap(), ["a", "b"]);
         for wrong in ["transit/sign/a/b/c", "transit/sign/a/../b", "Transit/sign/a", "transit//sign/a"] {
-            assert!(find(Verb::Write, wrong).is_err(), "{wrong}");
+            assert!(find(Some(Verb::Write), wrong).is_err(), "{wrong}");
         }
-        assert_eq!(find(Verb::Delete, "transit/sign/a").unwrap_err().status, 405);
+        assert_eq!(find(Some(Verb::Delete), "transit/sign/a").unwrap_err().status, 405);
     }
 }

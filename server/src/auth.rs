@@ -49,7 +49,7 @@ fn seconds(value: &Value) -> Option<u64> {
 }
 
 fn time(unix: u64) -> String {
-    jiff::Timestamp::from_second(unix as i64).unwrap_or_default().to_string()
+    jiff::Timestamp::from_second(unix.try_into().unwrap_or(i64::MAX)).unwrap_or(jiff::Timestamp::MAX).to_string()
 }
 
 fn with_default(policies: &[String]) -> Vec<String> {
@@ -209,5 +209,6 @@ mod tests {
             assert_eq!(seconds(&json!(wrong)), if wrong == "1" { Some(1) } else { None }, "{wrong}");
         }
         assert_eq!(seconds(&json!(-1)), None);
+        assert_eq!([time(0), time(u64::MAX)].map(|text| text[..5].to_string()), ["1970-", "9999-"]);
     }
 }

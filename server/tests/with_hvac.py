@@ -10,6 +10,7 @@ client = hvac.Client(url=f"http://{address}", token=token)
 assert client.sys.is_initialized()
 assert not client.sys.is_sealed()
 assert client.is_authenticated()
+assert client.sys.read_health_status().status_code == 200
 assert client.sys.read_health_status(method="GET")["sealed"] is False
 transit = client.secrets.transit
 
@@ -74,4 +75,5 @@ except hvac.exceptions.InvalidPath:
     pass
 client.sys.seal()
 assert client.sys.is_sealed()
+assert client.sys.read_health_status().status_code == 503
 print("hvac", getattr(hvac, "__version__", ""), "drove the server")

@@ -52,7 +52,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
     CiStep { name: "site",      about: "the site of the documents, by mdBook",                       run: |_, _| site::check() },
     CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },
-    CiStep { name: "server",    about: "the signing service, in its own workspace",                  run: |tally, _| server::check(tally) },
+    CiStep { name: "server",    about: "the signing service, in its own workspace; in full, with other clients", run: server::check },
     CiStep { name: "no-std",    about: "fips205 and zkdilithium without an operating system",        run: |_, _| foreign::no_std() },
     CiStep { name: "systems",   about: "the tool for Windows; in full, for macOS, and its tests under Wine", run: foreign::systems },
     CiStep { name: "neon",      about: "lanes and cpu on aarch64 under qemu",                        run: |tally, _| foreign::neon(tally) },

@@ -214,7 +214,6 @@ fn hostile_requests_get_an_error_and_do_no_harm() {
         assert!(["400", "404", "405"].contains(&answer.as_str()), "{path}: {answer}");
     }
     assert_eq!(client.get("transit/keys?list=true").1["data"]["keys"], json!(["a"]));
-    assert_eq!(client.request("PATCH", "transit/keys/a", None, &[]).status, 405);
     assert_eq!(client.get("nothing/here").0, 404);
     for deadline in ["-1", "soon", "99999999999999999999"] {
         let answer = client.request("POST", "transit/sign/a", Some(b"{}"), &[("X-Hypergrove-Deadline-Ms", deadline)]);
@@ -231,4 +230,28 @@ fn the_description_is_served() {
     let server = Server::new("");
     let (status, body) = Client::new(&server, "").get("sys/internal/specs/openapi");
     assert_eq!((status, &body["openapi"]), (200, &json!("3.0.3")));
+}
+
+#[test]
+fn methods_are_those_of_vault_and_a_wrong_one_is_refused_with_the_right_ones() {
+    let server = Server::new("");
+    let client = server.root();
+    client.make_key("a");
+    for (method, path) in [("LIST", "transit/keys"), ("GET", "transit/keys?list=true"), ("GET", "transit/keys?list=1")]
+    {
+        assert_eq!(client.request(method, path, None, &[]).body["data"]["keys"], json!(["a"]), "{method} {path}");
+    }
+    let head = client.request("HEAD", "sys/health", None, &[]);
+    assert_eq!((head.status, head.text.as_str()), (200, ""));
+    for (method, path, allowed) in [
+        ("PATCH", "transit/keys/a", "POST, PUT, GET, HEAD, DELETE"),
+        ("GET", "transit/keys", "LIST"),
+        ("DELETE", "transit/sign/a", "POST, PUT"),
+    ] {
+        let answer = server.raw(
+            format!("{method} /v1/{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+                .as_bytes(),
+        );
+        assert!(answer.starts_with("HTTP/1.1 405") && answer.contains(&format!("allow: {allowed}\r\n")), "{answer}");
+    }
 }

@@ -163,3 +163,25 @@ fn clients_that_read_no_answer_hold_no_connection_for_ever() {
     assert_eq!(server.root().get("sys/health").0, 200);
     drop(deaf);
 }
+
+/// Otherwise a client would send its next request into a connection that is being closed.
+#[test]
+fn a_connection_that_closes_after_an_unread_body_says_so() {
+    let server = Server::new("");
+    for (path, is_read) in
+        [("no/path", false), ("sys/seal-status", false), ("transit/sign/a", false), ("sys/unseal", true)]
+    {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let head =
+            format!("POST /v1/{path} HTTP/1.1\r\nHost: a\r\nX-Vault-Token: hgs.0.0\r\nContent-Length: 2\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        if is_read {
+            stream.write_all(b"{}").unwrap();
+        }
+        let mut answer = [0; 4096];
+        let length = stream.read(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer[..length]);
+        assert_eq!(answer.contains("connection: close\r\n"), !is_read, "{answer}");
+    }
+}

@@ -11,6 +11,16 @@ use std::time::Duration;
 
 pub(crate) const PASSPHRASE: &str = "correct horse battery staple";
 
+/// Whether the tests that take many minutes run too, as in `cargo xtask ci full server`.
+pub(crate) fn is_full() -> bool {
+    std::env::var("HYPERGROVE_SERVER_TESTS").is_ok_and(|tests| tests == "all")
+}
+
+/// A number of an environment variable, which says how much a test does.
+pub(crate) fn amount(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).map_or(usual, |amount| amount.parse().unwrap())
+}
+
 /// A deployment in a folder of its own, and its server while it runs.
 pub(crate) struct Server {
     pub(crate) folder: tempfile::TempDir,
@@ -178,20 +188,30 @@ impl Client {
     }
 
     pub(crate) fn request(&self, method: &str, path: &str, body: Option<&[u8]>, headers: &[(&str, &str)]) -> Answer {
+        self.try_request(method, path, body, headers).unwrap()
+    }
+
+    /// An error if the server is not there, or does not answer.
+    pub(crate) fn try_request(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+        headers: &[(&str, &str)],
+    ) -> Result<Answer, ureq::Error> {
         let mut request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.base));
         request = request.header("X-Vault-Token", &self.token).header("X-Vault-Request", "true");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let answer = match body {
+        let mut answer = match body {
             Some(body) => self.agent.run(request.body(body).unwrap()),
             None => self.agent.run(request.body(()).unwrap()),
-        };
-        let mut answer = answer.unwrap();
-        let text = answer.body_mut().with_config().limit(1 << 30).read_to_string().unwrap();
+        }?;
+        let text = answer.body_mut().with_config().limit(1 << 30).read_to_string()?;
         let retry_after = answer.headers().get("retry-after").map(|value| value.to_str().unwrap().to_string());
         let body = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Answer { status: answer.status().as_u16(), body, text, retry_after }
+        Ok(Answer { status: answer.status().as_u16(), body, text, retry_after })
     }
 
     pub(crate) fn get(&self, path: &str) -> (u16, Value) {

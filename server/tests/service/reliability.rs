@@ -1,6 +1,6 @@
 //! Load, limits, crashes and the audit log.
 
-use crate::deployment::{Client, Server, encode, error, lines};
+use crate::deployment::{Client, Server, amount, encode, error, lines};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::Write;
@@ -144,93 +144,100 @@ fn a_key_makes_no_more_signatures_than_its_limit() {
 /// The server is killed under load, again and again. Everything that it had answered is there afterwards.
 #[test]
 fn a_kill_loses_nothing_that_was_answered() {
-    let rounds = std::env::var("HYPERGROVE_SERVER_KILLS").map_or(5, |rounds| rounds.parse().unwrap());
-    for fsync in ["batch", "second"] {
-        let mut server = Server::new(&format!("[audit]\nfsync = '{fsync}'\n"));
-        let make = json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128f", "max_signatures": 1_000_000 });
-        assert_eq!(server.root().post("transit/keys/counted", make).0, 200);
-        server.root().make_key("rotated");
-        let (mut keys, mut rotations, mut used) = (HashSet::from(["counted".to_string()]), 1, 0);
-        for round in 0..rounds {
-            let (answered, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-            let (made, rotated) = std::thread::scope(|scope| {
-                let is_over = &is_over;
-                let client = server.root();
-                for _ in 0..3 {
-                    let client = client.clone();
-                    let answered = &answered;
-                    scope.spawn(move || {
-                        while !is_over.load(Relaxed) {
-                            if let Some(Ok(answer)) = attempt(&client, "transit/sign/counted", &batch(3)) {
-                                assert_eq!(answer, 200);
-                                answered.fetch_add(3, Relaxed);
-                            }
-                        }
-                    });
-                }
-                let maker = scope.spawn({
-                    let client = client.clone();
-                    move || {
-                        let make = json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128f" });
-                        let mut made = HashSet::new();
-                        for index in 0.. {
-                            let name = format!("key-{round}-{index}");
-                            match attempt(&client, &format!("transit/keys/{name}"), &make) {
-                                Some(Ok(200)) => made.insert(name),
-                                _ => return made,
-                            };
-                        }
-                        made
-                    }
-                });
-                let rotator = scope.spawn(move || {
-                    let mut rotated = 0;
-                    while let Some(Ok(200)) = attempt(&client, "transit/keys/rotated/rotate", &json!({})) {
-                        rotated += 1;
-                    }
-                    rotated
-                });
-                std::thread::sleep(Duration::from_millis(150 + 37 * round as u64));
-                server.kill();
-                is_over.store(true, Relaxed);
-                (maker.join().unwrap(), rotator.join().unwrap())
-            });
-            keys.extend(made);
-            rotations += rotated;
-            used += answered.load(Relaxed);
-            server.start();
-            server.unseal();
+    let (kills, begun) = (amount("HYPERGROVE_SERVER_KILLS", 10), Instant::now());
+    // Keys and versions grow in number with each kill, and so does the time that each kill takes: a deployment is killed a few times only.
+    let counts: Vec<u64> = (0..kills.div_ceil(KILLS)).map(|first| KILLS.min(kills - first * KILLS)).collect();
+    let totals = counts.iter().zip(["batch", "second"].iter().cycle()).map(|(kills, fsync)| kill(fsync, *kills));
+    let [keys, versions, signatures] =
+        totals.fold([0, 0, 0], |sum, one| [sum[0] + one[0], sum[1] + one[1], sum[2] + one[2]]);
+    println!(
+        "checked: {kills} kills in {:.0} s lost none of {keys} keys, {versions} versions and {signatures} signatures",
+        begun.elapsed().as_secs_f64()
+    );
+}
+
+/// How often one deployment is killed at most.
+const KILLS: u64 = 5;
+
+/// Kills a server so many times. Returns how many keys, versions of a key and signatures were there in the end.
+fn kill(fsync: &str, rounds: u64) -> [u64; 3] {
+    let mut server = Server::new(&format!("[audit]\nfsync = '{fsync}'\n"));
+    let make = json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128f", "max_signatures": 1_000_000 });
+    assert_eq!(server.root().post("transit/keys/counted", make).0, 200);
+    server.root().make_key("rotated");
+    let (mut keys, mut rotations, mut used) = (HashSet::from(["counted".to_string()]), 1, 0);
+    for round in 0..rounds {
+        let (answered, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (made, rotated) = std::thread::scope(|scope| {
+            let is_over = &is_over;
             let client = server.root();
-            let listed: HashSet<String> =
-                serde_json::from_value(client.get("transit/keys?list=true").1["data"]["keys"].clone()).unwrap();
-            let lost: Vec<_> = keys.difference(&listed).collect();
-            assert!(lost.is_empty(), "{lost:?}");
-            let latest = client.get("transit/keys/rotated").1["data"]["latest_version"].as_u64().unwrap();
-            assert!(latest >= rotations, "{latest} versions, {rotations} were answered");
-            rotations = latest;
-            let counted = client.get("transit/keys/counted").1["data"]["keys"]["1"]["signatures"].as_u64().unwrap();
-            assert!(counted >= used, "{counted} numbers, {used} signatures were answered");
-            used = counted;
-            client.sign("counted", b"m");
-            used += 1;
-            let verified = server.command(&["audit", "verify"]);
-            assert!(verified.status.success(), "{verified:?}");
-        }
-        assert!(
-            keys.len() > 1 && rotations > 1 && used > 1,
-            "{} keys, {rotations} versions, {used} numbers",
-            keys.len()
-        );
+            for _ in 0..3 {
+                let client = client.clone();
+                let answered = &answered;
+                scope.spawn(move || {
+                    while !is_over.load(Relaxed) {
+                        if let Some(answer) = attempt(&client, "transit/sign/counted", &batch(3)) {
+                            assert_eq!(answer, 200);
+                            answered.fetch_add(3, Relaxed);
+                        }
+                    }
+                });
+            }
+            let maker = scope.spawn({
+                let client = client.clone();
+                move || {
+                    let make = json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128f" });
+                    let mut made = HashSet::new();
+                    for index in 0.. {
+                        let name = format!("key-{round}-{index}");
+                        match attempt(&client, &format!("transit/keys/{name}"), &make) {
+                            Some(200) => made.insert(name),
+                            _ => return made,
+                        };
+                    }
+                    made
+                }
+            });
+            let rotator = scope.spawn(move || {
+                let mut rotated = 0;
+                while let Some(200) = attempt(&client, "transit/keys/rotated/rotate", &json!({})) {
+                    rotated += 1;
+                }
+                rotated
+            });
+            std::thread::sleep(Duration::from_millis(150 + 37 * round));
+            server.kill();
+            is_over.store(true, Relaxed);
+            (maker.join().unwrap(), rotator.join().unwrap())
+        });
+        keys.extend(made);
+        rotations += rotated;
+        used += answered.load(Relaxed);
+        server.start();
+        server.unseal();
+        let client = server.root();
+        let listed: HashSet<String> =
+            serde_json::from_value(client.get("transit/keys?list=true").1["data"]["keys"].clone()).unwrap();
+        let lost: Vec<_> = keys.difference(&listed).collect();
+        assert!(lost.is_empty(), "{lost:?}");
+        let latest = client.get("transit/keys/rotated").1["data"]["latest_version"].as_u64().unwrap();
+        assert!(latest >= rotations, "{latest} versions, {rotations} were answered");
+        rotations = latest;
+        let counted = client.get("transit/keys/counted").1["data"]["keys"]["1"]["signatures"].as_u64().unwrap();
+        assert!(counted >= used, "{counted} numbers, {used} signatures were answered");
+        used = counted;
+        client.sign("counted", b"m");
+        used += 1;
+        let verified = server.command(&["audit", "verify"]);
+        assert!(verified.status.success(), "{verified:?}");
     }
+    assert!(keys.len() > 1 && rotations > 1 && used > 1, "{} keys, {rotations} versions, {used} numbers", keys.len());
+    [keys.len() as u64, rotations, used]
 }
 
 /// The status of an answer; `None` if the server was killed meanwhile.
-fn attempt(client: &Client, path: &str, body: &Value) -> Option<Result<u16, ()>> {
-    let (client, path, body) = (client.clone(), path.to_string(), body.to_string());
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
-        Ok(client.request("POST", &path, Some(body.as_bytes()), &[]).status)
-    }))
-    .ok()
+fn attempt(client: &Client, path: &str, body: &Value) -> Option<u16> {
+    client.try_request("POST", path, Some(body.to_string().as_bytes()), &[]).ok().map(|answer| answer.status)
 }
 
 #[test]
@@ -315,6 +322,70 @@ fn nothing_is_signed_while_the_audit_log_cannot_be_written() {
     client.sign("a", b"m");
     // The first refused request had been signed when its line failed; the second one was not even begun.
     assert_eq!(used(&client), json!(3));
+    let verified = server.command(&["audit", "verify"]);
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+/// The resident memory of a process, in KiB.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Sends the requests of these numbers. Most of them verify, because this is fast; each kind of request is among them.
+fn send(client: &Client, signed: &Value, numbers: impl Iterator<Item = u64>) {
+    for number in numbers {
+        let message = format!("message {number}");
+        let (path, body, expected) = match number % 64 {
+            0 => ("transit/sign/fast", json!({ "input": encode(&message) }), 200),
+            1 => ("transit/sign/fast", json!({ "input": "%" }), 400),
+            2 => ("transit/sign/nobody", json!({ "input": encode(&message) }), 400),
+            3 => ("auth/token/create", json!({ "policies": [], "ttl": "10m" }), 200),
+            4 => ("no/path", json!({ "input": message }), 404),
+            5 => ("transit/keys/fast/config", json!({ "deletion_allowed": number % 128 == 5 }), 200),
+            _ => ("transit/verify/small", signed.clone(), 200),
+        };
+        let (status, answer) = client.post(path, body);
+        assert_eq!(status, expected, "{path}: {answer}");
+        if path.starts_with("transit/verify") {
+            assert_eq!(answer["data"]["valid"], json!(true));
+        } else if let Some(token) = answer["auth"]["client_token"].as_str() {
+            assert_eq!(client.post("auth/token/revoke", json!({ "token": token })).0, 204);
+        }
+    }
+}
+
+#[test]
+fn memory_does_not_grow_with_requests() {
+    const CLIENTS: u64 = 8;
+    /// In KiB. Allocators keep some of what is free.
+    const GROWTH: u64 = 16 << 10;
+    let (requests, begun) = (amount("HYPERGROVE_SERVER_REQUESTS", 6_000), Instant::now());
+    let server = Server::new("[audit]\nfsync = 'second'\n");
+    let root = server.root();
+    root.make_key("fast");
+    let make = json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128s" });
+    assert_eq!(root.post("transit/keys/small", make).0, 200);
+    let signed = json!({ "input": encode("m"), "signature": root.sign("small", b"m")["signature"] });
+    let run = |numbers: std::ops::Range<u64>| {
+        std::thread::scope(|scope| {
+            for client in 0..CLIENTS {
+                let (numbers, signed) = (numbers.clone(), &signed);
+                let root = server.root();
+                scope.spawn(move || send(&root, signed, numbers.filter(|number| number / 64 % CLIENTS == client)));
+            }
+        });
+        resident(server.pid())
+    };
+    // The first requests fill caches, and start threads.
+    let first = run(0..requests / 3);
+    let last = run(requests / 3..requests);
+    println!(
+        "checked: {requests} requests in {:.0} s; the server had {first} KiB after a third of them, and {last} KiB in the end",
+        begun.elapsed().as_secs_f64()
+    );
+    assert!(last < first + GROWTH, "{first} KiB of memory grew to {last}");
     let verified = server.command(&["audit", "verify"]);
     assert!(verified.status.success(), "{verified:?}");
 }
