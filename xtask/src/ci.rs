@@ -78,7 +78,7 @@ pub(crate) fn all_steps() -> impl Iterator<Item = &'static CiStep> {
 
 /// Steps that another process of this program runs meanwhile, if all steps of the usual extent run. They share next to no builds with others, so
 /// they have a target folder of their own, and none waits for another's build. A full run measures times, so it runs one step at a time.
-const MEANWHILE: [&str; 7] = ["secrets", "dependent", "server", "no-std", "systems", "neon", "miri"];
+const MEANWHILE: [&str; 8] = ["overflow", "secrets", "dependent", "server", "no-std", "systems", "neon", "miri"];
 
 /// The word that asks for [`Extent::Full`].
 const FULL: &str = "full";
