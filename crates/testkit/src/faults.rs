@@ -614,7 +614,7 @@ impl<G: Gpu> FaultyQueue<G> {
         self.queue.as_mut().expect("it is not dropped")
     }
 
-    /// Whether these steps are for a GPU that hangs: they are done later, or never.
+    /// Whether these steps are for a GPU that hangs: they are done later, or never. An error if it is to fail.
     fn is_late(&mut self, kernels: &Arc<G::Kernels>, steps: &[Step]) -> Result<bool, Error> {
         self.gpu.hung().map_or(Ok(()), Err)?;
         if self.gpu.faults.is_still() && self.gpu.faults.hang().fails {

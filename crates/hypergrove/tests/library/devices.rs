@@ -38,18 +38,18 @@ fn sub_batches_overlap_and_results_come_in_order() {
 #[test]
 fn a_slow_chunk_does_not_keep_other_devices_idle() {
     const MANY: usize = 20;
-    let (others, waited) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-    let (of_chunk, in_vain) = (others.clone(), waited.clone());
+    let (others, in_vain) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+    let (count, gives_up) = (others.clone(), in_vain.clone());
     let mock = mock(2, 2).answering(move |call| {
         if call.device == 1 {
-            of_chunk.fetch_add(1, SeqCst);
+            count.fetch_add(1, SeqCst);
         }
-        let (began, so_far) = (Instant::now(), of_chunk.load(SeqCst));
+        let (began, so_far) = (Instant::now(), count.load(SeqCst));
         // The first chunks tell how fast the devices are.
-        while (call.device, call.nth) == (0, 4) && of_chunk.load(SeqCst) < so_far + MANY {
+        while (call.device, call.nth) == (0, 4) && count.load(SeqCst) < so_far + MANY {
             std::thread::sleep(Duration::from_millis(1));
             if began.elapsed() > Duration::from_secs(20) {
-                in_vain.store(true, SeqCst);
+                gives_up.store(true, SeqCst);
                 break;
             }
         }
@@ -57,7 +57,7 @@ fn a_slow_chunk_does_not_keep_other_devices_idle() {
     });
     let (engine, key) = (mock.engine(), key(1));
     assert_eq!(sign(&engine, &key, 800), (Ok(()), 800));
-    assert!(!waited.load(SeqCst), "the other device had only {} chunks", others.load(SeqCst));
+    assert!(!in_vain.load(SeqCst), "the other device had only {} chunks", others.load(SeqCst));
 }
 
 #[test]

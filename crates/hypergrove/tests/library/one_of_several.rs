@@ -30,7 +30,7 @@ struct Kind {
     memory: u64,
     /// Calls that a time is taken of.
     calls: u32,
-    /// Each fault in each way to have messages signed, or each fault and each way once.
+    /// Whether each fault is tried with each way to have messages signed, not only with one.
     all_ways: bool,
 }
 
@@ -87,7 +87,7 @@ impl Kind {
         }
     }
 
-    /// Has one GPU fail in each way, while messages are signed in each way.
+    /// Injects each fault while messages are signed: in each way, or in one.
     fn run(&self) {
         let sound = Engine::builder().backend(Arc::new(Cpu::new())).build().unwrap();
         let key = Arc::new(sound.generate(self.set).unwrap());
@@ -98,12 +98,13 @@ impl Kind {
         let ways = [Way::Tickets, Way::Jobs, Way::Rows];
         for (fault, one_way) in [Fault::Hangs, Fault::Fails, Fault::IsWrong].into_iter().zip(ways) {
             for way in ways.into_iter().filter(|way| self.all_ways || *way == one_way) {
-                self.have_it(fault, way, &key, &messages, &right);
+                self.inject(fault, way, &key, &messages, &right);
             }
         }
     }
 
-    fn have_it(&self, fault: Fault, way: Way, key: &Arc<SigningKey>, messages: &[u8], right: &[u8]) {
+    /// Has the faulty GPU of new ones fail so while messages are signed, and prints the times of calls before and after that.
+    fn inject(&self, fault: Fault, way: Way, key: &Arc<SigningKey>, messages: &[u8], right: &[u8]) {
         let (backend, all_faults) = (self.gpus)();
         let (faults, count, id) =
             (&all_faults[FAULTY], all_faults.len(), backend.devices().unwrap()[FAULTY].id().to_owned());
