@@ -5,6 +5,7 @@ use crate::columns::{
 };
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, RowFault, bad, exception};
+use crate::exit::detach;
 use crate::foreign::array::{Array, Element};
 use crate::foreign::arrow::NO_VALUE;
 use crate::gaps::RowPolicy;
@@ -55,7 +56,7 @@ pub(crate) trait PyScheme:
         let (message, call) = (Bytes::of(data, "data")?, how.call()?);
         let (mode, randomizer) = Self::mode(&call);
         let job = SignJob { mode, randomizer, ..SignJob::<Self>::new(key, &message[..]) };
-        let signature = data.py().detach(|| call.engine.run(job)).map_err(|why| exception(&why))?;
+        let signature = detach(data.py(), || call.engine.run(job)).map_err(|why| exception(&why))?;
         Ok(PyBytes::new(data.py(), signature.as_ref()))
     }
 
@@ -85,7 +86,7 @@ pub(crate) trait PyScheme:
         let (signature, message, py) = (Bytes::of(signature, "signature")?, Bytes::of(data, "data")?, data.py());
         let call = how.call()?;
         let job = VerifyJob { mode: Self::mode(&call).0, ..VerifyJob::<Self>::new(key, &message[..], &signature[..]) };
-        py.detach(|| call.engine.run(job)).map_err(|why| exception(&why))
+        detach(py, || call.engine.run(job)).map_err(|why| exception(&why))
     }
 
     fn verify_one(key: &Self::VerifyingKey, signature: &Object<'_>, data: &Object<'_>, how: How<'_>) -> PyResult<()> {
@@ -122,7 +123,7 @@ pub(crate) trait PyScheme:
         let gaps = how.policy.gaps(py, &columns)?;
         keys.prepare(py, gaps.as_ref().map(|gaps| &gaps.picked[..]))?;
         let given: Vec<&Rows> = [&signatures, &messages].into_iter().chain(keys.packed()).collect();
-        let verdicts = py.detach(|| {
+        let verdicts = detach(py, || {
             let gaps = gaps.as_ref();
             let held = given.iter().map(|rows| rows.hold(gaps)).collect::<PyResult<Vec<_>>>()?;
             let rows = SignatureRows::<Self> {
@@ -151,7 +152,7 @@ pub(crate) trait PyScheme:
         let (engine, sizes) = (engine_of(engine)?, self.sizes());
         let mut private = Zeroizing::new(zeros(size(count, sizes.private)?)?);
         let mut public = zeros(size(count, sizes.public)?)?;
-        py.detach(|| {
+        detach(py, || {
             let mut signals = Signals::new();
             engine.keygen_rows_with_progress(self, &mut private, Some(&mut public), |_| signals.check())?;
             signals.finish().map_err(Failure::from)

@@ -1,6 +1,7 @@
 //! Arguments and results of calls, as columns of the engine.
 
 use crate::error::{Failure, RowFault, bad};
+use crate::exit::{Inside, detach};
 use crate::foreign::array::{Array, Element};
 use crate::foreign::arrow::{ArrowColumn, Table};
 use crate::foreign::buffer::ForeignBytes;
@@ -244,7 +245,7 @@ impl Rows {
     /// See [`ArrowColumn::table`]. `None` if the column has no dictionary.
     pub(crate) fn table(&self, py: Python<'_>, length: usize) -> PyResult<Option<Table<'_>>> {
         match &self.source {
-            Source::Arrow(column) if column.is_dictionary() => py.detach(|| column.table(length)).map(Some),
+            Source::Arrow(column) if column.is_dictionary() => detach(py, || column.table(length)).map(Some),
             _ => Ok(None),
         }
     }
@@ -395,7 +396,7 @@ impl<'py> Target<'py> {
         match self {
             Target::New => {
                 let mut bytes = zeros(size(rows, width)?)?;
-                py.detach(|| match &gaps {
+                detach(py, || match &gaps {
                     None => work(Out::Own(&mut bytes), None),
                     Some(gaps) => {
                         work(Out::Own(&mut bytes[..gaps.picked.len() * width]), Some(gaps))?;
@@ -412,12 +413,12 @@ impl<'py> Target<'py> {
                     let bytes = foreign_out(&array, |_| Ok(()))?;
                     return Target::Foreign(array.into_any(), bytes).fill(py, (rows, width), gaps, work);
                 };
-                py.detach(|| work(Out::Own(writing.bytes()), None))?;
+                detach(py, || work(Out::Own(writing.bytes()), None))?;
                 drop(writing);
                 Ok(array.into_any())
             }
             Target::Foreign(out, memory) => {
-                py.detach(|| work(Out::Foreign(&memory), None))?;
+                detach(py, || work(Out::Foreign(&memory), None))?;
                 Ok(out)
             }
         }
@@ -475,13 +476,15 @@ impl Signals {
         if self.is_main == Some(false) || Instant::now() < self.next {
             return ControlFlow::Continue(());
         }
-        let asked = Python::try_attach(|py| {
-            let is_main = match self.is_main {
-                Some(is_main) => is_main,
-                None => is_main(py)?,
-            };
-            self.is_main = Some(is_main);
-            if is_main { py.check_signals() } else { Ok(()) }
+        let asked = Inside::begin().and_then(|_inside| {
+            Python::try_attach(|py| {
+                let is_main = match self.is_main {
+                    Some(is_main) => is_main,
+                    None => is_main(py)?,
+                };
+                self.is_main = Some(is_main);
+                if is_main { py.check_signals() } else { Ok(()) }
+            })
         });
         self.next = Instant::now() + Signals::PAUSE;
         match asked {

@@ -1,6 +1,7 @@
 //! Engines: those that a program makes, and the one that is made for it.
 
 use crate::error::{bad, exception};
+use crate::exit::{Inside, detach};
 use crate::foreign::array::Array;
 use hypergrove::devices::{self, Chosen};
 use hypergrove::{BACKENDS, Backend, BackendEntry, EngineBuilder, TableSource};
@@ -41,12 +42,9 @@ static DEFAULT: Mutex<Option<(u32, hypergrove::Engine)>> = Mutex::new(None);
 /// Engines that programs have made so far.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// How long Python waits at its exit for batches that have begun.
-const LAST_BATCH: Duration = Duration::from_secs(60);
-
-/// Cancels what waits in the queues of this process's engines, and waits for what has begun: a thread may be loading a driver,
+/// Cancels what waits in the queues of this process's engines, and waits until then for what has begun: a thread may be loading a driver,
 /// which must not happen while the process ends.
-pub(crate) fn end() {
+pub(crate) fn end(until: Instant) {
     // One after the other: no thread waits for one of them while it holds the other.
     let mut all: Vec<_> = LIVING.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
     let default = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -55,7 +53,6 @@ pub(crate) fn end() {
     for (_, engine) in &all {
         let _ = engine.drain(Instant::now());
     }
-    let until = Instant::now() + LAST_BATCH;
     for (_, engine) in &all {
         let _ = engine.drain(until);
     }
@@ -67,7 +64,7 @@ impl Drop for Engine {
         if self.process == process::id() {
             let living = LIVING.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
             // The last drop waits for tickets that have begun, and whoever gets their results may wait for Python.
-            Python::attach(|py| py.detach(|| drop((engine, living))));
+            Python::attach(|py| detach(py, || drop((engine, living))));
         } else {
             // A forked child has none of the threads and devices that the engine would give back.
             std::mem::forget(engine);
@@ -133,7 +130,9 @@ fn make(entry: &BackendEntry, cache: Option<&Path>) -> Arc<dyn Backend> {
             let _loading = Loading::begin();
             py.import("hypergrove._nvrtc")?.call_method0("load").map(drop)
         };
-        Python::try_attach(|py| DONE.get_or_try_init(py, || load(py)).is_ok());
+        if let Some(_inside) = Inside::begin() {
+            Python::try_attach(|py| DONE.get_or_try_init(py, || load(py)).is_ok());
+        }
     }
     backend
 }
@@ -193,7 +192,7 @@ fn chosen(names: &[String], cache: Option<&PathBuf>) -> PyResult<Vec<Chosen>> {
 #[pyfunction(name = "devices")]
 pub(crate) fn all_devices(py: Python<'_>) -> PyResult<Vec<(String, String, Option<String>)>> {
     Loading::check_none()?;
-    Ok(py.detach(|| {
+    Ok(detach(py, || {
         let backends = BACKENDS.iter().map(|entry| (entry.make)(None));
         let all = backends.flat_map(|backend| backend.devices().unwrap_or_default());
         all.map(|device| (device.id(), device.name.clone(), devices::uuid(&device))).collect()
@@ -316,7 +315,7 @@ impl Engine {
         }
         let bytes = crate::columns::size(shape[0], shape.get(1).copied().unwrap_or(1))?;
         Loading::check_none()?;
-        let memory = py.detach(|| self.get().memory(bytes)).map_err(|why| exception(&why))?;
+        let memory = detach(py, || self.get().memory(bytes)).map_err(|why| exception(&why))?;
         Ok(Array::in_memory(memory, &shape))
     }
 

@@ -2,6 +2,7 @@
 
 use crate::columns::{Rows, too_many, zeros};
 use crate::error::{RowFault, bad};
+use crate::exit::detach;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -48,7 +49,7 @@ impl RowPolicy {
                 Err(column.has_null("drop the nulls, fill them, or pass nulls=\"propagate\""))
             }
             None if !self.permits_malformed => Ok(None),
-            _ => py.detach(|| self.find(columns)),
+            _ => detach(py, || self.find(columns)),
         }
     }
 

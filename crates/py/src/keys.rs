@@ -4,6 +4,7 @@ use crate::calls::{Call, Given, How, Object, PrivateRows, PyScheme, results};
 use crate::columns::{Bytes, iterate};
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, bad, exception};
+use crate::exit::detach;
 use crate::foreign::array::Array;
 use crate::gaps::RowPolicy;
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
@@ -83,7 +84,7 @@ impl PrivateKey {
     #[pyo3(signature = (set, *, engine=None))]
     fn generate(py: Python<'_>, set: &str, engine: Given<'_, Engine>) -> PyResult<PrivateKey> {
         let (params, engine) = (set_of(set)?, engine_of(engine)?);
-        py.detach(|| engine.generate(params)).map(|key| PrivateKey(key.into())).map_err(|why| exception(&why))
+        detach(py, || engine.generate(params)).map(|key| PrivateKey(key.into())).map_err(|why| exception(&why))
     }
 
     /// Reads PKCS#8 in PEM. `passphrase`: bytes, for a key that is encrypted.
@@ -155,7 +156,7 @@ impl PrivateKey {
         engine: Given<'_, Engine>,
     ) -> PyResult<PrivateKey> {
         let engine = engine_of(engine)?;
-        let cached = py.detach(|| match (layers, memory) {
+        let cached = detach(py, || match (layers, memory) {
             (layers, None) => engine.cache(&self.0, layers.unwrap_or(1)).map_err(Failure::from),
             (None, Some(memory)) => engine.cache_within(&self.0, memory).map_err(Failure::from),
             (Some(layers), Some(memory)) => {
@@ -255,7 +256,7 @@ impl PrivateKey {
             (false, None) => SigningKey::read_pkcs8(&bytes.0),
             (true, Some(passphrase)) => {
                 let key = EncryptedSigningKey::read(&bytes.0).map_err(bad)?;
-                data.py().detach(|| SigningKey::decrypt(&key, &passphrase.0))
+                detach(data.py(), || SigningKey::decrypt(&key, &passphrase.0))
             }
             (true, None) => return Err(bad("the key is encrypted; give its passphrase")),
             (false, Some(_)) => return Err(bad("the key is not encrypted; leave passphrase out")),
@@ -265,7 +266,7 @@ impl PrivateKey {
 
     fn encrypted(&self, passphrase: Given<'_>) -> PyResult<Option<EncryptedSigningKey>> {
         let Some((passphrase, py)) = passphrase_of(passphrase)?.zip(passphrase.map(Bound::py)) else { return Ok(None) };
-        py.detach(|| self.0.encrypt(&passphrase.0, PassphraseKdf::Scrypt)).map(Some).map_err(bad)
+        detach(py, || self.0.encrypt(&passphrase.0, PassphraseKdf::Scrypt)).map(Some).map_err(bad)
     }
 }
 

@@ -5,6 +5,7 @@ mod calls;
 mod columns;
 mod engine;
 mod error;
+mod exit;
 mod foreign;
 mod gaps;
 mod held;
@@ -45,5 +46,6 @@ fn _hypergrove(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(keys::keygen_batch, module)?)?;
     module.add_function(wrap_pyfunction!(keys::sha256_batch, module)?)?;
     module.add_function(wrap_pyfunction!(keys::verify_batch, module)?)?;
+    exit::register(py)?;
     module.add_submodule(&zkdilithium::module(py)?)
 }

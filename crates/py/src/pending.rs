@@ -8,6 +8,7 @@
 
 use crate::calls::Object;
 use crate::error::{InvalidSignature, exception};
+use crate::exit::{Inside, detach};
 use hypergrove::{Engine, Error, Job};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -20,13 +21,9 @@ use std::mem::{forget, replace, take};
 #[cfg(unix)]
 use std::os::{fd::AsRawFd, unix::net::UnixStream};
 use std::pin::Pin;
-use std::sync::atomic::{
-    AtomicBool, AtomicUsize,
-    Ordering::{Relaxed, SeqCst},
-};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
 
 /// The answer of a job, for its future.
 pub(crate) enum Answer {
@@ -66,10 +63,10 @@ impl Pending {
         answer: impl Fn(J::Out) -> Answer + Send + 'static,
     ) -> PyResult<Object<'py>> {
         static GET_RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let lists = Lists::of_process(py)?;
+        let (_inside, lists) = (Inside::enter(py), Lists::of_process());
         let event_loop = GET_RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()?;
         // The engine begins with the job meanwhile.
-        let mut ticket = py.detach(|| engine.submit(job)).map_err(|refused| exception(&refused.why))?;
+        let mut ticket = detach(py, || engine.submit(job)).map_err(|refused| exception(&refused.why))?;
         let poll = move |waker: &Waker| Pin::new(&mut ticket).poll(&mut Context::from_waker(waker)).map_ok(&answer);
         let job = Mutex::new(Some(Box::new(poll) as Submitted));
         let future = event_loop.call_method0(intern!(py, "create_future"))?;
@@ -155,11 +152,9 @@ impl Wake for JobWaker {
     fn wake(self: Arc<Self>) {
         let lists = self.lists.clone();
         let Some(list) = lists.add(self) else { return };
-        TELLING.fetch_add(1, SeqCst);
-        if !IS_ENDING.load(SeqCst) {
+        if let Some(_inside) = Inside::begin() {
             Delivery::announce(list, lists);
         }
-        TELLING.fetch_sub(1, SeqCst);
     }
 }
 
@@ -187,25 +182,18 @@ struct Lists {
 }
 
 impl Lists {
-    /// Those of this process: a forked child has none of the threads that hold its parent's locks, or that its parent counted. The first call
-    /// of a process has Python call [`end`] at its exit.
-    fn of_process(py: Python<'_>) -> PyResult<Arc<Lists>> {
+    /// Those of this process: a forked child has none of the threads that hold its parent's locks, or that its parent counted.
+    fn of_process() -> Arc<Lists> {
         static ALL: Mutex<Option<(u32, Arc<Lists>)>> = Mutex::new(None);
-        let process = std::process::id();
-        let lists = {
-            let mut all = lock(&ALL);
-            match &*all {
-                Some((of, lists)) if *of == process => return Ok(lists.clone()),
-                _ => {}
-            }
-            let lists = Arc::new(Lists { process, all: Mutex::default(), jobs: AtomicUsize::new(0) });
-            TELLING.store(0, SeqCst);
-            // The lists of the parent's threads belong to the parent.
-            forget(all.replace((process, lists.clone())));
-            lists
-        };
-        py.import("atexit")?.call_method1("register", (wrap_pyfunction!(end, py)?, process))?;
-        Ok(lists)
+        let (process, mut all) = (std::process::id(), lock(&ALL));
+        match &*all {
+            Some((of, lists)) if *of == process => return lists.clone(),
+            _ => {}
+        }
+        let lists = Arc::new(Lists { process, all: Mutex::default(), jobs: AtomicUsize::new(0) });
+        // The lists of the parent's threads belong to the parent.
+        forget(all.replace((process, lists.clone())));
+        lists
     }
 
     /// A loop's address. Has the loop watch the notifier of a list, if it can.
@@ -371,6 +359,7 @@ impl Delivery {
     /// Called by the loop. An error of one future is raised when the others have their answers.
     fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, Delivery { list, lists, event_loop }) = (slf.py(), slf.get());
+        let _inside = Inside::enter(py);
         let (jobs, looks_again) = lists.take(list);
         let all = jobs.iter().map(|job| job.give(py)).fold(Ok(()), Result::and);
         // A notifier that is not cleared has the loop call this again.
@@ -394,23 +383,4 @@ impl Delivery {
         // Nobody who holds this lock waits for Python. Python visits twice, and must see the jobs both times or never.
         lock(&self.list.ended).jobs.iter().try_for_each(|job| visit.call(&job.pending))
     }
-}
-
-// A thread that waits for Python while Python ends is ended by it, and takes the process along. So Python waits at its exit for
-// threads that tell a loop something, and later ones leave it alone. It waits for the engines' threads too.
-static TELLING: AtomicUsize = AtomicUsize::new(0);
-static IS_ENDING: AtomicBool = AtomicBool::new(false);
-
-#[pyfunction]
-fn end(py: Python<'_>, process: u32) {
-    if process != std::process::id() {
-        return;
-    }
-    IS_ENDING.store(true, SeqCst);
-    py.detach(|| {
-        crate::engine::end();
-        while TELLING.load(SeqCst) > 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    });
 }

@@ -4,6 +4,7 @@ use crate::calls::{Given, How, Object, PrivateRows, PyScheme};
 use crate::columns::{Bytes, iterate};
 use crate::engine::{Engine, engine_of};
 use crate::error::{bad, exception};
+use crate::exit::detach;
 use crate::foreign::array::Array;
 use crate::keys::{Secret, no_pickle};
 use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SIG_BYTES};
@@ -51,14 +52,14 @@ impl PrivateKey {
     #[pyo3(signature = (*, engine=None))]
     fn generate(py: Python<'_>, engine: Given<'_, Engine>) -> PyResult<PrivateKey> {
         let engine = engine_of(engine)?;
-        py.detach(|| engine.generate(ZkDilithium)).map(|key| PrivateKey(key.into())).map_err(|why| exception(&why))
+        detach(py, || engine.generate(ZkDilithium)).map(|key| PrivateKey(key.into())).map_err(|why| exception(&why))
     }
 
     /// Reads PEM, and checks the key.
     #[staticmethod]
     fn from_pem(py: Python<'_>, data: &Object<'_>) -> PyResult<PrivateKey> {
         let bytes = Secret(Bytes::of(data, "data")?);
-        py.detach(|| SigningKey::read_pem(&bytes.0)).map(|key| PrivateKey(key.into())).map_err(bad)
+        detach(py, || SigningKey::read_pem(&bytes.0)).map(|key| PrivateKey(key.into())).map_err(bad)
     }
 
     /// Reads ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t, 3,936 bytes. They are checked before the key signs for the first time.

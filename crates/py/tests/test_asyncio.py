@@ -398,24 +398,6 @@ def test_children_have_loops_of_their_own(key: PrivateKey) -> None:
     asyncio.run(main())
 
 
-def test_python_ends_while_other_threads_run_loops() -> None:
-    code = f"""
-import asyncio, threading, time
-from hypergrove import PrivateKey
-key = PrivateKey.generate("{SET}")
-signature = key.sign(b"m")
-async def work():
-    while True:
-        await asyncio.gather(*(key.public_key().verify_async(signature, b"m") for _ in range(20)))
-for _ in range(3):
-    threading.Thread(target=asyncio.run, args=(work(),), daemon=True).start()
-time.sleep(0.3)
-"""
-    for _ in range(5):
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-        assert ran.returncode == 0, ran
-
-
 def test_the_queue_of_tickets_is_bounded(key: PrivateKey) -> None:
     async def main() -> None:
         futures = []

@@ -123,6 +123,54 @@ def test_python_ends_while_daemon_threads_are_in_calls() -> None:
         assert ran.returncode == 0, ran
 
 
+IN_LOOP = """
+async def work():
+    while True:
+        await asyncio.gather(*(public.verify_async(signature, b"m") for _ in range(20)))
+def run():
+    asyncio.run(work())
+"""
+ONE_BY_ONE = """
+def run():
+    while True:
+        public.verify(signature, b"m")
+"""
+
+
+@pytest.mark.parametrize("run", [IN_LOOP, ONE_BY_ONE])
+def test_daemon_threads_say_nothing_when_python_ends(run: str) -> None:
+    code = f"""
+import asyncio, threading, time
+from hypergrove import PrivateKey
+key = PrivateKey.generate("{SET}")
+public, signature = key.public_key(), key.sign(b"m")
+{run}
+for _ in range(12):
+    threading.Thread(target=run, daemon=True).start()
+time.sleep(0.3)
+"""
+    for _ in range(5):
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_exit_handlers_can_sign() -> None:
+    code = f"""
+import asyncio, atexit
+def sign():
+    assert key.public_key().is_valid(key.sign(b"m"), b"m")
+async def sign_async():
+    assert key.public_key().is_valid(await key.sign_async(b"m"), b"m")
+# Handlers run from the last to the first. The package's own is registered by its import.
+atexit.register(sign)
+from hypergrove import PrivateKey
+atexit.register(lambda: asyncio.run(sign_async()))
+key = PrivateKey.generate("{SET}")
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def in_child(work: Callable[[], None]) -> None:
     """Does the work in a forked child, which must end well and soon."""
     child = os.fork()

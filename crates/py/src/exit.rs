@@ -1,0 +1,94 @@
+//! Python's exit, which threads survive without coming back to Python.
+//!
+//! Before 3.14, Python unwinds a thread that waits for Python while Python ends. A frame of Rust on the thread's stack aborts the process then.
+//! So Python calls [`end`] at its exit: that stops the engines, and waits for the threads that are [`Inside`]. A thread that comes later sleeps
+//! until the process is gone, as Python 3.14 has it.
+
+#![expect(clippy::disallowed_methods, reason = "here is what other modules use")]
+
+use pyo3::prelude::*;
+use pyo3::types::IntoPyDict;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// How many of [`Inside`] this thread has.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    /// Whether this thread ends Python. It goes on.
+    static ENDS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How long Python waits at its exit for batches that have begun, and for threads that are inside.
+const LAST_BATCH: Duration = Duration::from_secs(60);
+
+/// A thread with frames of Rust that waits for Python, or that runs code of Python. Python's exit waits for it.
+pub(crate) struct Inside(());
+
+impl Inside {
+    /// Nothing if Python ends, and the thread has to leave Python alone.
+    pub(crate) fn begin() -> Option<Inside> {
+        INSIDE.fetch_add(1, SeqCst);
+        DEPTH.set(DEPTH.get() + 1);
+        let inside = Inside(());
+        (DEPTH.get() > 1 || ENDS.get() || !IS_ENDING.load(SeqCst)).then_some(inside)
+    }
+
+    /// Does not return if Python ends.
+    pub(crate) fn enter(py: Python<'_>) -> Inside {
+        Inside::begin().unwrap_or_else(|| py.detach(|| sleep()))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+        INSIDE.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Runs `work` while other threads may run Python's code. Does not return if Python ends meanwhile.
+pub(crate) fn detach<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    let (out, _inside) = py.detach(|| (work(), Inside::begin().unwrap_or_else(|| sleep())));
+    out
+}
+
+fn sleep() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+/// Has Python call [`end`] at its exit, after what programs register once they have imported this package.
+pub(crate) fn register(py: Python<'_>) -> PyResult<()> {
+    py.import("atexit")?.call_method1("register", (wrap_pyfunction!(end, py)?,))?;
+    // Where there is no fork, there is no such function.
+    if let Ok(register) = py.import("os")?.getattr("register_at_fork") {
+        let keywords = [("after_in_child", wrap_pyfunction!(forget_threads, py)?)].into_py_dict(py)?;
+        register.call((), Some(&keywords))?;
+    }
+    Ok(())
+}
+
+/// A forked child has none of the parent's threads but the one that forked.
+#[pyfunction]
+fn forget_threads() {
+    INSIDE.store(DEPTH.get(), SeqCst);
+}
+
+#[pyfunction]
+fn end(py: Python<'_>) {
+    ENDS.set(true);
+    IS_ENDING.store(true, SeqCst);
+    py.detach(|| {
+        let until = Instant::now() + LAST_BATCH;
+        crate::engine::end(until);
+        while INSIDE.load(SeqCst) > 0 && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
