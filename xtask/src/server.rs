@@ -47,6 +47,27 @@ pub(crate) fn install(usr: &Path, toolchain: &Toolchain) -> Result<(), String> {
     disk::write(install::place(usr, &format!("lib/systemd/system/{NAME}.service"))?, unit.replace(BY_HAND, "/usr/bin/"))
 }
 
+/// Makes the folder above a release's source the root of the service's workspace. Cargo hashes the whole path of a crate that lies outside of the root's
+/// folder into the names of symbols, and outside of `server` lie all crates of ours: the service's bytes would depend on the folder.
+pub(crate) fn widen_workspace(source: &Path) -> Result<(), String> {
+    const PARTS: [&str; 3] = ["[workspace]\n", "[package]\n", "\n[profile."];
+    let manifest = source.join(MANIFEST);
+    let text = disk::read(&manifest)?;
+    if let Some(lacking) = PARTS.iter().find(|part| !text.contains(*part)) {
+        return Err(format!("{MANIFEST} lacks '{}'", lacking.trim()));
+    }
+    let [workspace, package, profiles] = PARTS;
+    let (own, rest) = text.split_at(text.find(profiles).unwrap_or(text.len()));
+    let (above, name) = source.parent().zip(source.file_name()).ok_or("a source without a folder")?;
+    let name = name.to_string_lossy();
+    let root =
+        format!("{workspace}resolver = \"3\"\nmembers = [\"{name}/server\"]\nexclude = [\"{name}/crates\"]\n{rest}");
+    disk::write(above.join("Cargo.toml"), root)?;
+    disk::copy(source.join("server/Cargo.lock"), above.join("Cargo.lock"))?;
+    let member = format!("{package}workspace = \"../..\"\n");
+    disk::write(&manifest, own.replacen(workspace, "", 1).replacen(package, &member, 1))
+}
+
 /// Compiles and tests the service: in full as it is shipped, otherwise in a profile that optimises only what hashes. A signature takes seconds without
 /// optimisation. Clippy is the compiler of the service itself, so that the packages that it depends on are not checked by clippy and compiled for the
 /// tests as well.
