@@ -1,17 +1,18 @@
 //! `cargo xtask dist`: a release for Linux that people install without a compiler. Everything is built of the source archive of HEAD, in
 //! `target`, and `dist` is replaced at the end: it has a whole release or the one before.
 
+pub(crate) mod tried;
+
 use crate::capi::{self, RELEASE};
 use crate::deb::{self, Edition};
-use crate::process::{self, Outcome, Step, answers};
+use crate::process::{self, answers};
 use crate::toolchain::{GLIBC, Release, Toolchain};
 use crate::wheels::{self, Wheel};
-use crate::{disk, foreign, install, python, server, supply_chain, workspace};
+use crate::{disk, install, python, server, supply_chain, workspace};
 use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 const USAGE: &str = "cargo xtask dist [--candidate] [--target x86_64|aarch64|all] [--key FILE]";
 const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
@@ -377,160 +378,6 @@ fn size(file: &Path) -> Result<u64, String> {
 
 fn name_of(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// Debian's releases in which the packages are installed.
-const SUITES: [(&str, &str); 2] = [("12", "bookworm"), ("13", "trixie")];
-
-/// CI's step: a candidate is built twice, and installed where users are.
-pub(crate) fn check() -> Step {
-    let architectures = || match process::ensure_target(foreign::ARM) {
-        Ok(()) => ARCHITECTURES.into(),
-        Err(_) => vec![ARCH],
-    };
-    let candidate = |architectures| Request { is_candidate: true, architectures, key: None };
-    let build = match Build::prepare(candidate(architectures()), "dist-build") {
-        Ok(build) => build,
-        Err(why) => return Ok(Outcome::Skipped(why)),
-    };
-    let dist = process::target().join("dist");
-    build.make(&dist)?;
-    let sizes = disk::entries(&dist)?.iter().map(|file| size(file)).collect::<Result<Vec<_>, _>>()?;
-    let mut notes = vec![format!("{} files of {} bytes", sizes.len(), sizes.iter().sum::<u64>())];
-    notes.push(in_environment(&build, &dist)?);
-    notes.push(with_compiler(&build, &dist)?);
-    notes.push(foreign_tool(&build)?);
-    for (number, suite) in SUITES {
-        notes.push(match in_root(&dist, suite)? {
-            Ok(seconds) => format!("Debian {number}: a verified signature {seconds:.1} s after the empty root"),
-            Err(why) => format!("NOT in Debian {number}: {why}"),
-        });
-    }
-    let other = process::target().join("dist-another");
-    let again = Build::prepare(candidate(vec![ARCH]), "dist-build-in-another-folder")?;
-    again.make(&other)?;
-    let [ours, others] = [&dist, &other].map(|folder| disk::read(folder.join(SUMS)));
-    let (ours, others) = (ours?, others?);
-    if let Some(line) = others.lines().find(|line| !ours.lines().any(|our| our == *line)) {
-        return Err(format!("a build in another folder gives other bytes: {line}"));
-    }
-    notes.push(format!("{} files built twice with equal bytes", others.lines().count()));
-    disk::remove(&again.work)?;
-    Ok(Outcome::Passed(notes.join("; ")))
-}
-
-/// pip installs the wheels in an empty environment; the tool and the package work there.
-fn in_environment(build: &Build, dist: &Path) -> Result<String, String> {
-    let (python, folder) = (python::interpreter()?, build.work.join("venv"));
-    process::run(process::limited(2, python, &["-m", "venv", "--clear", &folder.to_string_lossy()]))?;
-    let program = |name: &str| folder.join("bin").join(name);
-    let in_venv = |words: &[&str]| process::limited(5, &program("python").to_string_lossy(), words);
-    let projects = ["hypergrove", "hypergrove-tool"].map(|name| format!("{name}=={}", build.versions.python));
-    let mut install = in_venv(&["-m", "pip", "--quiet", "install", "--no-index", "--find-links"]);
-    install.arg(dist).args(projects);
-    process::run(install)?;
-    process::run(in_venv(&["-m", "hypergrove", "quickstart"]))?;
-    let tool = program("hypergrove");
-    let mut version = Command::new(&tool);
-    version.arg("--version");
-    let version = process::text(version)?;
-    if !version.contains(RELEASE) {
-        return Err(format!("the tool of the wheel reports '{version}'"));
-    }
-    deb::sign_and_verify(|| Command::new(&tool), &build.work.join("tried"))?;
-    verify(&tool, &dist.join(throwaway_public(&build.versions)), dist)?;
-    Ok("wheels installed by pip".into())
-}
-
-/// The C library's archive is unpacked, and programs are linked with it; OpenSSL loads the provider.
-fn with_compiler(build: &Build, dist: &Path) -> Result<String, String> {
-    let name = format!("libhypergrove-{}-linux-{ARCH}", build.versions.files);
-    let folder = build.work.join("unpacked");
-    disk::remove(&folder)?;
-    disk::make(&folder)?;
-    let mut unpack = Command::new("tar");
-    unpack.arg("--extract").arg("--file").arg(dist.join(format!("{name}.tar.gz"))).arg("--directory").arg(&folder);
-    process::run(unpack)?;
-    let note = capi::check_installed(&folder.join(name))?;
-    if !answers("openssl", &["version"]) {
-        return Ok(format!("{note}, provider NOT loaded: there is no openssl"));
-    }
-    let modules = build.stage().join(ARCH).join(format!("hypergrove-openssl/usr/lib/{ARCH}-linux-gnu/ossl-modules"));
-    let mut list = Command::new("openssl");
-    // OpenSSL loads a provider as soon as it reads its name: the folder comes first.
-    list.args(["list", "-providers", "-provider-path"]).arg(modules).args(["-provider", "hypergrove"]);
-    match process::text(list)? {
-        text if text.contains("hypergrove") => Ok(format!("{note}, provider loaded by OpenSSL")),
-        text => Err(format!("openssl lists no provider hypergrove: {text}")),
-    }
-}
-
-/// The tool for aarch64 under qemu.
-fn foreign_tool(build: &Build) -> Result<String, String> {
-    const AARCH64: &str = ARCHITECTURES[1];
-    if ARCH == AARCH64 || !build.request.architectures.contains(&AARCH64) {
-        return Ok("no tool for another architecture".into());
-    }
-    if let Err(why) = foreign::ensure_qemu() {
-        return Ok(format!("{AARCH64} NOT run: {why}"));
-    }
-    let tool = build.stage().join(AARCH64).join("hypergrove/usr/bin/hypergrove");
-    let mut quickstart = process::limited(10, "qemu-aarch64", &["-L", foreign::ARM_ROOT, &tool.to_string_lossy()]);
-    quickstart.args(["quickstart", "server/debian"]);
-    process::run(quickstart)?;
-    Ok(format!("the tool for {AARCH64} run under qemu"))
-}
-
-/// Installs the Debian packages in an empty root without a compiler, signs, verifies, and removes them: the seconds from the root to the
-/// verified signature, or why there is no root.
-fn in_root(dist: &Path, suite: &str) -> Result<Result<f64, String>, String> {
-    if !deb::is_root() {
-        return Ok(Err("debootstrap and chroot are for root alone".into()));
-    }
-    if let Err(why) = process::ensure_packages(&["debootstrap"], || answers("debootstrap", &["--version"])) {
-        return Ok(Err(why));
-    }
-    let root = process::target().join("dist-root").join(suite);
-    disk::remove(&root)?;
-    disk::make(&root)?;
-    if process::run(process::limited(15, "debootstrap", &["--variant=minbase", suite, &root.to_string_lossy()]))
-        .is_err()
-    {
-        return Ok(Err(format!("debootstrap could not fetch {suite}, as it says above")));
-    }
-    let script = |text: &str| {
-        let mut command = process::limited(10, "chroot", &[&root.to_string_lossy(), "sh", "-ec", text]);
-        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("DEBIAN_FRONTEND", "noninteractive");
-        process::run(command)
-    };
-    script("for name in cc gcc clang rustc cargo; do if command -v $name; then exit 1; fi; done")
-        .map_err(|why| format!("the root of {suite} has a compiler: {why}"))?;
-    let usr = root.join("usr");
-    let before = deb::files(&usr)?;
-    let new =
-        || Ok::<_, String>(deb::files(&usr)?.into_iter().filter(|file| !before.contains(file)).collect::<Vec<_>>());
-    let architecture = Toolchain::of_machine().architecture_of_debian();
-    for file in disk::entries(dist)?.iter().filter(|file| name_of(file).ends_with(&format!("_{architecture}.deb"))) {
-        disk::copy(file, root.join("srv").join(name_of(file)))?;
-    }
-    let start = Instant::now();
-    script("dpkg --install /srv/*.deb")?;
-    script(
-        "cd /srv; hypergrove keygen --set SLH-DSA-SHA2-128f -o key --pubout public; echo message > message; \
-         hypergrove sign --key key message; hypergrove verify --key public message",
-    )?;
-    let seconds = start.elapsed().as_secs_f64();
-    deb::look_at(&new()?)?;
-    let names = deb::PACKAGES.map(|package| package.name).join(" ");
-    script(&format!(
-        "hypergrove --version | grep -F {RELEASE}; hypergrove-server --version; getent passwd hypergrove-server"
-    ))?;
-    script(&format!("dpkg --verify {names}; dpkg --purge {names}"))?;
-    if let Some(left) = new()?.first() {
-        return Err(format!("dpkg has removed the packages, and {} is left", left.display()));
-    }
-    disk::remove(&root)?;
-    Ok(Ok(seconds))
 }
 
 #[cfg(test)]

@@ -153,10 +153,9 @@ impl Place {
         let wheel = self.wheel("wheels-free", python)?;
         let free = Place { python, folder: self.folder.clone() };
         free.make("free")?;
-        let wanted = disk::read(REQUIREMENTS)?;
-        let is_of_tests = |line: &&str| OF_TESTS.iter().any(|name| line.split("==").next() == Some(name));
+        let packages = packages_of_tests()?;
         let mut install = vec!["-m", "pip", "--quiet", "--no-input", "install", "--only-binary=:all:"];
-        install.extend(wanted.lines().filter(is_of_tests));
+        install.extend(packages.iter().map(String::as_str));
         process::fetch(|| free.command("free", 10, &install)).map_err(|_| "pip could not fetch the tests' packages")?;
         free.run("free", 2, &["-m", "pip", "--quiet", "install", "--no-index", &wheel.to_string_lossy()])?;
         free.run("free", 2, &["-c", STAYS_FREE]).map_err(|why| format!("the package takes the GIL back: {why}"))?;
@@ -208,6 +207,12 @@ impl Place {
         self.run("source", 30, &["-m", "pip", "--quiet", "install", "."])?;
         self.run("source", 2, &["-c", ALONE])
     }
+}
+
+/// The packages that run the tests, with their versions, for pip.
+pub(crate) fn packages_of_tests() -> Result<Vec<String>, String> {
+    let is_of_tests = |line: &&str| OF_TESTS.iter().any(|name| line.split("==").next() == Some(name));
+    Ok(disk::read(REQUIREMENTS)?.lines().filter(is_of_tests).map(str::to_owned).collect())
 }
 
 fn only_file(folder: &Path) -> Result<PathBuf, String> {
