@@ -67,7 +67,7 @@ pub(crate) const LONG_STEPS: &[CiStep] = &[
     CiStep { name: "threads",      about: "calls that share an engine, under ThreadSanitizer and loom", run: |tally, _| threads::check(tally) },
     CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply_chain::advisories() },
     CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply_chain::sbom() },
-    CiStep { name: "dist",         about: "a candidate of a release, built twice and installed where users are", run: |tally, _| dist::tried::check(tally) },
+    CiStep { name: "dist",         about: "a candidate of a release, built twice and installed where users are", run: |tally, _| dist::check::step(tally) },
     CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply_chain::reproducible() },
 ];
 

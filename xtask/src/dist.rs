@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: a release for Linux that people install without a compiler. Everything is built of the source archive of HEAD, in
 //! `target`, and `dist` is replaced at the end: it has a whole release or the one before.
 
-pub(crate) mod tried;
+pub(crate) mod check;
 
 use crate::capi::{self, RELEASE};
 use crate::deb::{self, Edition};

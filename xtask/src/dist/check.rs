@@ -22,7 +22,7 @@ const FOREIGN_TESTS: [&str; 2] = ["crates/py/tests/test_keys.py", "crates/py/tes
 const SUITES: [(&str, &str); 2] = [("12", "bookworm"), ("13", "trixie")];
 
 /// CI's step.
-pub(crate) fn check(tally: &mut Tally) -> Step {
+pub(crate) fn step(tally: &mut Tally) -> Step {
     let architectures = || match process::ensure_target(foreign::ARM) {
         Ok(()) => ARCHITECTURES.into(),
         Err(_) => vec![ARCH],
