@@ -1,9 +1,9 @@
-//! Tables of figures in README.md and docs, rendered from the records in `bench/runs` as `bench/tables.toml` asks.
+//! Tables of figures in README.md and docs, and pictures of them, rendered from the records in `bench/runs` as `bench/tables.toml` asks.
 //!
 //! A document has a table between `<!-- table: NAME -->` and `<!-- end of table -->`.
 
 use crate::benchmarks::{self, RUNS, Run, RunRecord, UNKNOWN, newest, per_second, share, short, table, time};
-use crate::{disk, sources};
+use crate::{disk, picture, sources};
 use hypergrove_lab::record::Record;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +18,45 @@ const END: &str = "<!-- end of table -->";
 #[serde(deny_unknown_fields)]
 struct Tables {
     table: Vec<Table>,
+    #[serde(default)]
+    picture: Vec<Picture>,
+}
+
+/// Some rates of a table, drawn.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Picture {
+    file: String,
+    title: String,
+    table: String,
+    rows: Vec<String>,
+    machines: Vec<Machine>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Machine {
+    name: String,
+    /// The heading of its column.
+    column: String,
+}
+
+impl Picture {
+    fn draw(&self, tables: &[Table], runs: &[Run]) -> Result<String, String> {
+        let lacks = |what: &str| format!("{TABLES}: picture {}: there is no {what}", self.file);
+        let table = tables.iter().find(|table| table.name == self.table);
+        let table = table.ok_or_else(|| lacks(&format!("table '{}'", self.table)))?;
+        let mut lines: Vec<(&str, Vec<_>)> = self.rows.iter().map(|row| (short(row), Vec::new())).collect();
+        for machine in &self.machines {
+            let column = table.columns.iter().find(|column| column.heading == machine.column);
+            let found = table.found(column.ok_or_else(|| lacks(&format!("column '{}'", machine.column)))?, runs);
+            for (row, (_, rates)) in self.rows.iter().zip(&mut lines) {
+                rates.push(found.get(row).map(|found| found.record.ops_per_s));
+            }
+        }
+        let machines: Vec<&str> = self.machines.iter().map(|machine| &*machine.name).collect();
+        Ok(picture::draw(&self.title, &machines, &lines))
+    }
 }
 
 /// A row for each set and op, a column for each machine and measure.
@@ -98,14 +137,16 @@ impl Column {
 }
 
 impl Table {
+    /// The newest record of each row in a column.
+    fn found<'a>(&self, column: &Column, runs: &'a [Run]) -> BTreeMap<String, RunRecord<'a>> {
+        let name = |record: &Record| format!("{} {}", record.set, record.op);
+        let is_row = |name: &String| self.rows.contains(name);
+        newest(runs, |run, record| column.takes(run, record).then(|| name(record)).filter(is_row))
+    }
+
     /// The table, and the runs that its figures come from; `up` leads from the document to the root.
     fn render(&self, runs: &[Run], up: &str) -> Result<String, String> {
-        let of_column = |column: &Column| {
-            let name = |record: &Record| format!("{} {}", record.set, record.op);
-            let is_row = |name: &String| self.rows.contains(name);
-            newest(runs, |run, record| column.takes(run, record).then(|| name(record)).filter(is_row))
-        };
-        let found: Vec<_> = self.columns.iter().map(of_column).collect();
+        let found: Vec<_> = self.columns.iter().map(|column| self.found(column, runs)).collect();
         if let Some(name) = self.rows.iter().find(|name| found.iter().all(|column| !column.contains_key(*name))) {
             return Err(format!("{TABLES}: table '{}': no record of '{name}'", self.name));
         }
@@ -121,11 +162,12 @@ impl Table {
     }
 }
 
-/// README.md and the pages in `docs` that have tables, with those tables as the records have them.
+/// README.md and the pages in `docs` that have tables, with those tables as the records have them; and the pictures.
 pub(crate) fn documents(runs: &[Run]) -> Result<Vec<(String, String)>, String> {
     let text = disk::read(TABLES)?;
     let tables: Tables = toml::from_str(&text).map_err(|error| format!("{TABLES}: {error}"))?;
-    let mut documents = Vec::new();
+    let draw = |picture: &Picture| Ok::<_, String>((picture.file.clone(), picture.draw(&tables.table, runs)?));
+    let mut documents = tables.picture.iter().map(draw).collect::<Result<Vec<_>, _>>()?;
     for path in sources::documents() {
         let text = disk::read(&path)?;
         if text.contains(BEGIN) {

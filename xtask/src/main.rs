@@ -24,6 +24,7 @@ mod magic;
 mod negative;
 mod openssl;
 mod outputs;
+mod picture;
 mod process;
 mod prose;
 mod python;

@@ -12,6 +12,8 @@ pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
 const BOOK: &str = "docs/book.toml";
 const BENCHMARKS: &str = "BENCHMARKS.md";
 const REPORT: &str = "report.html";
+/// How the names of pictures in `docs` end. They lie next to the pages, here as there.
+const PICTURE: &str = "svg";
 const WHEEL: &Wheel = &Wheel { what: "mdBook", name: "mdbook", pinned: "xtask/mdbook.txt", megabytes: 5 };
 
 /// `cargo xtask site`: makes the site and says where.
@@ -89,6 +91,9 @@ fn prepare(folder: &Path) -> Result<PathBuf, String> {
         write(source.join(path), &text)?;
     }
     let from_root = |link: &str| links::target(SUMMARY, link).map(|(path, _)| path);
+    for path in disk::entries("docs")?.iter().filter(|path| path.extension() == Some(PICTURE.as_ref())) {
+        disk::copy(path, source.join(path))?;
+    }
     write(source.join("SUMMARY.md"), &with_links(&disk::read(SUMMARY)?, from_root))?;
     Ok(source)
 }
@@ -116,6 +121,9 @@ pub(crate) fn links_of_pages() -> Result<(usize, Vec<String>), String> {
 /// instead of a README, as mdBook has it.
 fn moved(path: &str, link: &str, pages: &BTreeSet<String>, repository: &str) -> Option<String> {
     let (file, anchor) = links::target(path, link)?;
+    if file.ends_with(PICTURE) {
+        return None;
+    }
     if pages.contains(&file) {
         return link.contains("README.md").then(|| link.replace("README.md", "index.md"));
     }
