@@ -58,9 +58,14 @@ pub(crate) fn step(tally: &mut Tally) -> Step {
     Ok(Outcome::Passed(notes.join("; ")))
 }
 
+/// The environment of Python that [`in_environment`] makes.
+fn environment(build: &Build) -> PathBuf {
+    build.work.join("venv")
+}
+
 /// pip installs the wheels in an empty environment; the tool and the package work there.
 fn in_environment(build: &Build, dist: &Path) -> Result<String, String> {
-    let (python, folder) = (python::interpreter()?, build.work.join("venv"));
+    let (python, folder) = (python::interpreter()?, environment(build));
     process::run(process::limited(2, python, &["-m", "venv", "--clear", &folder.to_string_lossy()]))?;
     let program = |name: &str| folder.join("bin").join(name);
     let in_venv = |words: &[&str]| process::limited(5, &program("python").to_string_lossy(), words);
@@ -121,12 +126,14 @@ fn under_qemu(build: &Build, dist: &Path, tally: &mut Tally) -> Result<String, S
         return Ok(format!("the tool for {FOREIGN} run under qemu, its wheel NOT: {why}"));
     }
     // Packages beyond the base are unpacked by programs of the root itself, which takes long.
-    for package in disk::entries(root.join("var/cache/apt/archives"))? {
+    let archives = disk::entries(root.join("var/cache/apt/archives"))?;
+    for package in archives.iter().filter(|file| file.extension() == Some("deb".as_ref())) {
         process::run(process::limited(2, "dpkg", &["--extract", &package.to_string_lossy(), &root.to_string_lossy()]))?;
     }
     let packages = root.join("srv");
-    let mut install =
-        process::limited(10, python::interpreter()?, &["-m", "pip", "--quiet", "install", "--only-binary=:all:"]);
+    let python = environment(build).join("bin/python");
+    let words = ["-m", "pip", "--quiet", "install", "--only-binary=:all:"];
+    let mut install = process::limited(10, &python.to_string_lossy(), &words);
     install.args(["--python-version", FOREIGN_PYTHON, "--target"]).arg(&packages);
     install.args(FOREIGN_PLATFORMS.iter().flat_map(|platform| ["--platform", platform]));
     let is_it = |file: &&PathBuf| {
