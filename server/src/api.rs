@@ -103,6 +103,11 @@ pub const ROUTES: &[Route] = {
         route(Verb::Read, "sys/policies/acl/{name}", Op::ReadPolicy, "policy-read", &[Read]),
         route(Verb::Write, "sys/policies/acl/{name}", Op::WritePolicy, "policy-write", &[Update]),
         route(Verb::Delete, "sys/policies/acl/{name}", Op::DeletePolicy, "policy-delete", &[Delete]),
+        // Vault's older paths of the same, which its clients' typed methods use.
+        route(Verb::Read, "sys/policy", Op::ListPolicies, "policy-list", &[List]),
+        route(Verb::Read, "sys/policy/{name}", Op::ReadPolicy, "policy-read", &[Read]),
+        route(Verb::Write, "sys/policy/{name}", Op::WritePolicy, "policy-write", &[Update]),
+        route(Verb::Delete, "sys/policy/{name}", Op::DeletePolicy, "policy-delete", &[Delete]),
         route(Verb::Write, "auth/token/create", Op::CreateToken, "token-create", &[Update]),
         route(Verb::Read, "auth/token/lookup-self", Op::LookupSelf, "token-lookup-self", &[Read]),
         route(Verb::Write, "auth/token/revoke-self", Op::RevokeSelf, "token-revoke-self", &[Update]),
@@ -387,14 +392,15 @@ async fn answer(server: Arc<Server>, parts: Parts, body: &mut Body) -> (&'static
         }
     };
     let entry = Entry { operation: route.name, path: cut(path), ..Entry::default() };
-    // Policies name a key's path. With the name of a hash function behind it, it is the same key.
-    let governed = match (route.op, wild.len()) {
-        (Op::Sign | Op::Verify, 2) => path.rsplit_once('/').map_or(path, |(path, _)| path),
-        _ => path,
+    // Policies name a thing by one path. With the name of a hash function behind it, it is the same key.
+    let governed = match (route.op, wild.len(), path.strip_prefix("sys/policy")) {
+        (Op::Sign | Op::Verify, 2, _) => path.rsplit_once('/').map_or(path, |(path, _)| path).into(),
+        (.., Some(rest)) => format!("sys/policies/acl{rest}"),
+        _ => path.into(),
     };
     let mut call = Call {
         server,
-        path: governed.into(),
+        path: governed,
         token: None,
         grant: Grant::default(),
         wild,

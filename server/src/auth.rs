@@ -145,20 +145,20 @@ pub(crate) async fn revoke(call: &mut Call, op: Op) -> Result<Reply, Error> {
     Ok(Reply::empty())
 }
 
-/// `LIST sys/policies/acl`
+/// `LIST sys/policies/acl`, `GET sys/policy`
 pub(crate) fn list_policies(call: &Call) -> Result<Reply, Error> {
     let own = [DEFAULT, ROOT].map(String::from);
     let mut names: Vec<String> = call.server.access().policies.keys().cloned().chain(own).collect();
     names.sort();
-    Reply::list(names)
+    Ok(Reply::data(json!({ "keys": names, "policies": names })))
 }
 
-/// `GET sys/policies/acl/NAME`
+/// `GET sys/policies/acl/NAME`, `sys/policy/NAME`: as in Vault, `rules` is the older path's name of the text.
 pub(crate) fn read_policy(call: &Call) -> Result<Reply, Error> {
     let name = call.name()?;
     let access = call.server.access();
     let policy = access.policies.get(&name).ok_or_else(Error::missing)?;
-    Ok(Reply::data(json!({ "name": name, "policy": policy.text })))
+    Ok(Reply::data(json!({ "name": name, "policy": policy.text, "rules": policy.text })))
 }
 
 fn changeable(call: &Call) -> Result<String, Error> {
@@ -171,10 +171,11 @@ fn changeable(call: &Call) -> Result<String, Error> {
 
 #[derive(Deserialize)]
 struct PolicyRequest {
+    #[serde(alias = "rules")]
     policy: Value,
 }
 
-/// `POST sys/policies/acl/NAME`
+/// `POST sys/policies/acl/NAME`, `sys/policy/NAME`
 pub(crate) async fn write_policy(call: &mut Call) -> Result<Reply, Error> {
     let name = changeable(call)?;
     let request: PolicyRequest = parse(&call.body)?;
@@ -187,7 +188,7 @@ pub(crate) async fn write_policy(call: &mut Call) -> Result<Reply, Error> {
     Ok(Reply::empty())
 }
 
-/// `DELETE sys/policies/acl/NAME`
+/// `DELETE sys/policies/acl/NAME`, `sys/policy/NAME`
 pub(crate) async fn delete_policy(call: &mut Call) -> Result<Reply, Error> {
     let name = changeable(call)?;
     call.server.change(move |server| server.delete_policy(&name)).await?;

@@ -1,6 +1,7 @@
 """Drives the server by hvac, a client of Vault that nobody here wrote. `clients.rs` runs it: with_hvac.py ADDRESS TOKEN"""
 
 import base64
+import json
 import sys
 
 import hvac
@@ -53,7 +54,14 @@ except hvac.exceptions.InvalidRequest as why:
 public = client.read("transit/export/public-key/hvac")["data"]["keys"]
 assert public["2"].startswith("-----BEGIN PUBLIC KEY-----")
 
-client.sys.create_or_update_acl_policy("signer", policy={"path": {"transit/sign/hvac": {"capabilities": ["update"]}}})
+policy = {"path": {"transit/sign/hvac": {"capabilities": ["update"]}}}
+client.sys.create_or_update_policy("older", policy=policy)
+assert json.loads(client.sys.read_acl_policy("older")["data"]["policy"]) == policy
+assert json.loads(client.sys.read_policy("older")["data"]["rules"]) == policy
+assert client.sys.list_policies()["data"]["policies"] == ["default", "older", "root"]
+client.sys.delete_policy("older")
+assert client.sys.list_acl_policies()["data"]["keys"] == ["default", "root"]
+client.sys.create_or_update_acl_policy("signer", policy=policy)
 made = client.auth.token.create(policies=["signer"], ttl="1h")
 user = hvac.Client(url=f"http://{address}", token=made["auth"]["client_token"])
 assert user.auth.token.lookup_self()["data"]["policies"] == ["default", "signer"]

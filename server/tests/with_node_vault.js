@@ -59,15 +59,21 @@ async function rotate_and_configure(signature) {
 
 async function use_a_policy() {
     const policy = JSON.stringify({ path: { "transit/sign/node": { capabilities: ["update"] } } });
-    // node-vault's addPolicy uses the older path sys/policy.
-    await client.write("sys/policies/acl/signer", { policy });
+    await client.addPolicy({ name: "signer", policy });
     assert.equal((await client.read("sys/policies/acl/signer")).data.policy, policy);
+    // Older programs call the text `rules`.
+    await client.addPolicy({ name: "older", rules: policy });
+    assert.equal((await client.getPolicy({ name: "older" })).data.rules, policy);
+    assert.deepEqual((await client.policies()).data.policies, ["default", "older", "root", "signer"]);
+    await client.removePolicy({ name: "older" });
+    await refused(client.getPolicy({ name: "older" }), 404, "404");
     const { auth } = await vault({ endpoint, token }).tokenCreate({ policies: ["signer"], ttl: "1h" });
     const user = vault({ endpoint, token: auth.client_token });
     assert.deepEqual((await user.tokenLookupSelf()).data.policies, ["default", "signer"]);
     await user.write("transit/sign/node", { input: b64("m") });
     await refused(user.write("transit/keys/node/rotate", {}), 403, "permission denied");
     await refused(user.seal(), 403, "permission denied");
+    await refused(user.policies(), 403, "permission denied");
     await user.tokenRevokeSelf();
     await refused(user.tokenLookupSelf(), 403, "permission denied");
 }

@@ -31,6 +31,29 @@ fn the_name_of_a_hash_function_behind_the_path_evades_no_policy() {
     }
 }
 
+#[test]
+fn the_older_path_of_a_policy_evades_no_policy() {
+    let server = Server::new("");
+    let rules = json!({ "path": {
+        "sys/*": { "capabilities": ["update", "list", "read", "delete"] },
+        "sys/policies/acl/own": { "capabilities": ["deny"] },
+        "sys/policies/acl": { "capabilities": ["read"] },
+    } });
+    let client = server.with_policy("own", rules.clone());
+    let policy = json!({ "policy": json!({ "path": { "*": { "capabilities": ["update"] } } }).to_string() });
+    for path in ["sys/policies/acl", "sys/policy", "sys/policy/"] {
+        assert_eq!(client.post(&format!("{}/own", path.trim_end_matches('/')), policy.clone()).0, 403, "{path}");
+        assert_eq!(client.request("GET", &format!("{path}?list=false"), None, &[]).status / 100, 4, "{path}");
+    }
+    assert_eq!((client.get("sys/policy/own").0, client.delete("sys/policy/own").0), (403, 403));
+    assert_eq!(client.post("sys/policy/other", policy).0, 204);
+    assert_eq!(client.get("sys/policy/other").0, 200);
+    // A rule on the older path alone allows nothing.
+    let client = server.with_policy("older", json!({ "path": { "sys/policy/*": { "capabilities": ["read"] } } }));
+    assert_eq!(client.get("sys/policy/own").0, 403);
+    assert_eq!(server.root().get("sys/policy/own").1["data"]["rules"], json!(rules.to_string()));
+}
+
 /// The address of the server, with a request whose body has begun.
 fn half_sent(server: &Server, token: &str, path: &str, body: &str, sent: usize) -> TcpStream {
     let mut stream = TcpStream::connect(&server.address).unwrap();

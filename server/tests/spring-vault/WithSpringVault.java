@@ -12,9 +12,11 @@ import org.springframework.http.HttpStatus;
 import org.springframework.vault.VaultException;
 import org.springframework.vault.authentication.TokenAuthentication;
 import org.springframework.vault.client.VaultEndpoint;
+import org.springframework.vault.core.VaultSysOperations;
 import org.springframework.vault.core.VaultTemplate;
 import org.springframework.vault.core.VaultTransitOperations;
 import org.springframework.vault.support.Plaintext;
+import org.springframework.vault.support.Policy;
 import org.springframework.vault.support.Signature;
 import org.springframework.vault.support.VaultSignRequest;
 import org.springframework.vault.support.VaultSignatureVerificationRequest;
@@ -130,10 +132,15 @@ public final class WithSpringVault {
     }
 
     private static void usePolicy() {
-        // The typed createOrUpdatePolicy uses the older path sys/policy.
-        String policy = "{\"path\": {\"transit/sign/spring\": {\"capabilities\": [\"update\"]}}}";
-        client.write("sys/policies/acl/signer", Map.of("policy", policy));
-        check(client.read("sys/policies/acl/signer").getRequiredData().get("policy").equals(policy), "the policy is stored");
+        VaultSysOperations sys = client.opsForSys();
+        Policy policy = Policy.of(Policy.Rule.builder()
+                .path("transit/sign/spring").capability(Policy.BuiltinCapabilities.UPDATE).build());
+        sys.createOrUpdatePolicy("signer", policy);
+        sys.createOrUpdatePolicy("older", policy);
+        check(sys.getPolicy("signer").equals(policy), "the policy is stored: " + sys.getPolicy("signer"));
+        check(sys.getPolicyNames().equals(List.of("default", "older", "root", "signer")), "names: " + sys.getPolicyNames());
+        sys.deletePolicy("older");
+        check(sys.getPolicy("older") == null, "a deleted policy was read");
         VaultTokenRequest request = VaultTokenRequest.builder().withPolicy("signer").ttl(Duration.ofHours(1)).build();
         VaultToken token = client.opsForToken().create(request).getToken();
         VaultTemplate user = with(token.getToken());
