@@ -289,6 +289,7 @@ pub fn authorise(
 mod tests {
     use super::*;
     use hypergrove::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S};
+    use serde_json::{Value, json};
 
     fn token(policies: &[&str]) -> Token {
         let policies = policies.iter().map(|policy| (*policy).into()).collect();
@@ -355,6 +356,81 @@ mod tests {
         assert!(token.spend(&rate, 1).is_ok() && token.spend(&rate, 1).is_ok());
         let refused = token.spend(&rate, 1).unwrap_err();
         assert_eq!((refused.status, refused.retry_after), (429, Some(1)));
+    }
+
+    /// A rule that decides about a path, found another way than the server does.
+    fn deciding<'a>(rules: &'a serde_json::Map<String, Value>, path: &str) -> Option<&'a Value> {
+        let covering = rules.iter().filter_map(|(pattern, rule)| match pattern.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix).then_some((false, prefix.len(), rule)),
+            None => (path == pattern).then_some((true, 0, rule)),
+        });
+        covering.max_by_key(|(is_exact, length, _)| (*is_exact, *length)).map(|(.., rule)| rule)
+    }
+
+    /// A policy that is read decides as its JSON says, and has no field that the server does not know.
+    #[test]
+    fn fuzz_policies() {
+        const CAPABILITIES: [(&str, Capability); 6] = [
+            ("create", Capability::Create),
+            ("read", Capability::Read),
+            ("update", Capability::Update),
+            ("delete", Capability::Delete),
+            ("list", Capability::List),
+            ("sudo", Capability::Sudo),
+        ];
+        let seeds: [&[u8]; 4] = [
+            br#"{"path": {"transit/sign/a": {"capabilities": ["update"], "allowed_sets": ["slh-dsa-sha2-128s"], "rate_limit": 100}}}"#,
+            br#"{"path": {"a/*": {"capabilities": ["read", "list"]}, "a/b*": {"capabilities": ["deny"]}, "a/b": {"capabilities": ["read"]}}}"#,
+            br#"{"path": {"*": {"capabilities": ["create", "read", "update", "delete", "list", "sudo"]}}}"#,
+            br#"{"path": {}}"#,
+        ];
+        let words = "\"path\" \"a/b\" {\"capabilities\": \"create\" \"sudo\" \"deny\" \"allowed_sets\" \"rate_limit\":";
+        crate::fuzz::fuzz(10_000, &seeds, words, |input| {
+            let text = String::from_utf8_lossy(input);
+            let policy = match Policy::parse(&text) {
+                Ok(policy) => policy,
+                Err(why) => return why.to_string(),
+            };
+            assert_eq!(policy.text, text);
+            let value: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(value.as_object().unwrap().len(), 1);
+            let rules = value["path"].as_object().unwrap();
+            let (token, policies) = (token(&["p"]), BTreeMap::from([("p".to_string(), policy)]));
+            let near = |pattern: &String| [pattern.clone(), pattern.replace('*', ""), pattern.replace('*', "b") + "b"];
+            for path in rules.keys().flat_map(near) {
+                let rule = deciding(rules, &path);
+                let has = |name: &str| {
+                    rule.is_some_and(|rule| rule["capabilities"].as_array().unwrap().contains(&json!(name)))
+                };
+                for (name, capability) in CAPABILITIES {
+                    let grant = authorise(&token, &policies, &path, &[capability]);
+                    let is_own = DEFAULT_PATHS.contains(&&*path);
+                    assert_eq!(grant.is_ok(), is_own || (has(name) && !has("deny")), "{name} {path:?}");
+                    if let (Ok(grant), false, Some(rule)) = (grant, is_own, rule) {
+                        let known =
+                            |field: &&String| ["capabilities", "allowed_sets", "rate_limit"].contains(&field.as_str());
+                        assert_eq!(rule.as_object().unwrap().keys().find(|field| !known(field)), None);
+                        assert_eq!(json!(grant.sets), rule["allowed_sets"]);
+                        assert_eq!(json!(grant.rate.map(|rate| rate.per_second)), rule["rate_limit"]);
+                    }
+                }
+            }
+            "a policy".into()
+        });
+    }
+
+    /// A token that is read is written back equal, and is not another token.
+    #[test]
+    fn fuzz_tokens() {
+        let (record, text) = make_token("a".into(), vec![], None, None).unwrap();
+        crate::fuzz::fuzz(20_000, &[text.as_bytes(), b"hgs.a.b"], "hgs. -_-_ AAAA", |input| {
+            let given = String::from_utf8_lossy(input);
+            let Some(bearer) = Bearer::parse(&given) else { return format!("{} dots", given.matches('.').count()) };
+            assert_eq!(format!("hgs.{}.{}", bearer.accessor, URL_SAFE_NO_PAD.encode(&bearer.secret[..])), given);
+            let is_same_secret = given.rsplit('.').next() == text.rsplit('.').next();
+            assert_eq!(bearer.is_of(&record), is_same_secret);
+            format!("{is_same_secret}")
+        });
     }
 
     #[test]

@@ -308,6 +308,13 @@ impl Reply {
         self
     }
 
+    /// The envelope of the answer.
+    #[cfg(test)]
+    pub(crate) fn value(self) -> Value {
+        let Payload::Envelope(text) = self.body else { panic!("an answer without an envelope") };
+        serde_json::from_str(&(text + "}")).expect("the answer is JSON")
+    }
+
     fn into_response(self, request: &str) -> Response {
         let mut text = match self.body {
             Payload::Empty => return response(self.status, None, Body::empty()),
@@ -633,6 +640,120 @@ mod tests {
         }
         let routes = ROUTES.iter().map(|route| (route.verb, format!("/{}", route.path), route.needs.is_empty()));
         assert_eq!(described, routes.collect());
+    }
+
+    /// A path fits at most one route of a kind, whose open parts put back make the path.
+    #[test]
+    fn fuzz_paths() {
+        let seeds: Vec<&[u8]> = ROUTES.iter().map(|route| route.path.as_bytes()).collect();
+        crate::fuzz::fuzz(20_000, &seeds, "transit/ sys/ keys/ sign/ /config /rotate {name}", |input| {
+            let path = String::from_utf8_lossy(input);
+            let mut outcome = String::new();
+            for verb in [Verb::Read, Verb::List, Verb::Write, Verb::Delete] {
+                match find(Some(verb), &path) {
+                    Ok((route, parts)) => {
+                        let mut parts = parts.into_iter();
+                        let part = |part: &str| if part.starts_with('{') { parts.next().unwrap() } else { part.into() };
+                        assert_eq!(route.path.split('/').map(part).collect::<Vec<String>>().join("/"), path);
+                        let fits = |other: &&Route| other.verb == verb && wild(other.path, &path).is_some();
+                        assert_eq!(ROUTES.iter().filter(fits).count(), 1);
+                        outcome += route.name;
+                    }
+                    Err(why) => assert_eq!(why.status, if methods(&path).is_empty() { 404 } else { 405 }),
+                }
+            }
+            outcome
+        });
+    }
+
+    /// Bytes of a request: the method and the path, headers, an empty line, the body. `None` if hyper would refuse it.
+    fn request_of(input: &[u8]) -> Option<Request> {
+        let split = input.windows(2).position(|pair| pair == b"\n\n")?;
+        let mut lines = input[..split].split(|byte| *byte == b'\n');
+        let mut first = lines.next()?.splitn(2, |byte| *byte == b' ');
+        let mut request = Request::builder().method(first.next()?).uri(first.next()?);
+        for line in lines {
+            let mut parts = line.splitn(2, |byte| *byte == b':');
+            request = request.header(parts.next()?, parts.next()?.trim_ascii());
+        }
+        request.body(Body::from(input[split + 2..].to_vec())).ok()
+    }
+
+    /// Whatever a client with some rights sends, the answer is no failure of the server, has JSON, and repeats no secret.
+    #[test]
+    fn fuzz_requests() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = crate::config::Config::of_folder(folder.path().into());
+        config.audit.fsync = crate::audit::Fsync::Second;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        Server::init(&config, b"secret").unwrap();
+        let (server, token) = runtime.block_on(async {
+            let server = Server::start(config).unwrap();
+            server.unseal(b"secret".to_vec().into()).await.unwrap();
+            let rules = r#"{"path": {
+                "transit/verify/*": {"capabilities": ["update"]}, "transit/sign/none": {"capabilities": ["update"]},
+                "transit/export/*": {"capabilities": ["read"]}, "transit/keys/*": {"capabilities": ["read"]}, "transit/keys": {"capabilities": ["list"]},
+                "sys/policies/acl*": {"capabilities": ["list", "read"]}, "sys/metrics": {"capabilities": ["read"]}}}"#;
+            server.put_policy("p", crate::access::Policy::parse(rules).unwrap()).unwrap();
+            let (record, token) = crate::access::make_token("t".into(), vec!["p".into()], None, None).unwrap();
+            server.put_token(record).unwrap();
+            let opened = server.opened().await.unwrap();
+            let set = crate::keys::set_of("slh-dsa-sha2-128f").unwrap();
+            let key = crate::keys::Key::new("a", set, None);
+            let key = key.with_version(server.engine.generate(set).unwrap(), false, &opened.master).unwrap();
+            server.put_key(&opened, key).unwrap();
+            (server, token)
+        });
+        let head = format!("x-vault-token: {}", *token);
+        let seeds = [
+            format!(
+                "POST /v1/transit/verify/a\n{head}\ncontent-length: 5\n\n{{\"input\":\"bQ==\",\"signature\":\"vault:v1:AA==\"}}"
+            ),
+            format!(
+                "POST /v1/transit/verify/a/sha2-256\n{head}\nx-hypergrove-deadline-ms: 60000\n\n{{\"batch_input\":[{{\"input\":\"\",\"signature\":\"vault:v1:\"}}]}}"
+            ),
+            format!("POST /v1/transit/sign/none\n{head}\n\n{{\"input\":\"bQ==\"}}"),
+            format!("GET /v1/transit/export/public-key/a/latest\nauthorization: Bearer {}\n\n", *token),
+            format!("GET /v1/transit/keys?list=true\n{head}\n\n"),
+            format!("LIST /v1/sys/policies/acl\n{head}\n\n"),
+            format!("GET /v1/sys/policy/p\n{head}\n\n"),
+            "POST /v1/sys/unseal\ncontent-type: application/json\n\n{\"key\":\"S3cr3t\"}".into(),
+            format!("GET /v1/sys/metrics\n{head}\n\n"),
+            format!("DELETE /v1/auth/token/lookup-self\n{head}\n\n"),
+        ];
+        let seeds: Vec<&[u8]> = seeds.iter().map(String::as_bytes).collect();
+        let words = "/v1/ transit/ verify/ sign/ keys/a ?list=true HEAD PUT PATCH x-vault-token: content-length: \n\n Bearer \"signature\": vault:v1:";
+        crate::fuzz::fuzz(3_000, &seeds, words, |input| {
+            let Some(request) = request_of(input) else { return "no request".into() };
+            // An error names the path, whatever is in it.
+            let secrets = ["S3cr3t", token.rsplit('.').next().unwrap()]
+                .map(|secret| (secret, request.uri().path().contains(secret)));
+            let (is_head, response) =
+                (request.method() == Method::HEAD, runtime.block_on(handle(State(server.clone()), request)));
+            let (status, headers) = (response.status().as_u16(), response.headers().clone());
+            let body = runtime.block_on(response.into_body().collect()).unwrap().to_bytes();
+            let text = std::str::from_utf8(&body).unwrap();
+            for (secret, is_in_path) in secrets {
+                assert!(is_in_path || !text.contains(secret), "{text}");
+            }
+            assert!(status < 500 || (status == 504 && text.contains("deadline")), "{status} {text}");
+            if status >= 400 {
+                let body: Value = serde_json::from_str(text).unwrap();
+                let errors: Vec<&str> =
+                    body["errors"].as_array().unwrap().iter().map(|why| why.as_str().unwrap()).collect();
+                assert!(
+                    status == 404 && errors.is_empty()
+                        || errors.len() == 1 && (1..=520).contains(&errors[0].chars().count()),
+                    "{text}"
+                );
+            } else if !is_head && headers.get("content-type").is_some_and(|kind| kind == JSON) {
+                serde_json::from_str::<Value>(text).unwrap();
+            }
+            format!(
+                "{status} {}",
+                text.chars().filter(|letter| letter.is_ascii_alphabetic()).take(40).collect::<String>()
+            )
+        });
     }
 
     #[test]

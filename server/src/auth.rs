@@ -24,7 +24,7 @@ struct TokenRequest {
 }
 
 /// Seconds of a number, or of a text such as `90`, `30s`, `1h30m` or `2d`.
-fn seconds(value: &Value) -> Option<u64> {
+pub(crate) fn seconds(value: &Value) -> Option<u64> {
     if let Some(seconds) = value.as_u64() {
         return Some(seconds);
     }
@@ -199,6 +199,61 @@ pub(crate) async fn delete_policy(call: &mut Call) -> Result<Reply, Error> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    /// The sum of the parts, without a bound before the end.
+    fn sum(text: &str) -> Option<u64> {
+        let parts = text.split_inclusive(|letter: char| !letter.is_ascii_digit()).map(|part| {
+            let scales = [('s', 1), ('m', 60), ('h', 3600), ('d', 24 * 3600)];
+            let (unit, scale) = scales.into_iter().find(|(unit, _)| part.ends_with(*unit))?;
+            part.strip_suffix(unit)?.parse::<u128>().ok()?.checked_mul(scale)
+        });
+        parts.sum::<Option<u128>>()?.try_into().ok()
+    }
+
+    #[test]
+    fn fuzz_durations() {
+        crate::fuzz::fuzz(20_000, &[b"90", b"1h30m", b"2d", b"18446744073709551615s"], "s m h d 1s 59m", |input| {
+            let text = String::from_utf8_lossy(input);
+            let read = seconds(&json!(text));
+            assert_eq!(read, text.parse().ok().or_else(|| sum(&text)));
+            format!("{}", read.is_some())
+        });
+    }
+
+    /// A body is read as another reader of JSON reads it, and an error repeats no value.
+    #[test]
+    fn fuzz_bodies_of_tokens_and_policies() {
+        let seeds: [&[u8]; 4] = [
+            br#"{"policies": ["a", "b"], "ttl": "1h", "explicit_max_ttl": 5, "display_name": "S3cr3t", "no_parent": true, "num_uses": 0, "period": null, "id": "S3cr3t"}"#,
+            br#"{"token": "S3cr3t"}"#,
+            br#"{"accessor": "S3cr3t", "token": null}"#,
+            br#"{"policy": "S3cr3t"}"#,
+        ];
+        let words = "\"S3cr3t\" \"policies\": \"token\": \"rules\": \"policy\": \"ttl\":";
+        crate::fuzz::fuzz(20_000, &seeds, words, |input| {
+            let value: Value = serde_json::from_slice(input).unwrap_or_default();
+            let is = |field: &str, read: Value| assert!(value.is_null() || value[field] == read, "{field}");
+            let token = parse::<TokenRequest>(input).map(|it| {
+                is("policies", json!(it.policies));
+                is("ttl", json!(it.ttl));
+                is("explicit_max_ttl", json!(it.explicit_max_ttl));
+                is("display_name", json!(it.display_name));
+                is("id", json!(it.id));
+                is("no_parent", json!(it.no_parent));
+                is("num_uses", json!(it.num_uses));
+            });
+            let revoke = parse::<RevokeRequest>(input).map(|it| {
+                is("token", json!(it.token));
+                is("accessor", json!(it.accessor));
+            });
+            let policy = parse::<PolicyRequest>(input).map(|it| {
+                is(if value.get("policy").is_some() { "policy" } else { "rules" }, it.policy);
+            });
+            let told = [token, revoke, policy].map(|read| read.err().map_or(String::new(), |why| why.to_string()));
+            assert!(!told.concat().contains("S3cr3t"), "{told:?}");
+            told.concat()
+        });
+    }
 
     #[test]
     fn times_are_read_as_vault_writes_them() {

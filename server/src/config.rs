@@ -37,6 +37,9 @@ pub struct Config {
     pub draft_sets: bool,
 }
 
+/// A year. Far beyond it, a time from now is none that a clock has, and each connection would panic.
+const MOST_SECONDS: u64 = 365 * 24 * 3600;
+
 fn default_listen() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 8200).into()
 }
@@ -131,9 +134,12 @@ impl Config {
     pub fn read(path: &Path) -> Result<Config, Error> {
         let named = |why: &dyn std::fmt::Display| Error::bad(format!("{}: {why}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|why| named(&why))?;
-        let config: Config = toml::from_str(&text).map_err(|why| named(&why))?;
-        config.check().map_err(|why| named(&why))?;
-        Ok(config)
+        Config::parse(&text).map_err(|why| named(&why))
+    }
+
+    fn parse(text: &str) -> Result<Config, Error> {
+        let config: Config = toml::from_str(text).map_err(|why| Error::bad(why.to_string()))?;
+        config.check().map(|()| config)
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -141,6 +147,9 @@ impl Config {
         let positive = [limits.max_body, limits.max_batch, limits.queue_jobs, limits.memory, limits.connections];
         if positive.contains(&0) || limits.header_seconds == 0 || limits.body_seconds == 0 {
             return Err(Error::bad("[limits]: each must be at least 1"));
+        }
+        if [limits.header_seconds, limits.body_seconds, limits.stop_seconds].iter().any(|time| *time > MOST_SECONDS) {
+            return Err(Error::bad(format!("[limits]: seconds must be at most {MOST_SECONDS}")));
         }
         if limits.queue_jobs < limits.max_batch || limits.memory < limits.max_body {
             return Err(Error::bad("[limits]: queue_jobs must be at least max_batch, and memory at least max_body"));
@@ -184,6 +193,42 @@ impl Config {
 mod tests {
     use super::*;
 
+    /// Settings that are read are those of the file, and a server can be started with them.
+    #[test]
+    fn fuzz_settings() {
+        let seeds: [&[u8]; 3] = [
+            b"data = '/d'\nlisten = '0.0.0.0:8200'\ndraft_sets = true\n[tls]\ncertificate = 'a'\nkey = 'b'\nclient_ca = 'c'\n",
+            b"data = '/d'\n[seal]\nkind = 'command'\ncommand = ['a', 'b']\n[audit]\npath = '/l'\nfsync = 'second'\n[engine]\nredundant = true\nthreads = 2",
+            b"data = '/d'\nlisten = '[::1]:1'\n[limits]\nmax_body = 1\nmax_batch = 2\nqueue_jobs = 3\nmemory = 4\nconnections = 5\nheader_seconds = 6\nbody_seconds = 7\nstop_seconds = 8",
+        ];
+        let words =
+            "[limits]\n max_body= queue_jobs= memory= connections= header_seconds= stop_seconds= [tls] kind='file'";
+        crate::fuzz::fuzz(10_000, &seeds, words, |input| {
+            let text = String::from_utf8_lossy(input);
+            let config = match Config::parse(&text) {
+                Ok(config) => config,
+                Err(why) => return why.to_string().lines().last().unwrap_or_default().into(),
+            };
+            let limits = &config.limits;
+            // Beyond these bounds, semaphores and times panic.
+            for permits in [limits.queue_jobs, limits.memory >> 10, limits.connections] {
+                assert!(permits <= tokio::sync::Semaphore::MAX_PERMITS);
+            }
+            for seconds in [limits.header_seconds, limits.body_seconds, limits.stop_seconds] {
+                assert!(std::time::Instant::now().checked_add(Duration::from_secs(seconds)).is_some(), "{seconds}");
+            }
+            let Ok(table) = text.parse::<toml::Table>() else { return "numbers that no table holds".into() };
+            assert_eq!(Path::new(table["data"].as_str().unwrap()), config.data);
+            assert!(table.contains_key("tls") || config.listen.ip().is_loopback());
+            assert_eq!(table.get("draft_sets").and_then(toml::Value::as_bool).unwrap_or(false), config.draft_sets);
+            let limits = format!("{:?}", config.limits);
+            for (name, value) in table.get("limits").and_then(toml::Value::as_table).into_iter().flatten() {
+                assert!(limits.contains(&format!(" {name}: {value}")), "{limits}");
+            }
+            String::new()
+        });
+    }
+
     #[test]
     fn wrong_settings_are_named() {
         let folder = tempfile::tempdir().unwrap();
@@ -201,6 +246,7 @@ mod tests {
             ("data = '/d'\nlimit = 1", "limit"),
             ("data = '/d'\n[limits]\nmax_body = 0", "at least 1"),
             ("data = '/d'\n[limits]\nmax_batch = 100000", "queue_jobs"),
+            ("data = '/d'\n[limits]\nheader_seconds = 18446744073709551615", "at most 31536000"),
             ("data = '/d'\n[seal]\nkind = 'magic'", "magic"),
         ] {
             let why = read(text).unwrap_err().to_string();

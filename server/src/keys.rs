@@ -141,6 +141,9 @@ impl Key {
         };
         let record: Record = serde_json::from_slice(stored).map_err(|why| unreadable(&why))?;
         let set = set_of(&record.set).ok_or_else(|| unreadable(&record.set))?;
+        if record.versions.is_empty() {
+            return Err(unreadable(&"it has no version"));
+        }
         let open = |(index, stored): (usize, &VersionRecord)| {
             let version = index + 1;
             let what = || format!("version {version} of {}", record.name);
@@ -241,4 +244,59 @@ fn public_text(key: &VerifyingKey) -> Result<String, Error> {
         return Ok(STANDARD.encode(key.to_bytes()));
     }
     key.to_public_key_pem(LineEnding::LF).map_err(|why| Error::internal(format!("a public key: {why}")))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::storage::Sqlite;
+    use hypergrove::{Engine, SLH_DSA_SHA2_128F};
+
+    /// A record that opens has the private keys that were sealed, in their order, at least one.
+    #[test]
+    fn fuzz_records_of_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Sqlite::open(&folder.path().join("db")).unwrap();
+        let (master, engine) = (Master::random().unwrap(), Engine::new().unwrap());
+        let signing = [(); 2].map(|()| engine.generate(&SLH_DSA_SHA2_128F).unwrap());
+        let [first, second] = signing.clone();
+        let key = Key::new("a", &SLH_DSA_SHA2_128F, Some(100)).with_version(first, false, &master).unwrap();
+        let key = key.with_version(second.into_hash_slh_dsa(), true, &master).unwrap();
+        let stored = serde_json::to_vec(&key.record).unwrap();
+        let none = serde_json::to_vec(&Record { versions: Vec::new(), ..key.record.clone() }).unwrap();
+        let words =
+            "\"versions\":[] \"slh-dsa-sha2-128s\" \"hash_slh_dsa\":true {\"created\":0 \"min_signing_version\":";
+        crate::fuzz::fuzz(5_000, &[&stored, &none], words, |input| {
+            let opened = match Key::open(input, &master, &storage) {
+                Ok(opened) => opened,
+                Err(why) => return why.to_string(),
+            };
+            assert_eq!((opened.record.name(), opened.set.name), ("a", key.set.name));
+            assert!((1..=2).contains(&opened.latest()) && opened.version(None, 0).is_ok());
+            for (version, original) in opened.versions.iter().zip(&key.versions) {
+                assert!(*version.signing == *original.signing);
+            }
+            drop(opened.public_keys(None).unwrap());
+            format!("{} versions", "i".repeat(opened.versions.len()))
+        });
+    }
+
+    /// A name is one part of a path, and stands there as it is.
+    #[test]
+    fn fuzz_names() {
+        crate::fuzz::fuzz(20_000, &[b"release-1.2_a", b".", &[b'a'; 128]], "a .a", |input| {
+            let name = String::from_utf8_lossy(input);
+            if let Err(why) = check_name(&name) {
+                return why.to_string();
+            }
+            assert!(
+                !name.contains(|letter: char| letter.is_control() || "/%?#\0 ".contains(letter)) && name.is_ascii()
+            );
+            assert!(!name.starts_with('.') && (1..=128).contains(&name.len()));
+            let path: hyper::Uri = format!("/v1/transit/keys/{name}").parse().unwrap();
+            assert_eq!(path.path().rsplit('/').next(), Some(&*name));
+            String::new()
+        });
+    }
 }

@@ -7,6 +7,9 @@ pub mod audit;
 mod auth;
 pub mod config;
 pub mod error;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod fuzz;
 pub mod keys;
 pub mod limits;
 pub mod seal;

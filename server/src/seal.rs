@@ -21,6 +21,8 @@ const NONCE: usize = 12;
 const COST: (u32, u32) = (64 * 1024, 3);
 /// The most memory that a stored cost may ask for, in KiB.
 const MAX_MEMORY: u32 = 1 << 20;
+/// The most passes that a stored cost may ask for.
+const MAX_PASSES: u32 = 64;
 /// The longest secret that a file or a command may give.
 const MAX_SECRET: usize = 4096;
 
@@ -105,12 +107,17 @@ impl SealedMaster {
         Ok(SealedMaster { salt: hex::encode(salt), memory_kib: COST.0, passes: COST.1, sealed: hex::encode(sealed) })
     }
 
+    /// Whether the cost is one that this server would take: otherwise whoever writes the database could occupy it for years.
+    fn is_affordable(&self) -> bool {
+        self.memory_kib <= MAX_MEMORY && self.passes <= MAX_PASSES
+    }
+
     /// Opens the master key. A wrong secret and damaged bytes cannot be distinguished.
     pub fn open(&self, secret: &[u8]) -> Result<Master, Error> {
         let damaged = || Error::internal("the sealed master key in the database is damaged; restore a backup");
         let salt = hex::decode(&self.salt).map_err(|_| damaged())?;
         let sealed = hex::decode(&self.sealed).map_err(|_| damaged())?;
-        if self.memory_kib > MAX_MEMORY {
+        if !self.is_affordable() {
             return Err(damaged());
         }
         let plain = open_under(&stretch(secret, &salt, (self.memory_kib, self.passes))?, MASTER, &sealed)
@@ -220,6 +227,53 @@ mod tests {
         assert_eq!(*sealed.open(b"correct horse").unwrap().0, *master.0);
         assert_eq!(sealed.open(b"correct hors").unwrap_err().status, 400);
         assert_eq!(format!("{master:?}"), "Master(..)");
+    }
+
+    /// Only the bytes that were sealed open, and a damaged cost cannot occupy the server.
+    #[test]
+    fn fuzz_sealed_secrets() {
+        let master = Master::random().unwrap();
+        let sealed = master.seal(b"a", b"secret").unwrap();
+        crate::fuzz::fuzz(20_000, &[&sealed], "", |input| {
+            let opened = master.open(b"a", input);
+            assert_eq!(opened.as_ref().map(|plain| &plain[..]), (input == sealed).then_some(&b"secret"[..]));
+            String::new()
+        });
+        let (salt, cost) = ([7; 16], (8, 1));
+        let sealed = seal_under(&stretch(b"word", &salt, cost).unwrap(), MASTER, &master.0[..]).unwrap();
+        let stored =
+            SealedMaster { salt: hex::encode(salt), memory_kib: cost.0, passes: cost.1, sealed: hex::encode(sealed) };
+        let stored = serde_json::to_vec(&stored).unwrap();
+        crate::fuzz::fuzz(5_000, &[&stored], "\"memory_kib\": \"passes\": 1048577 65", |input| {
+            let damaged: SealedMaster = match serde_json::from_slice(input) {
+                Ok(damaged) => damaged,
+                Err(why) => return why.to_string(),
+            };
+            let work = u64::from(damaged.memory_kib) * u64::from(damaged.passes);
+            assert!(!damaged.is_affordable() || work <= u64::from(MAX_MEMORY) * 64);
+            if damaged.is_affordable() && work > 1 << 12 {
+                return "too slow for this test".into();
+            }
+            match damaged.open(b"word") {
+                Ok(opened) => assert_eq!(*opened.0, *master.0),
+                Err(why) => return why.to_string(),
+            }
+            String::new()
+        });
+    }
+
+    #[test]
+    fn fuzz_secrets_of_files() {
+        crate::fuzz::fuzz(20_000, &[b"word\r\n", &[b'a'; MAX_SECRET]], "\r\n", |input| {
+            let line = match one_line(Zeroizing::new(input.to_vec()), "file") {
+                Ok(line) => line,
+                Err(why) => return why.to_string(),
+            };
+            let rest = input.strip_prefix(&line[..]).unwrap();
+            assert!([&b""[..], b"\n", b"\r", b"\r\n"].contains(&rest), "{rest:?}");
+            assert!((1..=MAX_SECRET).contains(&line.len()) && !line.contains(&b'\n'));
+            format!("{}", rest.len())
+        });
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use crate::access::Capability;
 use crate::api::{Call, Reply};
+use crate::audit::Audit;
+use crate::auth::seconds;
 use crate::error::Error;
 use crate::keys::{Key, Version, set_of};
 use crate::limits;
-use crate::state::{Open, Opened};
+use crate::state::Opened;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hypergrove::rows::{Column, Offsets, RowCall, RowSet, RowSigningKeys, RowStatus, SignRows};
@@ -125,10 +127,8 @@ struct CreateRequest {
 }
 
 fn check_period(period: Option<&Value>) -> Result<(), Error> {
-    let is_zero =
-        |period: &Value| matches!(period.as_str().map(|text| text.trim_end_matches(['s', 'h', 'm'])), Some("" | "0"));
     match period {
-        Some(period) if period.as_u64() != Some(0) && !is_zero(period) => Err(Error::bad(
+        Some(period) if seconds(period) != Some(0) => Err(Error::bad(
             "auto_rotate_period: this server does not rotate keys by itself; call the path rotate from a scheduler",
         )),
         _ => Ok(()),
@@ -460,7 +460,8 @@ impl RequestItem {
                 let shape = || Error::bad("signature is missing, or has not the form vault:v1:BASE64");
                 let text = self.signature.as_deref().and_then(|text| text.strip_prefix("vault:v")).ok_or_else(shape)?;
                 let (version, text) = text.split_once(':').ok_or_else(shape)?;
-                let version = version.parse().ok().filter(|version| *version > 0).ok_or_else(shape)?;
+                let is_number = |number: &u32| *number > 0 && number.to_string() == version;
+                let version = version.parse().ok().filter(is_number).ok_or_else(shape)?;
                 Some((version, decode64("signature", text)?))
             }
         };
@@ -469,7 +470,7 @@ impl RequestItem {
     }
 }
 
-fn decode(body: &[u8], path_hash: Option<&str>, verifies: bool, most: usize, open: &Open) -> Result<Decoded, Error> {
+fn decode(body: &[u8], path_hash: Option<&str>, verifies: bool, most: usize, audit: &Audit) -> Result<Decoded, Error> {
     let it: Request = parse(body)?;
     let hash = path_hash.map(String::from).or(it.hash_algorithm).filter(|hash| !hash.is_empty());
     let hash = hash.map(|hash| hash_of(&hash)).transpose()?.flatten().map(|hash| (hash, it.prehashed == Some(true)));
@@ -495,8 +496,7 @@ fn decode(body: &[u8], path_hash: Option<&str>, verifies: bool, most: usize, ope
         }
     };
     let items: Vec<_> = inputs.iter().map(|input| input.decode(verifies)).collect();
-    let message =
-        |item: &Result<Item, _>| item.as_ref().map_or(String::new(), |item| open.audit.message(&item.message));
+    let message = |item: &Result<Item, _>| item.as_ref().map_or(String::new(), |item| audit.message(&item.message));
     Ok(Decoded {
         messages: items.iter().map(message).collect(),
         references: inputs.into_iter().map(|input| input.reference).collect(),
@@ -515,7 +515,7 @@ async fn begin(call: &mut Call, open: &Opened, verifies: bool) -> Result<(Arc<Ke
     call.grant.check_set(key.set)?;
     let (body, hash, open) = (call.body.clone(), call.wild.get(1).cloned(), open.clone());
     let most = call.server.config.limits.max_batch;
-    let work = move || decode(&body, hash.as_deref(), verifies, most, &open);
+    let work = move || decode(&body, hash.as_deref(), verifies, most, &open.audit);
     let mut decoded = aside(call.body.len() > LARGE, work).await??;
     call.body.clear();
     call.entry.messages = std::mem::take(&mut decoded.messages);
@@ -773,4 +773,145 @@ pub async fn verify(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     call.entry.failed_items = failed;
     crate::telemetry::items("verify", call.entry.messages.len());
     Ok(reply)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::audit::{Fsync, Keys};
+    use crate::fuzz::fuzz;
+    use crate::seal::Master;
+    use crate::storage::{Sqlite, Storage};
+
+    fn open_audit(folder: &std::path::Path) -> Audit {
+        let storage: Arc<dyn Storage> = Arc::new(Sqlite::open(&folder.join("db")).unwrap());
+        let keys = Keys::new(&Master::random().unwrap());
+        storage.commit(&[keys.first_head().unwrap()]).unwrap();
+        Audit::open(&folder.join("log"), Fsync::Second, keys, storage).unwrap()
+    }
+
+    /// Items are those of the body, written back equal, and the answer is JSON with their references in order.
+    #[test]
+    fn fuzz_bodies_of_signing() {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = open_audit(folder.path());
+        let seeds: [&[u8]; 5] = [
+            br#"{"input": "bWVzc2FnZQ==", "signature": "vault:v1:c2lnbmF0dXJl", "signature_context": "YQ==", "reference": "S3cr3t", "key_version": 1}"#,
+            br#"{"batch_input": [{"input": "bQ==", "signature": "vault:v2:cw==", "reference": "\u0000\"\\"}, {"input": "S3cr3t"}, {"input": ""}], "signature_context": ""}"#,
+            br#"{"input": "bQ==", "signature": "vault:v+1:cw=="}"#,
+            br#"{"input": "bQ==", "hash_algorithm": "sha2-256", "prehashed": true, "key_version": "3", "context": null, "hmac": null}"#,
+            b"",
+        ];
+        let words = "vault:v0: vault:v01: vault:v+1: vault:v1: \"signature\": \"input\": \"batch_input\": \"reference\": \"prehashed\": AA== AA= AB== \"S3cr3t\" shake-128";
+        fuzz(20_000, &seeds, words, |input| {
+            let Decoded { items, references, is_batch, how, messages, .. } = match decode(input, None, true, 8, &audit)
+            {
+                Ok(decoded) => decoded,
+                Err(why) => {
+                    assert!([400, 413].contains(&why.status) && !why.what.contains("S3cr3t"), "{why:?}");
+                    return why.what;
+                }
+            };
+            let Ok(body) = serde_json::from_slice::<Value>(input) else {
+                return "numbers that no JSON value holds".into();
+            };
+            let given = if is_batch { body["batch_input"].as_array().unwrap().clone() } else { vec![body.clone()] };
+            assert_eq!([items.len(), references.len(), messages.len()], [given.len(); 3]);
+            assert!(given.len() <= 8);
+            if let Some((hash, _)) = how.hash {
+                assert_eq!(hash_of(body["hash_algorithm"].as_str().unwrap()).unwrap(), Some(hash));
+            }
+            let expected: Vec<Value> = items
+                .iter()
+                .zip(&given)
+                .map(|(item, given)| {
+                    let mut expected = match item {
+                        Ok(item) => {
+                            let (version, signature) = item.signature.as_ref().unwrap();
+                            let signature = format!("vault:v{version}:{}", STANDARD.encode(signature));
+                            assert_eq!(
+                                (&json!(STANDARD.encode(&item.message)), &json!(signature)),
+                                (&given["input"], &given["signature"])
+                            );
+                            assert_eq!(
+                                json!(item.context.as_ref().map(|context| STANDARD.encode(context))),
+                                given["signature_context"]
+                            );
+                            json!({ "key_version": version, "signature": signature })
+                        }
+                        Err(why) => {
+                            assert!(why.what.len() < 200 && !why.what.contains("S3cr3t"), "{why:?}");
+                            json!({ "error": why.what })
+                        }
+                    };
+                    if let Some(reference) = given["reference"].as_str() {
+                        expected["reference"] = json!(reference);
+                    }
+                    expected
+                })
+                .collect();
+            let failed = expected.iter().filter(|item| item.get("error").is_some()).count();
+            let outcome =
+                format!("{is_batch} {}", expected.iter().map(|item| item["error"].to_string()).collect::<String>());
+            let done = items.into_iter().map(|item| {
+                item.map(|item| {
+                    item.signature.map(|(version, bytes)| Done::Signature(version, Signed::Alone(bytes))).unwrap()
+                })
+            });
+            match answer(done, references, is_batch, 0) {
+                Err(why) => assert!(!is_batch && expected[0]["error"] == why.what),
+                Ok((reply, count)) => {
+                    assert_eq!(count, failed);
+                    let data = if is_batch { json!({ "batch_results": expected }) } else { expected[0].clone() };
+                    assert_eq!(reply.value()["data"], data);
+                }
+            }
+            outcome
+        });
+    }
+
+    /// Settings of keys are those of the body, as numbers and truth values or as their text.
+    #[test]
+    fn fuzz_bodies_of_keys() {
+        let seeds: [&[u8]; 3] = [
+            br#"{"type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128s", "max_signatures": "10", "exportable": false, "derived": "false", "auto_rotate_period": "0s"}"#,
+            br#"{"min_signing_version": 1, "min_decryption_version": "2", "min_encryption_version": 0, "deletion_allowed": true, "max_signatures": 5}"#,
+            br#"{"type": "S3cr3t", "deletion_allowed": "", "auto_rotate_period": 0}"#,
+        ];
+        let words = "\"S3cr3t\" \"max_signatures\": \"deletion_allowed\": \"min_signing_version\": \"true\" \"7\"";
+        fuzz(20_000, &seeds, words, |input| {
+            let value: Value = serde_json::from_slice(input).unwrap_or_default();
+            let is = |field: &str, read: Option<String>| {
+                let given = match &value[field] {
+                    Value::Null => None,
+                    Value::String(text) if text.is_empty() => None,
+                    Value::String(text) => Some(text.trim_start_matches('+').to_string()),
+                    other => Some(other.to_string()),
+                };
+                let is_number = |text: &String| text.bytes().all(|byte| byte.is_ascii_digit());
+                let given =
+                    given.map(|text| if is_number(&text) { text.parse::<u64>().unwrap().to_string() } else { text });
+                assert!(value.is_null() || given == read, "{field}: {read:?}, not {given:?}");
+            };
+            let made = parse::<CreateRequest>(input).map(|it| {
+                assert!(
+                    value.is_null()
+                        || json!(it.kind) == value["type"] && json!(it.parameter_set) == value["parameter_set"]
+                );
+                is("max_signatures", it.max_signatures.map(|most| most.to_string()));
+                is("exportable", it.exportable.map(|flag| flag.to_string()));
+                is("derived", it.derived.map(|flag| flag.to_string()));
+            });
+            let configured = parse::<ConfigRequest>(input).map(|it| {
+                is("min_signing_version", it.min_signing_version.map(|version| version.to_string()));
+                is("min_decryption_version", it.min_decryption_version.map(|version| version.to_string()));
+                is("deletion_allowed", it.deletion_allowed.map(|flag| flag.to_string()));
+                is("max_signatures", it.max_signatures.map(|most| most.to_string()));
+            });
+            let told = [made, configured].map(|read| read.err().map_or(String::new(), |why| why.to_string())).concat();
+            assert!(!told.contains("S3cr3t"), "{told}");
+            told
+        });
+    }
 }

@@ -26,7 +26,7 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
         let there = || ["npm", "java", "mvn"].iter().all(|program| answers(program, &["--version"]));
         let _ = process::ensure_packages(&NODE_AND_JAVA, there);
         command.env("HYPERGROVE_SERVER_TESTS", "all").env("HYPERGROVE_SERVER_KILLS", "1000");
-        command.env("HYPERGROVE_SERVER_REQUESTS", "1000000");
+        command.env("HYPERGROVE_SERVER_REQUESTS", "1000000").env("HYPERGROVE_SERVER_FUZZ", "60");
     }
     process::run_tests(command, tally)?;
     Ok(Outcome::Passed(format!("{} tests", tally.passed - before)))
