@@ -151,6 +151,12 @@ fn main() -> ExitCode {
     if let Err(why) = rlimit::Resource::CORE.set(0, 0) {
         tracing::warn!("core dumps could not be disabled: {why}");
     }
+    // Linux gives a program of `core_pattern` a dump whatever the limit is, but none of a process that is not dumpable. No other process of this
+    // user reads the memory of such a process either.
+    #[cfg(target_os = "linux")]
+    if let Err(why) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
+        tracing::warn!("other processes of this user may read the server's memory: {why}");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let result = match runtime {
         Ok(runtime) => runtime.block_on(run(arguments.command)),

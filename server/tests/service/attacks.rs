@@ -4,7 +4,10 @@ use crate::deployment::{Client, Server, encode, error, lines};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -153,6 +156,46 @@ fn files_are_the_owners_alone() {
     for name in ["server.db", "server.db-wal", "server.lock", "audit.log"] {
         assert_eq!(mode(&format!("data/{name}")), 0o600, "{name}");
     }
+}
+
+/// Root reads everything, so root runs the server and its readers as another user.
+#[test]
+#[cfg(target_os = "linux")]
+fn no_process_of_the_same_user_reads_the_memory_and_no_core_dump_has_it() {
+    let mut server = Server::stopped("");
+    let program = server.path("program");
+    std::fs::copy(env!("CARGO_BIN_EXE_hypergrove-server"), &program).unwrap();
+    let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if is_root {
+        let chown = Command::new("chown").args(["-R", "65534"]).arg(server.folder.path()).status();
+        assert!(chown.unwrap().success());
+    }
+    let as_user = |program: &Path| {
+        let mut command = Command::new(program);
+        if is_root {
+            command.uid(65534);
+        }
+        command
+    };
+    let mut command = as_user(&program);
+    command.args(["run", "--config"]).arg(server.path("server.toml"));
+    server.spawn(command);
+    let read = |pid: u32, file: &str| as_user(Path::new("cat")).arg(format!("/proc/{pid}/{file}")).output().unwrap();
+    let limits = String::from_utf8(read(server.pid(), "limits").stdout).unwrap();
+    let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().collect::<Vec<_>>(), ["0", "0", "bytes"]);
+    let mut other = as_user(Path::new("sleep")).arg("60").spawn().unwrap();
+    for file in ["environ", "maps"] {
+        let denied = read(server.pid(), file);
+        assert!(String::from_utf8_lossy(&denied.stderr).contains("Permission denied"), "{file}: {denied:?}");
+        // Another program's files can be read, so it is the server that forbids it.
+        assert!(read(other.id(), file).status.success(), "{file}");
+    }
+    other.kill().unwrap();
+    other.wait().unwrap();
+    server.unseal();
+    server.root().make_key("a");
+    server.root().sign("a", b"m");
 }
 
 #[test]
