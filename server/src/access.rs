@@ -188,6 +188,9 @@ struct Rule {
     allowed_sets: Option<Vec<String>>,
     /// Items a second, for each token.
     rate_limit: Option<u32>,
+    /// Whether everything is computed twice and compared.
+    #[serde(default)]
+    redundant: bool,
 }
 
 impl Policy {
@@ -227,6 +230,8 @@ pub struct Grant {
     pub sets: Option<Vec<String>>,
     /// The rate. `None`: any.
     pub rate: Option<Rate>,
+    /// Whether everything is computed twice and compared: one rule that asks for it suffices.
+    pub redundant: bool,
 }
 
 /// Items a second on a path of a policy.
@@ -281,6 +286,7 @@ pub fn authorise(
     Ok(Grant {
         sets: sets.map(|sets| sets.concat()),
         rate: rate.map(|per_second| Rate { path: rules[0].1.clone(), per_second }),
+        redundant: of_use().any(|(.., rule)| rule.redundant),
     })
 }
 
@@ -334,6 +340,10 @@ mod tests {
                 ),
             ),
             ("list".to_string(), policy(r#"{"path": {"transit/*": {"capabilities": ["list"]}}}"#)),
+            (
+                "twice".to_string(),
+                policy(r#"{"path": {"transit/*": {"capabilities": ["update"], "redundant": true}}}"#),
+            ),
         ]);
         let may = |names: &[&str], path: &str, needs: &[Capability]| authorise(&token(names), &policies, path, needs);
         let update = &[Capability::Update];
@@ -352,6 +362,8 @@ mod tests {
         assert_eq!(grant.check_set(&SLH_DSA_SHA2_128F).unwrap_err().status, 403);
         // A second policy that restricts nothing lifts the restriction.
         assert_eq!(may(&["sets", "all"], "transit/sign/a", update).unwrap(), Grant::default());
+        // One that asks for redundancy is not lifted.
+        assert!(may(&["all", "twice"], "transit/sign/a", update).unwrap().redundant && !grant.redundant);
         let (token, rate) = (token(&[]), grant.rate.unwrap());
         assert!(token.spend(&rate, 1).is_ok() && token.spend(&rate, 1).is_ok());
         let refused = token.spend(&rate, 1).unwrap_err();
@@ -379,7 +391,7 @@ mod tests {
             ("sudo", Capability::Sudo),
         ];
         let seeds: [&[u8]; 4] = [
-            br#"{"path": {"transit/sign/a": {"capabilities": ["update"], "allowed_sets": ["slh-dsa-sha2-128s"], "rate_limit": 100}}}"#,
+            br#"{"path": {"transit/sign/a": {"capabilities": ["update"], "allowed_sets": ["slh-dsa-sha2-128s"], "rate_limit": 100, "redundant": true}}}"#,
             br#"{"path": {"a/*": {"capabilities": ["read", "list"]}, "a/b*": {"capabilities": ["deny"]}, "a/b": {"capabilities": ["read"]}}}"#,
             br#"{"path": {"*": {"capabilities": ["create", "read", "update", "delete", "list", "sudo"]}}}"#,
             br#"{"path": {}}"#,
@@ -407,10 +419,12 @@ mod tests {
                     let is_own = DEFAULT_PATHS.contains(&&*path);
                     assert_eq!(grant.is_ok(), is_own || (has(name) && !has("deny")), "{name} {path:?}");
                     if let (Ok(grant), false, Some(rule)) = (grant, is_own, rule) {
-                        let known =
-                            |field: &&String| ["capabilities", "allowed_sets", "rate_limit"].contains(&field.as_str());
+                        let known = |field: &&String| {
+                            ["capabilities", "allowed_sets", "rate_limit", "redundant"].contains(&field.as_str())
+                        };
                         assert_eq!(rule.as_object().unwrap().keys().find(|field| !known(field)), None);
                         assert_eq!(json!(grant.sets), rule["allowed_sets"]);
+                        assert_eq!(grant.redundant, rule["redundant"] == true);
                         assert_eq!(json!(grant.rate.map(|rate| rate.per_second)), rule["rate_limit"]);
                     }
                 }

@@ -55,6 +55,9 @@ pub struct Record {
     pub deletion_allowed: bool,
     /// The most signatures of each version.
     pub max_signatures: Option<u64>,
+    /// Whether everything with this key is computed twice and compared.
+    #[serde(default)]
+    pub redundant: bool,
 }
 
 impl Record {
@@ -112,6 +115,7 @@ impl Key {
             min_verification_version: 1,
             deletion_allowed: false,
             max_signatures,
+            redundant: false,
         };
         Key { record, set, versions: Vec::new() }
     }
@@ -225,6 +229,7 @@ impl Key {
             "latest_version": self.latest(), "min_available_version": 0,
             "min_signing_version": record.min_signing_version, "min_decryption_version": record.min_verification_version,
             "max_signatures": self.limit(), "deletion_allowed": record.deletion_allowed, "imported_key": record.imported,
+            "redundant": record.redundant,
             "exportable": false, "allow_plaintext_backup": false, "derived": false, "supports_signing": true,
             "supports_encryption": false, "supports_decryption": false, "supports_derivation": false,
         }))

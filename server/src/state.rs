@@ -43,6 +43,8 @@ pub struct Server {
     pub config: Config,
     /// The engine that signs.
     pub engine: Engine,
+    /// The engine of keys and policies that ask for it: it computes everything twice and compares. It has no threads before it is used.
+    pub redundant: Engine,
     /// The database.
     pub storage: Arc<dyn Storage>,
     /// Room for items that are signed or verified.
@@ -134,14 +136,15 @@ impl Server {
             access.tokens.insert(accessor, Arc::new(Token::new(record)));
         }
         let limits = &config.limits;
-        let mut engine =
-            Engine::builder().queue(limits.queue_jobs, limits.memory as u64).redundant(config.engine.redundant);
-        if let Some(threads) = config.engine.threads {
-            engine = engine.threads(threads);
-        }
-        let engine = engine.build()?;
+        let engine = |redundant: bool| {
+            let engine = Engine::builder().queue(limits.queue_jobs, limits.memory as u64).redundant(redundant);
+            config.engine.threads.into_iter().fold(engine, |engine, threads| engine.threads(threads)).build()
+        };
+        let redundant = engine(true)?;
+        let engine = if config.engine.redundant { redundant.clone() } else { engine(false)? };
         Ok(Arc::new(Server {
             engine,
+            redundant,
             storage: Arc::new(storage),
             jobs: Arc::new(Semaphore::new(limits.queue_jobs)),
             memory: Arc::new(Semaphore::new(limits.memory >> 10)),

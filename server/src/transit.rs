@@ -122,6 +122,8 @@ struct CreateRequest {
     #[serde(default, deserialize_with = "lenient")]
     derived: Option<bool>,
     #[serde(default, deserialize_with = "lenient")]
+    redundant: Option<bool>,
+    #[serde(default, deserialize_with = "lenient")]
     convergent_encryption: Option<bool>,
     auto_rotate_period: Option<Value>,
 }
@@ -133,6 +135,11 @@ fn check_period(period: Option<&Value>) -> Result<(), Error> {
         )),
         _ => Ok(()),
     }
+}
+
+/// The engine for a request with this key.
+fn engine<'a>(call: &'a Call, key: &Key) -> &'a Engine {
+    if key.record.redundant || call.grant.redundant { &call.server.redundant } else { &call.server.engine }
 }
 
 fn unknown_key(name: &str) -> Error {
@@ -183,9 +190,11 @@ pub async fn create(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
         return Ok(Reply::data(key.describe().await?).warn(existing(&key)?));
     }
     // Not in the change: a key of some sets takes seconds.
-    let engine = call.server.engine.clone();
+    let mut new = Key::new(&name, set, request.max_signatures);
+    new.record.redundant = request.redundant == Some(true);
+    let engine = engine(call, &new).clone();
     let signing = tokio::task::spawn_blocking(move || engine.generate(set)).await??;
-    let new = Key::new(&name, set, request.max_signatures).with_version(signing, false, &open.master)?;
+    let new = new.with_version(signing, false, &open.master)?;
     let (key, is_new) = {
         let (name, open) = (name.clone(), open.clone());
         call.server
@@ -216,7 +225,7 @@ pub async fn rotate(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     let name = call.name()?;
     let key = open.key(&name).ok_or_else(|| unknown_key(&name))?;
     call.grant.check_set(key.set)?;
-    let (engine, set) = (call.server.engine.clone(), key.set);
+    let (engine, set) = (engine(call, &key).clone(), key.set);
     let signing = tokio::task::spawn_blocking(move || engine.generate(set)).await??;
     let open = open.clone();
     let key = call
@@ -243,6 +252,8 @@ struct ConfigRequest {
     exportable: Option<bool>,
     #[serde(default, deserialize_with = "lenient")]
     allow_plaintext_backup: Option<bool>,
+    #[serde(default, deserialize_with = "lenient")]
+    redundant: Option<bool>,
     #[serde(default, deserialize_with = "lenient")]
     max_signatures: Option<u64>,
     auto_rotate_period: Option<Value>,
@@ -283,6 +294,9 @@ pub async fn configure(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
             }
             if let Some(allowed) = request.deletion_allowed {
                 record.deletion_allowed = allowed;
+            }
+            if let Some(redundant) = request.redundant {
+                record.redundant = redundant;
             }
             if let Some(most) = request.max_signatures {
                 let is_lower = record.max_signatures.is_none_or(|now| most <= now);
@@ -627,11 +641,12 @@ impl Signed {
 /// Signs the items that could be decoded. The results are in their order.
 async fn signatures(
     call: &Call,
+    engine: &Engine,
     version: &Version,
     how: &How,
     items: &[&Item],
 ) -> Result<Vec<Result<Signed, Error>>, Error> {
-    let (engine, deadline) = (&call.server.engine, call.deadline);
+    let deadline = call.deadline;
     let mut results = Vec::with_capacity(items.len());
     // A request that is alone is signed on this thread: waking another one, and being woken by it, takes a good part of a fast signature.
     let is_alone = call.server.jobs.available_permits() + 1 == call.server.config.limits.queue_jobs;
@@ -718,7 +733,7 @@ pub async fn sign(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     let limit = key.limit();
     let used = version.counter.take(&call.server.storage, good.len() as u64, limit).await?;
     let is_large = good.len() > 2;
-    let mut signed = signatures(call, version, &decoded.how, &good).await?.into_iter();
+    let mut signed = signatures(call, engine(call, &key), version, &decoded.how, &good).await?.into_iter();
     let Decoded { items, references, is_batch, .. } = decoded;
     let encode = move || {
         let done = items.into_iter().map(|item| {
@@ -755,7 +770,7 @@ pub async fn verify(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
                     Ok((_, version)) => {
                         let mode = how.mode(version.verifying.mode(context), context);
                         let job = VerifyJob::new(version.verifying.clone(), message, signature).mode(mode);
-                        Ok(submit(&call.server.engine, job, call.deadline).await?)
+                        Ok(submit(engine(call, &key), job, call.deadline).await?)
                     }
                 }
             }
@@ -902,6 +917,7 @@ mod tests {
                 is("max_signatures", it.max_signatures.map(|most| most.to_string()));
                 is("exportable", it.exportable.map(|flag| flag.to_string()));
                 is("derived", it.derived.map(|flag| flag.to_string()));
+                is("redundant", it.redundant.map(|flag| flag.to_string()));
             });
             let configured = parse::<ConfigRequest>(input).map(|it| {
                 is("min_signing_version", it.min_signing_version.map(|version| version.to_string()));

@@ -78,6 +78,59 @@ fn a_client_that_goes_away_cancels_what_has_not_begun() {
     assert_eq!(metric("hypergrove_free_jobs "), 16_384.0);
 }
 
+/// The engine that compares has counted the time of each signature, and no other. That it finds faults, the library's tests show.
+#[test]
+fn keys_and_policies_ask_for_redundant_signing() {
+    let mut server = Server::new("");
+    let root = server.root();
+    let make = |name: &str, redundant: Value| {
+        let body = json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128f", "redundant": redundant });
+        let (status, body) = root.post(&format!("transit/keys/{name}"), body);
+        assert_eq!((status, &body["data"]["redundant"]), (200, &json!(redundant == true)), "{body}");
+    };
+    make("once", json!(null));
+    let seconds = |client: &Client| {
+        ["", "{checks=\"redundant\"}"].map(|labels| metric(client, &format!("hypergrove_engine_run_seconds{labels} ")))
+    };
+    // Which of the engines work, when a client signs and verifies one item and a batch.
+    let used = |root: &Client, client: &Client, key: &str| {
+        let before = seconds(root);
+        for body in [json!({ "input": "" }), batch(20)] {
+            let signed = client.post(&format!("transit/sign/{key}"), body).1;
+            let signature =
+                [&signed["data"], &signed["data"]["batch_results"][19]].map(|item| item["signature"].clone());
+            let [single, last] = signature;
+            let check = if single.is_null() {
+                json!({ "input": encode("19"), "signature": last })
+            } else {
+                json!({ "input": "", "signature": single })
+            };
+            assert_eq!(
+                client.post(&format!("transit/verify/{key}"), check).1["data"]["valid"],
+                json!(true),
+                "{signed}"
+            );
+        }
+        let after = seconds(root);
+        [0, 1].map(|engine| after[engine] > before[engine])
+    };
+    assert_eq!(used(&root, &root, "once"), [true, false]);
+    make("twice", json!(true));
+    assert_eq!(used(&root, &root, "twice"), [false, true]);
+    let allowed = json!({ "capabilities": ["update"], "redundant": true });
+    let policy = json!({ "path": { "transit/sign/once": allowed, "transit/verify/once": allowed } });
+    let client = server.with_policy("twice", policy);
+    assert_eq!(used(&root, &client, "once"), [false, true]);
+    assert_eq!(root.post("transit/keys/twice/config", json!({ "redundant": false })).0, 200);
+    assert_eq!(used(&root, &root, "twice"), [true, false]);
+    assert_eq!(root.post("transit/keys/once/config", json!({ "redundant": true })).0, 200);
+    // It is there after a restart.
+    server.stop();
+    server.start();
+    server.unseal();
+    assert_eq!(used(&server.root(), &server.root(), "once"), [false, true]);
+}
+
 #[test]
 fn a_stop_finishes_what_was_accepted() {
     let mut server = Server::new("");
