@@ -120,7 +120,9 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream.set_write_timeout(Some(time));
     let stream = Box::pin(stream);
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(time).max_buf_size(MAX_HEAD);
+    builder.timer(TokioTimer::new()).header_read_timeout(time);
+    // The buffer alone would not bound a head that comes at once.
+    builder.max_buf_size(MAX_HEAD).max_header_size(MAX_HEAD);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     if let Err(why) = watcher.watch(connection).await {
         tracing::debug!("a connection ended: {why}");
