@@ -249,9 +249,9 @@ mod tests {
             let policy = parse::<PolicyRequest>(input).map(|it| {
                 is(if value.get("policy").is_some() { "policy" } else { "rules" }, it.policy);
             });
-            let told = [token, revoke, policy].map(|read| read.err().map_or(String::new(), |why| why.to_string()));
-            assert!(!told.concat().contains("S3cr3t"), "{told:?}");
-            told.concat()
+            let errors = [token, revoke, policy].map(|read| read.err().map_or(String::new(), |why| why.to_string()));
+            assert!(!errors.concat().contains("S3cr3t"), "{errors:?}");
+            errors.concat()
         });
     }
 

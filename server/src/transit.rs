@@ -925,9 +925,10 @@ mod tests {
                 is("deletion_allowed", it.deletion_allowed.map(|flag| flag.to_string()));
                 is("max_signatures", it.max_signatures.map(|most| most.to_string()));
             });
-            let told = [made, configured].map(|read| read.err().map_or(String::new(), |why| why.to_string())).concat();
-            assert!(!told.contains("S3cr3t"), "{told}");
-            told
+            let errors =
+                [made, configured].map(|read| read.err().map_or(String::new(), |why| why.to_string())).concat();
+            assert!(!errors.contains("S3cr3t"), "{errors}");
+            errors
         });
     }
 }
