@@ -107,7 +107,7 @@ fn class(outcome: &str) -> String {
     outcome.chars().filter(|letter| !letter.is_ascii_digit()).take(60).collect()
 }
 
-/// Runs a target over its seeds and what becomes of them, for `runs` inputs. It panics at a fault, and otherwise returns the outcome, such as an error.
+/// Runs a target over its seeds and what becomes of them, for `runs` inputs. The target panics at a fault, and otherwise returns the outcome, such as an error.
 pub(crate) fn fuzz(runs: u64, seeds: &[&[u8]], words: &str, mut target: impl FnMut(&[u8]) -> String) {
     let seconds = std::env::var("HYPERGROVE_SERVER_FUZZ").ok().map(|seconds| seconds.parse::<u64>().unwrap());
     let start = seconds.map_or(1, |_| RandomState::new().hash_one(0) | 1);
