@@ -83,6 +83,31 @@ pub(crate) fn sections(run: &RecordedRun) -> Vec<Section> {
     all.into_iter().filter(|section| !section.groups.is_empty()).collect()
 }
 
+impl FigureGroup {
+    /// A group whose figures `fill` draws, and whose table it gives; none if the table has no rows.
+    fn of(id: &str, title: String, fill: impl FnOnce(&mut FigureGroup) -> Table) -> Option<FigureGroup> {
+        let mut group = FigureGroup { title, ..FigureGroup::default() };
+        let table = fill(&mut group);
+        group.figures.iter_mut().for_each(|figure| figure.name = slug(&[id, &group.title, &figure.name]));
+        (!table.rows.is_empty()).then_some(FigureGroup { table: Some(table), ..group })
+    }
+
+    /// Adds a figure. `name` has the parts of its name within the group.
+    fn draw(&mut self, name: &[&str], drawing: impl Into<Drawing>) {
+        self.figures.push(Figure { name: slug(name), drawing: drawing.into() });
+    }
+}
+
+/// A group for each device of the study with this name.
+fn by_device<'a>(
+    run: &'a RecordedRun,
+    study: &'a str,
+    fill: fn(&mut FigureGroup, Vec<&'a Record>) -> Table,
+) -> Vec<FigureGroup> {
+    let devices = by(of_study(run, study), |record| record.device.clone()).into_iter();
+    devices.filter_map(|(device, records)| FigureGroup::of(study, device, |group| fill(group, records))).collect()
+}
+
 /// Values in the order of their first appearance, with all that have them.
 pub(crate) fn by<T, K: Ord + Clone>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<(K, Vec<T>)> {
     let (mut groups, mut places) = (Vec::<(K, Vec<T>)>::new(), BTreeMap::new());
@@ -128,6 +153,12 @@ fn counts(title: &str, scale: Scale) -> Axis {
 fn quartiles(times: &[f64]) -> Option<(f64, f64)> {
     let last = times.len().checked_sub(1)?;
     Some((times[last / 4], times[last * 3 / 4]))
+}
+
+/// Jobs a second over the jobs of a batch.
+fn by_batch(name: String, records: &[&Record]) -> Series {
+    let points = records.iter().map(|record| rate(record, record.batch as f64)).collect();
+    Series { name, look: Look::Joined, points }
 }
 
 /// Jobs a second, with quartiles.

@@ -125,6 +125,19 @@ pub(crate) enum Drawing {
     Bars(Bars),
 }
 
+impl Plot {
+    pub(crate) fn new(title: String, x: Axis, y: Axis, series: Vec<Series>) -> Plot {
+        Plot { title, x, y, series, rules: Vec::new() }
+    }
+}
+
+impl Bars {
+    /// Bars of one series.
+    pub(crate) fn new(title: String, x: Axis, rows: Vec<Bar>) -> Bars {
+        Bars { title, x, series: Vec::new(), rows, dots: false, rule: None }
+    }
+}
+
 impl From<Plot> for Drawing {
     fn from(plot: Plot) -> Drawing {
         Drawing::Plot(plot)

@@ -3,53 +3,50 @@
 use super::*;
 
 pub(super) fn cache_depth(run: &RecordedRun) -> Section {
-    let mut groups = Vec::new();
-    for (device, records) in by(of_study(run, "cache-depth"), |record| record.device.clone()) {
-        let mut group = FigureGroup { title: device.clone(), ..FigureGroup::default() };
-        let mut rows = Vec::new();
-        for (set, records) in by(records, |record| record.set.clone()) {
-            let none = records.iter().find(|record| record.cached_layers == 0).map(|record| record.ops_per_s);
-            let bars: Vec<Bar> = records
-                .iter()
-                .map(|record| {
-                    let bytes = record.cache_bytes.map_or("none".into(), bytes);
-                    let gain = none.map_or(UNKNOWN.into(), |none| ratio(record.ops_per_s / none));
-                    rows.push(vec![
-                        short(&set).into(),
-                        record.cached_layers.to_string(),
-                        bytes.clone(),
-                        record.build_s.map_or(UNKNOWN.into(), seconds),
-                        significant(record.ops_per_s),
-                        gain,
-                    ]);
-                    Bar {
-                        label: format!("{}", record.cached_layers),
-                        values: vec![(0, record.ops_per_s, None)],
-                        text: bytes.clone(),
-                        told: format!(
-                            "{} layers, {bytes}: {} a second",
-                            record.cached_layers,
-                            significant(record.ops_per_s)
-                        ),
-                    }
-                })
-                .collect();
-            let x = axis("signatures a second", Scale::Linear, counted);
-            let title = format!("{} by cached layers, and their memory", short(&set));
-            let bars = Bars { title, rows: bars, x, series: Vec::new(), dots: false, rule: None };
-            group.figures.push(Figure { name: slug(&["cache-depth", &device, &set]), drawing: bars.into() });
-        }
-        let heads = vec!["set", "layers", "memory", "built in", "per second", "gain"];
-        group.table = Some(Table { heads, words: 1, rows });
-        groups.push(group);
-    }
     Section {
         id: "cache-depth",
         title: "Cached layers",
         reading: "Bars are signatures a second, by the number of a key's top layers that are cached; next to each bar is the memory of \
             the nodes. Each further layer takes 2^h′ times the memory of the one above, and saves one of d trees.",
-        groups,
+        groups: by_device(run, "cache-depth", of_device),
     }
+}
+
+fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
+    let mut rows = Vec::new();
+    for (set, records) in by(records, |record| record.set.clone()) {
+        let none = records.iter().find(|record| record.cached_layers == 0).map(|record| record.ops_per_s);
+        let bars: Vec<Bar> = records
+            .iter()
+            .map(|record| {
+                let bytes = record.cache_bytes.map_or("none".into(), bytes);
+                let gain = none.map_or(UNKNOWN.into(), |none| ratio(record.ops_per_s / none));
+                rows.push(vec![
+                    short(&set).into(),
+                    record.cached_layers.to_string(),
+                    bytes.clone(),
+                    record.build_s.map_or(UNKNOWN.into(), seconds),
+                    significant(record.ops_per_s),
+                    gain,
+                ]);
+                Bar {
+                    label: format!("{}", record.cached_layers),
+                    values: vec![(0, record.ops_per_s, None)],
+                    text: bytes.clone(),
+                    told: format!(
+                        "{} layers, {bytes}: {} a second",
+                        record.cached_layers,
+                        significant(record.ops_per_s)
+                    ),
+                }
+            })
+            .collect();
+        let x = axis("signatures a second", Scale::Linear, counted);
+        let title = format!("{} by cached layers, and their memory", short(&set));
+        group.draw(&[&set], Bars::new(title, x, bars));
+    }
+    let heads = vec!["set", "layers", "memory", "built in", "per second", "gain"];
+    Table { heads, words: 1, rows }
 }
 
 fn bytes(count: usize) -> String {

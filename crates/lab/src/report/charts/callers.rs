@@ -9,17 +9,15 @@ fn way(record: &Record) -> String {
 }
 
 pub(super) fn callers(run: &RecordedRun) -> Section {
-    let groups = by(of_study(run, "callers"), |record| record.device.clone());
     Section {
         id: "callers",
         title: "Many callers",
         reading: "Callers bring one job at a time. Without tickets each job is a batch of its own; with tickets callers share batches.",
-        groups: groups.into_iter().map(|(device, records)| of_device(device, records)).collect(),
+        groups: by_device(run, "callers", of_device),
     }
 }
 
-fn of_device(device: String, records: Vec<&Record>) -> FigureGroup {
-    let mut group = FigureGroup::default();
+fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
     let mut rows = Vec::new();
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         for record in &records {
@@ -58,11 +56,10 @@ fn of_device(device: String, records: Vec<&Record>) -> FigureGroup {
             ("p99", axis("99 % wait no longer than", Scale::Log, timed), series(&|record| record.p99_s)),
         ];
         for (name, y, series) in pictures {
-            let title = format!("{} {op}", short(&set));
-            let plot = Plot { title, x: counts("callers", Scale::Log), y, series, rules: Vec::new() };
-            group.figures.push(Figure { name: slug(&["callers", &device, &set, &op, name]), drawing: plot.into() });
+            let (title, x) = (format!("{} {op}", short(&set)), counts("callers", Scale::Log));
+            group.draw(&[&set, &op, name], Plot::new(title, x, y, series));
         }
     }
     let heads = vec!["set", "op", "tickets", "callers", "per second", "jobs of a batch", "half", "99 %", "99.9 %"];
-    FigureGroup { title: device, table: Some(Table { heads, words: 3, rows }), ..group }
+    Table { heads, words: 3, rows }
 }

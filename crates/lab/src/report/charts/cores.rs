@@ -3,18 +3,17 @@
 use super::*;
 
 pub(super) fn cores(run: &RecordedRun) -> Section {
-    let groups = by(of_study(run, "cores"), |record| record.device.clone());
     Section {
         id: "cores",
         title: "Every core",
         reading: "One engine with several threads, and as many processes with one thread each, which wait for nothing. The last column is the \
             rate of the engine over that of the processes, by the median of the turns.",
-        groups: groups.into_iter().map(|(device, records)| of_device(device, records)).collect(),
+        groups: by_device(run, "cores", of_device),
     }
 }
 
-fn of_device(device: String, records: Vec<&Record>) -> FigureGroup {
-    let (mut group, mut rows) = (FigureGroup::default(), Vec::new());
+fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
+    let mut rows = Vec::new();
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         for (threads, pair) in by(&records, |record| record.threads) {
             let of = |is_processes: bool| pair.iter().find(|record| record.processes.is_some() == is_processes);
@@ -35,14 +34,9 @@ fn of_device(device: String, records: Vec<&Record>) -> FigureGroup {
             let points = these.map(|record| rate(record, record.threads as f64)).collect();
             Series { name: name.into(), look: Look::Joined, points }
         };
-        let plot = Plot {
-            title: format!("{} {op}", short(&set)),
-            x: counts("threads or processes", Scale::Linear),
-            y: axis("per second", Scale::Linear, counted),
-            series: vec![series("one engine", false), series("processes", true)],
-            rules: Vec::new(),
-        };
-        group.figures.push(Figure { name: slug(&["cores", &device, &set, &op]), drawing: plot.into() });
+        let (x, y) = (counts("threads or processes", Scale::Linear), axis("per second", Scale::Linear, counted));
+        let series = vec![series("one engine", false), series("processes", true)];
+        group.draw(&[&set, &op], Plot::new(format!("{} {op}", short(&set)), x, y, series));
     }
     let heads = vec![
         "set",
@@ -56,5 +50,5 @@ fn of_device(device: String, records: Vec<&Record>) -> FigureGroup {
         "% of peak",
         "engine / processes",
     ];
-    FigureGroup { title: device, table: Some(Table { heads, words: 2, rows }), ..group }
+    Table { heads, words: 2, rows }
 }

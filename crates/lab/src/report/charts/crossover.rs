@@ -21,7 +21,15 @@ fn crossing(below: &[(f64, f64)], above: &[(f64, f64)]) -> Option<f64> {
 }
 
 pub(super) fn crossover(run: &RecordedRun) -> Section {
-    let mut group = FigureGroup::default();
+    Section {
+        id: "crossover",
+        title: "The crossover",
+        reading: "Left of the line the CPU is faster, right of it the GPU, end to end. The engine chooses by this line.",
+        groups: FigureGroup::of("crossover", String::new(), |group| of_all(group, run)).into_iter().collect(),
+    }
+}
+
+fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> Table {
     let mut rows = Vec::new();
     for ((set, op), records) in by(of_study(run, "crossover"), |record| (record.set.clone(), record.op.clone())) {
         let devices = by(records, |record| record.devices.join(", "));
@@ -41,10 +49,7 @@ pub(super) fn crossover(run: &RecordedRun) -> Section {
                 Some(Some(at)) => plural(at.ceil() as usize, "job"),
             },
         ]);
-        let series = devices.into_iter().map(|(name, records)| {
-            let points: Vec<Point> = records.iter().map(|record| rate(record, record.batch as f64)).collect();
-            Series { name, look: Look::Joined, points }
-        });
+        let series = devices.into_iter().map(|(name, records)| by_batch(name, &records));
         let plot = Plot {
             title: format!("{} {op}", short(&set)),
             x: counts("jobs of a batch", Scale::Log),
@@ -52,18 +57,7 @@ pub(super) fn crossover(run: &RecordedRun) -> Section {
             series: series.collect(),
             rules: at.flatten().map(|at| (at, plural(at.ceil() as usize, "job"))).into_iter().collect(),
         };
-        group.figures.push(Figure { name: slug(&["crossover", &set, &op]), drawing: plot.into() });
+        group.draw(&[&set, &op], plot);
     }
-    let groups = if group.figures.is_empty() {
-        Vec::new()
-    } else {
-        group.table = Some(Table { heads: vec!["set", "op", "the GPU is faster from"], words: 2, rows });
-        vec![group]
-    };
-    Section {
-        id: "crossover",
-        title: "The crossover",
-        reading: "Left of the line the CPU is faster, right of it the GPU, end to end. The engine chooses by this line.",
-        groups,
-    }
+    Table { heads: vec!["set", "op", "the GPU is faster from"], words: 2, rows }
 }

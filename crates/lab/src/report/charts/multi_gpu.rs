@@ -3,7 +3,15 @@
 use super::*;
 
 pub(super) fn multi_gpu(run: &RecordedRun) -> Section {
-    let mut group = FigureGroup::default();
+    Section {
+        id: "multi-gpu",
+        title: "Several GPUs",
+        reading: "The dashed line is the rate of this many GPUs if none waited for another or for the host.",
+        groups: FigureGroup::of("multi-gpu", String::new(), |group| of_all(group, run)).into_iter().collect(),
+    }
+}
+
+fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> Table {
     let mut rows = Vec::new();
     let key = |record: &&Record| (record.set.clone(), record.op.clone(), through(record));
     for ((set, op, through), records) in by(of_study(run, "multi-gpu"), key) {
@@ -26,32 +34,13 @@ pub(super) fn multi_gpu(run: &RecordedRun) -> Section {
             ]);
         }
         let ideal = (1..=most).map(|n| Point { x: n as f64, y: one * n as f64, range: None, told: String::new() });
-        let plot = Plot {
-            title: format!("{} {op}, {through}", short(&set)),
-            x: counts("GPUs", Scale::Linear),
-            y: axis("per second", Scale::Linear, counted),
-            series: vec![
-                Series { name: "measured".into(), look: Look::Joined, points },
-                Series { name: "in proportion".into(), look: Look::Dashed, points: ideal.collect() },
-            ],
-            rules: Vec::new(),
-        };
-        group.figures.push(Figure { name: slug(&["multi-gpu", &set, &op, through]), drawing: plot.into() });
+        let series = vec![
+            Series { name: "measured".into(), look: Look::Joined, points },
+            Series { name: "in proportion".into(), look: Look::Dashed, points: ideal.collect() },
+        ];
+        let (x, y) = (counts("GPUs", Scale::Linear), axis("per second", Scale::Linear, counted));
+        group.draw(&[&set, &op, through], Plot::new(format!("{} {op}, {through}", short(&set)), x, y, series));
     }
-    let groups = if rows.is_empty() {
-        Vec::new()
-    } else {
-        group.table = Some(Table {
-            heads: vec!["set", "op", "through", "GPUs", "per second", "of one", "a GPU's share of that"],
-            words: 3,
-            rows,
-        });
-        vec![group]
-    };
-    Section {
-        id: "multi-gpu",
-        title: "Several GPUs",
-        reading: "The dashed line is the rate of this many GPUs if none waited for another or for the host.",
-        groups,
-    }
+    let heads = vec!["set", "op", "through", "GPUs", "per second", "of one", "a GPU's share of that"];
+    Table { heads, words: 3, rows }
 }

@@ -3,74 +3,51 @@
 use super::*;
 
 pub(super) fn throughput(run: &RecordedRun) -> Section {
-    let mut groups = Vec::new();
-    for (device, records) in by(of_study(run, "throughput"), |record| record.device.clone()) {
-        let mut group = FigureGroup { title: device.clone(), ..FigureGroup::default() };
-        let mut rows = Vec::new();
-        for ((set, op), mut records) in by(records, |record| (record.set.clone(), record.op.clone())) {
-            // A study whose time was bounded goes through its batches in another order.
-            records.sort_by_key(|record| record.batch);
-            let series = by(records.iter().copied(), |record| shape_name(record));
-            let peak = |records: &[&Record]| records.iter().map(|record| record.ops_per_s).fold(0.0, f64::max);
-            let best_fixed =
-                series.iter().filter(|(name, _)| name != TUNED).map(|(_, records)| peak(records)).fold(0.0, f64::max);
-            for (name, records) in &series {
-                let most = records.iter().max_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s)).expect("not empty");
-                let gain =
-                    if name == TUNED && best_fixed > 0.0 { ratio(most.ops_per_s / best_fixed) } else { UNKNOWN.into() };
-                let kernels = most.kernels_per_s.map_or(UNKNOWN.into(), significant);
-                let limit = most.limit_fraction.map_or(UNKNOWN.into(), |fraction| format!("{:.0} %", 100.0 * fraction));
-                let batch = grouped(most.batch as u64);
-                rows.push(vec![
-                    short(&set).into(),
-                    op.clone(),
-                    name.clone(),
-                    batch,
-                    significant(most.ops_per_s),
-                    kernels,
-                    limit,
-                    gain,
-                ]);
-            }
-            let (from, to) =
-                records.iter().fold((usize::MAX, 0), |(low, high), r| (low.min(r.batch), high.max(r.batch)));
-            // Equal steps are seen best on an even axis, doublings on a logarithmic one.
-            let steps = from * 4 >= to || records.iter().any(|record| !record.batch.is_power_of_two());
-            let scale = if steps { Scale::Linear } else { Scale::Log };
-            let series = series.into_iter().map(|(name, records)| {
-                let points: Vec<Point> = records.iter().map(|record| rate(record, record.batch as f64)).collect();
-                Series { name, look: Look::Joined, points }
-            });
-            let plot = Plot {
-                title: format!("{} {op}", short(&set)),
-                x: counts("jobs of a batch", scale),
-                y: axis("per second", Scale::Linear, counted),
-                series: series.collect(),
-                rules: Vec::new(),
-            };
-            group.figures.push(Figure { name: slug(&["throughput", &device, &set, &op]), drawing: plot.into() });
-        }
-        group.table = Some(Table {
-            heads: vec![
-                "set",
-                "op",
-                "shape",
-                "best batch",
-                "per second",
-                "kernels alone",
-                "% of peak",
-                "over the best fixed",
-            ],
-            words: 3,
-            rows,
-        });
-        groups.push(group);
-    }
     Section {
         id: "throughput",
         title: "Throughput over batch size",
         reading: "Each mark is one batch size, with its quartiles. Teeth of a curve are waves of blocks: the last wave is \
             partly empty. The distance between the tuned policy and the other shapes is what tuning gains.",
-        groups,
+        groups: by_device(run, "throughput", of_device),
     }
+}
+
+fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
+    let mut rows = Vec::new();
+    for ((set, op), mut records) in by(records, |record| (record.set.clone(), record.op.clone())) {
+        // A study whose time was bounded goes through its batches in another order.
+        records.sort_by_key(|record| record.batch);
+        let series = by(records.iter().copied(), |record| shape_name(record));
+        let peak = |records: &[&Record]| records.iter().map(|record| record.ops_per_s).fold(0.0, f64::max);
+        let best_fixed =
+            series.iter().filter(|(name, _)| name != TUNED).map(|(_, records)| peak(records)).fold(0.0, f64::max);
+        for (name, records) in &series {
+            let most = records.iter().max_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s)).expect("not empty");
+            let gain =
+                if name == TUNED && best_fixed > 0.0 { ratio(most.ops_per_s / best_fixed) } else { UNKNOWN.into() };
+            let kernels = most.kernels_per_s.map_or(UNKNOWN.into(), significant);
+            let limit = most.limit_fraction.map_or(UNKNOWN.into(), |fraction| format!("{:.0} %", 100.0 * fraction));
+            let batch = grouped(most.batch as u64);
+            rows.push(vec![
+                short(&set).into(),
+                op.clone(),
+                name.clone(),
+                batch,
+                significant(most.ops_per_s),
+                kernels,
+                limit,
+                gain,
+            ]);
+        }
+        let (from, to) = records.iter().fold((usize::MAX, 0), |(low, high), r| (low.min(r.batch), high.max(r.batch)));
+        // Equal steps are seen best on an even axis, doublings on a logarithmic one.
+        let steps = from * 4 >= to || records.iter().any(|record| !record.batch.is_power_of_two());
+        let scale = if steps { Scale::Linear } else { Scale::Log };
+        let series = series.into_iter().map(|(name, records)| by_batch(name, &records)).collect();
+        let (x, y) = (counts("jobs of a batch", scale), axis("per second", Scale::Linear, counted));
+        group.draw(&[&set, &op], Plot::new(format!("{} {op}", short(&set)), x, y, series));
+    }
+    let heads =
+        vec!["set", "op", "shape", "best batch", "per second", "kernels alone", "% of peak", "over the best fixed"];
+    Table { heads, words: 3, rows }
 }
