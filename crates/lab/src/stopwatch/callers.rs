@@ -5,10 +5,10 @@ use crate::args::op_name;
 use crate::failure::Failure;
 use crate::record::Record;
 use hypergrove::{
-    Device, Engine, Error, GenerateJob, Mode, Op, Params, Randomizer, Seeds, SignJob, Signature, SigningKey, SlhDsa,
-    Ticket, VerifyJob, VerifyingKey,
+    Device, Engine, Error, GenerateJob, Mode, Op, Params, Randomizer, Seeds, SignJob, SlhDsa, Ticket, VerifyJob,
 };
 use std::collections::VecDeque;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::{Builder, scope, sleep};
@@ -102,79 +102,11 @@ impl Measured {
     }
 }
 
-/// The jobs of a question, and what each gives.
-enum KnownJobs {
-    Keygen(Vec<(Seeds, SigningKey)>),
-    Sign(Arc<SigningKey>, Vec<(Vec<u8>, Signature)>),
-    Verify(Arc<VerifyingKey>, Vec<(Vec<u8>, Signature)>),
-}
-
-/// A ticket of some job.
-enum AnyTicket {
-    Keygen(Ticket<SigningKey>),
-    Sign(Ticket<Signature>),
-    Verify(Ticket<bool>),
-}
-
-impl KnownJobs {
-    fn new(engine: &Engine, question: Question) -> Result<KnownJobs, Failure> {
-        let Question { params, op, cached_layers, .. } = question;
-        let params = SlhDsa::from(params);
-        if op == Op::Keygen {
-            let seeds: Vec<Seeds> = (0..DISTINCT).map(|number| params.seeds(number)).collect();
-            let keys = engine.from_seeds(params, &seeds)?;
-            return Ok(KnownJobs::Keygen(seeds.into_iter().zip(keys).collect()));
-        }
-        let key = engine.from_seeds(params, &[params.seeds(0)])?.remove(0);
-        let key = engine.cache(&key, if op == Op::Sign { cached_layers } else { 1 })?;
-        let messages: Vec<Vec<u8>> = (0..DISTINCT).map(message).collect();
-        let signatures = sign_all::<SlhDsa>(engine, &key, &messages)?;
-        super::check(engine, params, &key, &messages, &signatures)?;
-        let pairs = messages.into_iter().zip(signatures).collect();
-        Ok(match op {
-            Op::Sign => KnownJobs::Sign(Arc::new(key), pairs),
-            _ => KnownJobs::Verify(Arc::new(key.verifying_key()), pairs),
-        })
-    }
-
-    fn submit(&self, engine: &Engine, i: usize) -> Result<AnyTicket, Error> {
-        let i = i % DISTINCT;
-        Ok(match self {
-            KnownJobs::Keygen(all) => {
-                let (seeds, key) = &all[i];
-                AnyTicket::Keygen(engine.submit(GenerateJob::from_seeds(key.params(), seeds.clone()))?)
-            }
-            KnownJobs::Sign(key, all) => {
-                AnyTicket::Sign(engine.submit(SignJob::new(key.clone(), all[i].0.clone()).deterministic())?)
-            }
-            KnownJobs::Verify(key, all) => {
-                AnyTicket::Verify(engine.submit(VerifyJob::new(key.clone(), &all[i].0, all[i].1.as_bytes()))?)
-            }
-        })
-    }
-
-    /// Waits for the ticket of job i: whether its result is right.
-    fn wait(&self, held: AnyTicket, i: usize) -> Result<bool, Error> {
-        let i = i % DISTINCT;
-        Ok(match (self, held) {
-            (KnownJobs::Keygen(all), AnyTicket::Keygen(ticket)) => ticket.wait()? == all[i].1,
-            (KnownJobs::Sign(_, all), AnyTicket::Sign(ticket)) => ticket.wait()? == all[i].1,
-            (_, AnyTicket::Verify(ticket)) => ticket.wait()?,
-            _ => false,
-        })
-    }
-
-    /// Job i without a ticket: whether its result is right.
-    fn call(&self, engine: &Engine, i: usize) -> Result<bool, Error> {
-        let (i, mode) = (i % DISTINCT, Mode::default());
-        Ok(match self {
-            KnownJobs::Keygen(all) => {
-                engine.from_seeds(all[i].1.params(), std::slice::from_ref(&all[i].0))?[0] == all[i].1
-            }
-            KnownJobs::Sign(key, all) => engine.sign(key, mode, &all[i].0, Randomizer::Deterministic)? == all[i].1,
-            KnownJobs::Verify(key, all) => engine.verify(key, mode, &all[i].0, all[i].1.as_bytes())?,
-        })
-    }
+/// The jobs of a question by their numbers: how each is queued, or done without a ticket, and what it gives.
+struct KnownJobs<'k, T> {
+    submit: &'k (dyn Fn(usize) -> Result<Ticket<T>, Error> + Sync),
+    call: &'k (dyn Fn(usize) -> Result<T, Error> + Sync),
+    gives: &'k [T],
 }
 
 /// When jobs are counted: those that begin and end meanwhile.
@@ -206,26 +138,26 @@ impl Window {
 }
 
 /// One thread's jobs: the seconds of each that was counted.
-fn caller(
-    engine: &Engine,
-    work: &KnownJobs,
+fn caller<T: PartialEq>(
+    work: &KnownJobs<'_, T>,
     way: CallerKind,
     tickets: usize,
     window: &Window,
 ) -> Result<Vec<f64>, Failure> {
+    let is_right = |i: usize, result: T| result == work.gives[i % DISTINCT];
     let (mut waits, mut i, mut held) = (Vec::new(), 0, VecDeque::with_capacity(tickets));
     while !window.is_over.load(Relaxed) {
         let is_counted = window.is_open.load(Relaxed);
         let (began, is_right) = if way == CallerKind::Direct {
             i += 1;
-            (Instant::now(), work.call(engine, i)?)
+            (Instant::now(), is_right(i, (work.call)(i % DISTINCT)?))
         } else {
             while held.len() < tickets {
-                held.push_back((i, Instant::now(), work.submit(engine, i)?));
+                held.push_back((i, Instant::now(), (work.submit)(i % DISTINCT)?));
                 i += 1;
             }
             let (i, began, ticket) = held.pop_front().expect("there is one");
-            (began, work.wait(ticket, i)?)
+            (began, is_right(i, ticket.wait()?))
         };
         if !is_right {
             return Err(wrong("a result of one of many callers"));
@@ -236,18 +168,57 @@ fn caller(
             window.counted.fetch_add(1, Relaxed);
         }
     }
-    for (i, _, ticket) in held {
-        work.wait(ticket, i)?;
+    for (.., ticket) in held {
+        ticket.wait()?;
     }
     Ok(waits)
 }
 
 /// Measures. An answer that is wrong is an error.
 pub(crate) fn measure(engine: &Engine, question: Question) -> Result<Measured, Failure> {
-    let work = KnownJobs::new(engine, question)?;
+    let Question { params, op, cached_layers, .. } = question;
+    let (params, mode) = (SlhDsa::from(params), Mode::default());
+    if op == Op::Keygen {
+        let seeds: Vec<Seeds> = (0..DISTINCT).map(|number| params.seeds(number)).collect();
+        let work = KnownJobs {
+            submit: &|i| Ok(engine.submit(GenerateJob::from_seeds(params, seeds[i].clone()))?),
+            call: &|i| Ok(engine.from_seeds(params, slice::from_ref(&seeds[i]))?.remove(0)),
+            gives: &engine.from_seeds(params, &seeds)?,
+        };
+        return timed(engine, question, &work);
+    }
+    let key = engine.from_seeds(params, &[params.seeds(0)])?.remove(0);
+    let key = engine.cache(&key, if op == Op::Sign { cached_layers } else { 1 })?;
+    let messages: Vec<Vec<u8>> = (0..DISTINCT).map(message).collect();
+    let signatures = sign_all::<SlhDsa>(engine, &key, &messages)?;
+    super::check(engine, params, &key, &messages, &signatures)?;
+    if op == Op::Sign {
+        let key = Arc::new(key);
+        let work = KnownJobs {
+            submit: &|i| Ok(engine.submit(SignJob::new(key.clone(), messages[i].clone()).deterministic())?),
+            call: &|i| engine.sign(&key, mode, &messages[i], Randomizer::Deterministic),
+            gives: &signatures,
+        };
+        return timed(engine, question, &work);
+    }
+    let key = Arc::new(key.verifying_key());
+    let work = KnownJobs {
+        submit: &|i| Ok(engine.submit(VerifyJob::new(key.clone(), &messages[i], signatures[i].as_bytes()))?),
+        call: &|i| engine.verify(&key, mode, &messages[i], signatures[i].as_bytes()),
+        gives: &[true; DISTINCT],
+    };
+    timed(engine, question, &work)
+}
+
+/// Has the callers bring these jobs, and times them.
+fn timed<T: PartialEq + Sync>(
+    engine: &Engine,
+    question: Question,
+    work: &KnownJobs<'_, T>,
+) -> Result<Measured, Failure> {
     let Question { callers, way, budget, .. } = question;
     let threads = if let CallerKind::Held(threads) = way { threads.min(callers) } else { callers };
-    let (window, work) = (Window::default(), &work);
+    let window = Window::default();
     let (mut waits, mut took) = (Vec::new(), Duration::ZERO);
     let batches = || engine.stats().tickets.batch_sizes.iter().sum::<u64>();
     // From the first submission to the last result: a batch that ends at the edge of a window would count on one side alone.
@@ -256,8 +227,7 @@ pub(crate) fn measure(engine: &Engine, question: Question) -> Result<Measured, F
         let window = &window;
         let spawn = |number: usize| {
             let tickets = callers / threads + usize::from(number < callers % threads);
-            let body =
-                move || caller(engine, work, way, tickets, window).inspect_err(|_| window.failed.store(true, Relaxed));
+            let body = move || caller(work, way, tickets, window).inspect_err(|_| window.failed.store(true, Relaxed));
             Builder::new().stack_size(STACK).spawn_scoped(scope, body)
         };
         let all: Vec<_> = (0..threads).map(spawn).collect();
