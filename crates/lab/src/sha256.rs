@@ -6,7 +6,7 @@ use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits, rates_json};
 use crate::printer::{Printer, percent, seconds, significant};
 use crate::record::Record;
-use crate::stopwatch::Times;
+use crate::stopwatch::{Times, until_used_up, wrong};
 use hypergrove::backend::{Axis, Hasher, Messages, Policy, Sha256Programs, THREADS};
 use hypergrove::{Backend, Cpu, Device, Work};
 use hypergrove_engine::time_limit;
@@ -94,6 +94,8 @@ const PADDING_LEAST: usize = 9;
 const DIGEST_BYTES: usize = 32;
 /// Runs that are timed at least.
 const LEAST_RUNS: usize = 5;
+/// A wrong answer.
+const OTHER_SUM: &str = "SHA-256 differs from the host's";
 /// Messages that fill the largest devices several times over.
 const MANY: usize = 1 << 20;
 /// Bytes of a run, end to end.
@@ -129,22 +131,17 @@ pub(crate) fn sha256_point(
     let messages = Messages::equal(&bytes, size)?;
     let want = wanted(messages)?;
     let mut digests = vec![[0; 32]; count];
-    let (mut times, mut used) = (Vec::new(), Duration::ZERO);
     // The first run is not timed: memory is touched for the first time.
     hasher.run(messages, &mut digests)?;
-    while times.len() < LEAST_RUNS || used < budget {
+    let times = until_used_up(LEAST_RUNS, budget, || {
         digests.fill([0; 32]);
         let start = Instant::now();
         hasher.run(messages, &mut digests)?;
         let time = start.elapsed();
-        if digests != want {
-            return Err(wrong());
-        }
-        used += time;
-        times.push(time.as_secs_f64());
-    }
+        if digests == want { Ok(time) } else { Err(wrong(OTHER_SUM)) }
+    })?;
     let resident = resident(&mut *hasher, device, messages, &want, most)?;
-    Ok(Sample { size, count, times: Times::new(times), resident, bounds, threads })
+    Ok(Sample { size, count, times, resident, bounds, threads })
 }
 
 /// Bytes of messages that a policy's threads are busy with for a while.
@@ -155,10 +152,6 @@ fn most_bytes(device: &Device, policy: &Policy) -> usize {
         (_, 0) => RESIDENT_BYTES,
         (_, threads) => THREAD_BYTES.saturating_mul(threads),
     }
-}
-
-fn wrong() -> Failure {
-    Failure::new("a wrong answer: SHA-256 differs from the host's").hint("distrust this machine, and report the fault")
 }
 
 /// The sums by the host, on all its threads.
@@ -189,7 +182,7 @@ fn resident(
     let mut digests = vec![[0; 32]; part];
     let times = hasher.resident(messages.range(0..part), copies, LEAST_RUNS, &mut digests)?;
     if digests != want[..part] {
-        return Err(wrong());
+        return Err(wrong(OTHER_SUM));
     }
     let seconds = |times: Vec<Duration>| Times::new(times.iter().map(Duration::as_secs_f64).collect());
     Ok(times.map(|times| (part * copies, seconds(times))))

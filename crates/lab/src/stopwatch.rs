@@ -16,7 +16,7 @@ use hypergrove_fips205::reference;
 use std::time::{Duration, Instant};
 
 /// Runs that are timed at least.
-const LEAST_RUNS: usize = 3;
+pub(crate) const LEAST_RUNS: usize = 3;
 /// Runs by which kernels alone are timed.
 const KERNEL_RUNS: usize = 9;
 /// Signatures that a batch which a CPU verifies consists of, over and over: making more would take longer than verifying them.
@@ -272,7 +272,7 @@ pub fn measure<S: Timed>(
     question: Question<S>,
     options: &MachineOptions,
 ) -> Result<Measurement, Failure> {
-    measure_at(engine, question, options, &|run| until_used_up(question.budget, run))
+    measure_at(engine, question, options, &|run| until_used_up(LEAST_RUNS, question.budget, run))
 }
 
 /// Measures as [`measure`] does. `pace` decides how often the jobs run.
@@ -305,13 +305,14 @@ pub(crate) fn measure_at<S: Timed>(
     Ok(Measurement { times, batch, threads, limits, ideal, kernels, build })
 }
 
-/// Has `run` time itself until the budget is used up, and three times at least.
+/// Has `run` time itself until the budget is used up, and so many times at least.
 pub(crate) fn until_used_up(
+    least: usize,
     budget: Duration,
     mut run: impl FnMut() -> Result<Duration, Failure>,
 ) -> Result<Times, Failure> {
     let (mut times, mut used) = (Vec::new(), Duration::ZERO);
-    while times.len() < LEAST_RUNS || used < budget {
+    while times.len() < least || used < budget {
         let time = run()?;
         used += time;
         times.push(time.as_secs_f64());

@@ -16,7 +16,7 @@ use crate::printer::{Bar, Printer, grouped, percent, seconds, significant};
 use crate::record::{Record, StageRecord};
 use crate::sha256::{Point, sha256_point, space_and_bounds};
 use crate::stopwatch::callers::{self, CallerKind};
-use crate::stopwatch::{Question, Times, distinct, measure, until_used_up};
+use crate::stopwatch::{LEAST_RUNS, Question, Times, distinct, measure, until_used_up};
 use hypergrove::backend::{Plan, Policy};
 use hypergrove::{Backend, Device, Engine, Isa, Op, PARAMETER_SETS, Params, SlhDsa, UnknownSet, cache_bytes};
 use hypergrove_engine::{STAGES, THREADS, planner::bucket};
@@ -383,7 +383,7 @@ impl Study<'_> {
             }
             let Some((.., program)) = &mut trial else { continue };
             let mut execute = Vec::new();
-            let times = until_used_up(self.budget(row.seconds), || {
+            let times = until_used_up(LEAST_RUNS, self.budget(row.seconds), || {
                 let (time, timing) = program.run(jobs, batch)?;
                 execute.push(timing.execute.as_secs_f64());
                 Ok(time)

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::machine::{self, Limits};
 use crate::printer::Printer;
 use crate::record::Record;
-use crate::stopwatch::{Question, Timed, Times, until_used_up};
+use crate::stopwatch::{LEAST_RUNS, Question, Timed, Times, until_used_up};
 use hypergrove::{Op, Params, SlhDsa};
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Lines, Write, stdin};
@@ -29,11 +29,11 @@ pub(crate) fn in_turns(
     printer.line("null")?;
     for line in stdin().lines() {
         line.map_err(|error| Failure::io("read", "standard input", &error))?;
-        let times = until_used_up(budget, &mut *run)?;
+        let times = until_used_up(LEAST_RUNS, budget, &mut *run)?;
         printer.line(times.median())?;
         all.extend_from_slice(times.all());
     }
-    if all.is_empty() { until_used_up(budget, run) } else { Ok(Times::new(all)) }
+    if all.is_empty() { until_used_up(LEAST_RUNS, budget, run) } else { Ok(Times::new(all)) }
 }
 
 /// A process that measures in turns. It ends with its standard input.
