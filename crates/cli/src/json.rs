@@ -79,7 +79,7 @@ pub(crate) struct TableLine {
 }
 
 /// The verdict on a file.
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FileLine {
     /// Its path as it was given; bytes that are not UTF-8 are replaced by U+FFFD. `-` is standard input.
@@ -116,7 +116,7 @@ pub(crate) struct FileLine {
 }
 
 /// The verdict on a file, in a word.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Word {
@@ -131,6 +131,7 @@ pub(crate) enum Word {
     /// The file is there, and the manifest does not list it.
     Extra,
     /// There is no verdict: the file or its signature could not be read or written.
+    #[default]
     Error,
 }
 
@@ -175,20 +176,7 @@ impl Counts {
 
 impl FileLine {
     pub(crate) fn new(file: String, verdict: Word) -> FileLine {
-        let none = || None;
-        FileLine {
-            file,
-            verdict,
-            signature: none(),
-            set: None,
-            key: none(),
-            signer: none(),
-            error: none(),
-            hint: none(),
-            comment: none(),
-            diagnosis: none(),
-            command: none(),
-        }
+        FileLine { file, verdict, ..FileLine::default() }
     }
 
     /// With the key that signed.
