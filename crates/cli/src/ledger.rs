@@ -26,13 +26,14 @@ pub(crate) struct KeyLedger {
     opened: LedgerState,
 }
 
-/// The ledger that a key has to have; none if its set has no limit.
+/// The ledger that a key has to have; none if its set has no limit, or if it is another scheme's key.
 pub(crate) fn of(
-    key: &VerifyingKey,
+    key: Option<&VerifyingKey>,
     source: &Source,
     named: Option<&Path>,
     printer: &Printer,
 ) -> Result<Option<KeyLedger>, Failure> {
+    let Some(key) = key else { return Ok(None) };
     match key.params().signature_limit() {
         Some(_) => KeyLedger::open(key, path(source, named)?, printer).map(Some),
         None => match named {

@@ -10,9 +10,9 @@ use crate::schemes::{InTool, of_scheme};
 use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{judge, read_signature};
-use crate::{table, trees};
+use crate::{ledger, table, trees};
+use hypergrove::Mode;
 use hypergrove::scheme::{SignJob, VerifyJob};
-use hypergrove::{Mode, VerifyingKey};
 use hypergrove_files::envelope::{Envelope, EnvelopeError, Header, is_reserved};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine::{self, Watched};
@@ -58,10 +58,10 @@ fn by_key<S: InTool>(
         Some(public) if args.armor => Some(Header::new(public, mode, args.comment.as_deref()).map_err(unfit)?),
         _ => unreserved(mode).map(|_| None)?,
     };
-    let ledger = OwnLedger::of(S::as_slh_dsa(&public), &key_file.source, args.ledger.as_deref(), printer)?;
-    ledger.add_to(&mut read);
+    let ledger = ledger::of(S::as_slh_dsa(&public), &key_file.source, args.ledger.as_deref(), printer)?;
+    ledger.iter().for_each(|ledger| ledger.add_to(&mut read));
     if let Some(tree) = &args.manifest {
-        return trees::sign::<S>(args, tree, key, mode, read, &ledger, machine, printer);
+        return trees::sign::<S>(args, tree, key, mode, read, ledger.as_ref(), machine, printer);
     }
     let signed_context = header.as_ref().map(Header::signed_context);
     let mode = match (&header, &signed_context) {
@@ -84,7 +84,7 @@ fn by_key<S: InTool>(
         targets[0].check(Access::Public, header.is_none(), kept)?;
     }
     if !args.skip_existing {
-        ledger.check(files.len())?;
+        ledger.iter().try_for_each(|ledger| ledger.check(files.len()))?;
     }
     let signer = Signer::<S>::new(key, args, machine, files.len(), printer)?;
     let messages = Messages::new(machine, args.digest.as_ref());
@@ -93,7 +93,7 @@ fn by_key<S: InTool>(
         false => Vec::new(),
     };
     let kept = existing.iter().filter(|existing| matches!(existing, Some(Ok(())))).count();
-    ledger.reserve(files.len() - kept, printer)?;
+    ledger.iter().try_for_each(|ledger| ledger.reserve(files.len() - kept, printer))?;
     let path_of = |index: usize| Some(targets[index].path_text());
     let verdicts = Verdicts::new(printer, &files, &path_of, format, "signing", Word::Signed);
     let outputs = Outputs { files: &files, targets: &targets, replace, verdicts: &verdicts, printer };
@@ -142,35 +142,6 @@ fn armored<'s>(header: Option<&Header>, signature: &'s [u8]) -> Result<Cow<'s, [
 /// The error of an input that does not go into an envelope.
 fn unfit(error: EnvelopeError) -> Failure {
     Failure::new(format!("--armor: {error}")).hint("docs/envelope.md says what an envelope holds")
-}
-
-/// The ledger of the key that signs, if its set has a limit.
-pub(crate) struct OwnLedger {
-    ledger: Option<crate::ledger::KeyLedger>,
-}
-
-impl OwnLedger {
-    pub(crate) fn of(
-        key: Option<&VerifyingKey>,
-        source: &Source,
-        named: Option<&Path>,
-        printer: &Printer,
-    ) -> Result<OwnLedger, Failure> {
-        let ledger = key.map(|key| crate::ledger::of(key, source, named, printer)).transpose()?;
-        Ok(OwnLedger { ledger: ledger.flatten() })
-    }
-    /// Adds the files that are read.
-    pub(crate) fn add_to(&self, read: &mut Sources) {
-        self.ledger.iter().for_each(|ledger| ledger.add_to(read));
-    }
-    /// Refuses more signatures than are left.
-    pub(crate) fn check(&self, signatures: usize) -> Result<(), Failure> {
-        self.ledger.as_ref().map_or(Ok(()), |ledger| ledger.check(signatures))
-    }
-    /// Reserves numbers for signatures that are about to be made.
-    pub(crate) fn reserve(&self, signatures: usize, printer: &Printer) -> Result<(), Failure> {
-        self.ledger.as_ref().map_or(Ok(()), |ledger| ledger.reserve(signatures, printer))
-    }
 }
 
 /// Whether a signature that is there is kept, and if not, why; `None` if there is none.

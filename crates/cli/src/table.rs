@@ -4,10 +4,11 @@ use crate::args::{KeyKind, MachineOptions, Scheme, Sign, Verify};
 use crate::files::{Replace, Source, Sources, Target, listed_path};
 use crate::json::Word;
 use crate::keys::KeyFile;
+use crate::ledger::{self, KeyLedger};
 use crate::message::Messages;
 use crate::outputs::{Claims, Outputs, Writing};
 use crate::schemes::{InTool, of_scheme};
-use crate::sign::{OwnLedger, unreserved};
+use crate::sign::unreserved;
 use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{judge, missing, read_signature};
@@ -115,14 +116,14 @@ pub(crate) fn sign(
 ) -> Result<Exit, Failure> {
     let table = Source::from(path);
     let rows = rows(&table, &table.read_text()?)?;
-    let keys: TableKeys<'_, (SigningKey, OwnLedger)> = TableKeys::read(
+    let keys: TableKeys<'_, (SigningKey, Option<KeyLedger>)> = TableKeys::read(
         &rows,
         &args.of,
         &args.passphrase,
         |file| {
             let key = file.private::<SlhDsa>(args.of.set)?;
             let public = key.verifying_key();
-            let ledger = OwnLedger::of(Some(&public), &file.source, None, printer)?;
+            let ledger = ledger::of(Some(&public), &file.source, None, printer)?;
             Ok(((key, ledger), public))
         },
         |key| args.message.mode_with(key).and_then(unreserved),
@@ -131,11 +132,16 @@ pub(crate) fn sign(
     let targets: Vec<Target> = signatures.into_iter().map(Target::File).collect();
     let key_files = keys.0.keys().map(|path| Source::File(path.clone()));
     key_files.chain(files.iter().cloned()).for_each(|file| read.add(&file, &file));
-    keys.0.values().flatten().for_each(|((_, ledger), ..)| ledger.add_to(&mut read));
+    keys.0
+        .values()
+        .flatten()
+        .filter_map(|((_, ledger), ..)| ledger.as_ref())
+        .for_each(|ledger| ledger.add_to(&mut read));
     let replace = Replace { force: args.overwrite.force, read: &read };
     let mut counts = BTreeMap::<&Path, usize>::new();
     rows.iter().for_each(|row| *counts.entry(&row.key).or_default() += 1);
-    let limited = || keys.0.iter().filter_map(|(path, key)| Some((&key.as_ref().ok()?.0.1, counts[path.as_path()])));
+    let limited =
+        || keys.0.iter().filter_map(|(path, key)| Some((key.as_ref().ok()?.0.1.as_ref()?, counts[path.as_path()])));
     // If one ledger has too few numbers, the others lose none.
     limited().try_for_each(|(ledger, count)| ledger.check(count))?;
     let engine = machine::engine_with(machine, printer, |builder| builder.redundant(args.redundancy.redundant))?;
@@ -195,14 +201,8 @@ pub(crate) fn verify(args: &Verify, path: &Path, machine: &MachineOptions, print
         read().map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
     let done = judge::<SlhDsa, _>(&engine, (0..rows.len()).filter_map(job), |(index, by), valid| {
-        verdicts.tell(
-            index,
-            match valid {
-                Ok(true) => Verdict::Good(by),
-                Ok(false) => Verdict::Invalid,
-                Err(error) => Verdict::Error(Failure::from(error).of(&files[index])),
-            },
-        );
+        verdicts
+            .tell(index, Verdict::of(valid.map_err(|error| Failure::from(error).of(&files[index])), Verdict::Good(by)));
     });
     verdicts.finish(done)
 }

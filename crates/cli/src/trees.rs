@@ -3,8 +3,9 @@
 use crate::args::{MachineOptions, Named, Sign, Verify};
 use crate::files::{Access, CHECK_IT, Replace, Source, Sources, Target, commit_pair, directory, is_directory};
 use crate::json::Word;
+use crate::ledger::KeyLedger;
 use crate::schemes::InTool;
-use crate::sign::{OwnLedger, Signer, signature_path};
+use crate::sign::{Signer, signature_path};
 use crate::staged::is_temporary;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{Candidate, judge_one, lengths, missing, read_signature};
@@ -119,7 +120,7 @@ pub(crate) fn sign<S: InTool>(
     key: S::SigningKey,
     mode: Mode<'_>,
     mut read: Sources,
-    ledger: &OwnLedger,
+    ledger: Option<&KeyLedger>,
     machine: &MachineOptions,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
@@ -145,7 +146,7 @@ pub(crate) fn sign<S: InTool>(
     let listed = Manifest::of_tree(&hasher, tree, takes);
     let listed = listed.map_err(|error| failed(error, PathDisplay(tree)))?;
     let text = listed.to_bytes();
-    ledger.reserve(1, printer)?;
+    ledger.map_or(Ok(()), |ledger| ledger.reserve(1, printer))?;
     let job = S::signed(SignJob::new(&signer.key, &text[..]), mode, args.deterministic);
     let bytes = signer.engine.run(job)?;
     let first = target.prepare(&text, Access::Public, replace)?;
@@ -220,12 +221,8 @@ pub(crate) fn verify<S: InTool>(
         let engine = machine::engine(machine, printer)?;
         let check = manifest.check(&engine, tree, |index, matches| {
             let index = index + 1;
-            let verdict = match matches {
-                Ok(true) => Verdict::Intact,
-                Ok(false) => Verdict::Invalid,
-                Err(error) => Verdict::Error(unreadable(args, &files[index], tree, &error)),
-            };
-            verdicts.tell(index, verdict);
+            let matches = matches.map_err(|error| unreadable(args, &files[index], tree, &error));
+            verdicts.tell(index, Verdict::of(matches, Verdict::Intact));
         });
         check.map_err(|error| failed(error, PathDisplay(tree)))?;
         (files.len() - extra.len()..files.len()).for_each(|index| verdicts.tell(index, Verdict::Extra));

@@ -40,6 +40,13 @@ pub(crate) enum Verdict {
     Error(Failure),
 }
 
+impl Verdict {
+    /// `good` if the file is what it should be; an error if nobody could tell.
+    pub(crate) fn of(is_good: Result<bool, Failure>, good: Verdict) -> Verdict {
+        is_good.map_or_else(Verdict::Error, |is_good| if is_good { good } else { Verdict::Invalid })
+    }
+}
+
 /// A remark that is printed with a verdict.
 pub(crate) enum Remark {
     /// The fault of a signature that fails.

@@ -198,11 +198,8 @@ impl<S: InTool> Verification<'_, S> {
     /// Takes the result of one key; the verdict on a file is known with that on its last key.
     fn tell(&self, (one, is_refused): (Trial<'_, S>, bool), valid: Result<bool, Error>) {
         let Trial { index, by, last } = one;
-        let verdict = match valid {
-            Ok(valid) if valid && !is_refused => Verdict::Good(Arc::clone(&by.by)),
-            Ok(_) => Verdict::Invalid,
-            Err(error) => Verdict::Error(Failure::from(error).of(&self.files[index])),
-        };
+        let valid = valid.map_err(|error| Failure::from(error).of(&self.files[index]));
+        let verdict = Verdict::of(valid.map(|valid| valid && !is_refused), Verdict::Good(Arc::clone(&by.by)));
         let best = &mut *self.best.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = match (best.take(), verdict) {
             (Some(good @ Verdict::Good(_)), _) | (_, good @ Verdict::Good(_)) => good,
