@@ -382,11 +382,13 @@ impl Scheme for SlhDsa {
     }
 
     fn distinct_private<'k>(keys: &mut dyn Iterator<Item = &'k SigningKey>) -> (Vec<&'k SigningKey>, Vec<u32>) {
-        distinct(keys)
+        let public = |key: &'k SigningKey| (key.as_ref().pk_seed(), key.as_ref().pk_root(), key.cached_id());
+        // The result is public: only a damaged key makes a difference.
+        distinct(keys, public, |a, b| declassified(a == b))
     }
 
     fn distinct_public<'k>(keys: &mut dyn Iterator<Item = &'k VerifyingKey>) -> (Vec<&'k VerifyingKey>, Vec<u32>) {
-        distinct(keys)
+        distinct(keys, |key| (key.as_ref().pk_seed(), key.as_ref().pk_root(), 0), |_, _| true)
     }
 
     fn output(self, _: Op, facts: &GroupFacts) -> usize {
@@ -865,18 +867,27 @@ fn changed<'a>(keys: impl Iterator<Item = &'a SigningKey>) -> Failed {
     failed
 }
 
-/// The distinct keys of a batch, and the index of each job's key. Keys are compared by their content, because jobs bring copies.
-fn distinct<'a, K: Content>(keys: impl Iterator<Item = &'a K>) -> (Vec<&'a K>, Vec<u32>) {
-    // A hash map would need a random seed, which the system may refuse.
-    let (mut distinct, mut known) = (Vec::<&K>::new(), BTreeMap::<Public<'_>, Vec<u32>>::new());
+/// The public parts of a key by which a batch tells keys apart: PK.seed, PK.root, and the number of the cached nodes.
+type Public<'a> = (&'a [u8], &'a [u8], u64);
+
+/// The distinct keys of a batch, and the index of each job's key. Keys are compared by their content, because jobs bring copies: by their public
+/// parts, and where these are equal by `is_same`. No address depends on other parts of a key.
+fn distinct<'a, K>(
+    keys: impl Iterator<Item = &'a K>,
+    public: fn(&'a K) -> Public<'a>,
+    is_same: fn(&K, &K) -> bool,
+) -> (Vec<&'a K>, Vec<u32>) {
+    // A hash map would need a random seed, which the system may refuse. The first 8 bytes of PK.seed decide most comparisons.
+    let (mut distinct, mut known) = (Vec::<&K>::new(), BTreeMap::<([u8; 8], Public<'_>), Vec<u32>>::new());
     let mut last: Option<(&K, u32)> = None;
     let key_of = keys
         .map(|key| match last {
             // Most batches have one key, which their jobs borrow.
             Some((same, number)) if ptr::eq(same, key) => number,
             _ => {
-                let numbers = known.entry(key.public()).or_default();
-                let number = numbers.iter().copied().find(|number| distinct[*number as usize].is_same(key));
+                let public = public(key);
+                let numbers = known.entry((*public.0.first_chunk().expect("n is 16 or more"), public)).or_default();
+                let number = numbers.iter().copied().find(|number| is_same(distinct[*number as usize], key));
                 let number = number.unwrap_or_else(|| {
                     distinct.push(key);
                     numbers.push(distinct.len() as u32 - 1);
@@ -887,40 +898,6 @@ fn distinct<'a, K: Content>(keys: impl Iterator<Item = &'a K>) -> (Vec<&'a K>, V
         })
         .collect();
     (distinct, key_of)
-}
-
-/// The first 8 bytes of PK.seed, which decide most comparisons; PK.seed; PK.root; and the number of the cached nodes.
-type Public<'a> = ([u8; 8], &'a [u8], &'a [u8], u64);
-
-/// A key of any set, compared by the parts that a batch uses.
-trait Content {
-    /// The public parts. No address depends on other parts of the key.
-    fn public(&self) -> Public<'_>;
-    /// Whether a key with equal public parts is the same key.
-    fn is_same(&self, other: &Self) -> bool;
-}
-
-impl Content for SigningKey {
-    fn public(&self) -> Public<'_> {
-        let (pk_seed, pk_root) = (self.as_ref().pk_seed(), self.as_ref().pk_root());
-        (*pk_seed.first_chunk().expect("n is 16 or more"), pk_seed, pk_root, self.cached_id())
-    }
-
-    fn is_same(&self, other: &SigningKey) -> bool {
-        // The result is public: only a damaged key makes a difference.
-        declassified(self == other)
-    }
-}
-
-impl Content for VerifyingKey {
-    fn public(&self) -> Public<'_> {
-        let (pk_seed, pk_root) = (self.as_ref().pk_seed(), self.as_ref().pk_root());
-        (*pk_seed.first_chunk().expect("n is 16 or more"), pk_seed, pk_root, 0)
-    }
-
-    fn is_same(&self, _: &VerifyingKey) -> bool {
-        true
-    }
 }
 
 #[cfg(test)]
@@ -959,13 +936,13 @@ mod tests {
             &others[3],
             &copies[3],
         ];
-        let (distinct, key_of) = super::distinct(keys.into_iter());
+        let (distinct, key_of) = SlhDsa::distinct_private(&mut keys.into_iter());
         assert_eq!(key_of, [0, 0, 1, 0, 2, 0, 3, 2, 4, 5, 1]);
         let first = [&key, &others[0], &with_nodes, &others[1], &others[2], &others[3]];
         assert!(std::iter::zip(&distinct, first).all(|(a, b)| ptr::eq(*a, b)) && distinct.len() == 6);
 
         let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
-        let (distinct, key_of) = super::distinct(public.iter());
+        let (distinct, key_of) = SlhDsa::distinct_public(&mut public.iter());
         // The secret part makes no difference.
         assert_eq!((distinct.len(), &key_of[..]), (3, &[0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0][..]));
     }
