@@ -6,7 +6,6 @@
 
 mod keygen;
 mod lanes;
-mod next;
 mod program;
 mod sign;
 mod verify;
@@ -23,7 +22,6 @@ use hypergrove_zkdilithium::{
     ExpandedSigningKey, ExpandedVerifyingKey, Signature, SignatureBytes, SigningKey, SigningKeyBytes,
 };
 use lanes::{Lanes, Scratch};
-use next::Next;
 pub(crate) use program::CpuZk;
 pub use program::LatticeWrapper;
 use std::mem::take;
@@ -85,8 +83,7 @@ impl ZkDilithium {
     /// Computes every instance in the next lane. The results differ from the usual ones if a lane is faulty.
     #[must_use]
     pub fn relocated(self) -> ZkDilithium {
-        let next = |lattice| Box::new(Next(lattice)) as Box<dyn Lattice>;
-        ZkDilithium { turn: 1, narrow: next(self.narrow), wide: next(self.wide), ..self }
+        ZkDilithium { turn: 1, ..self }
     }
     /// Computes over other arithmetic, for tests that put faults in.
     #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! Key generation: one key pair in each lane.
 
-use super::lanes::{A_BLOCKS, Lanes, S_BLOCKS, VECTOR};
+use super::lanes::{A_BLOCKS, Lanes, S_BLOCKS, VECTOR, shake};
 use hypergrove_lanes::Shake;
 use hypergrove_taint::declassify;
 use hypergrove_zkdilithium::SigningKeyBytes;
@@ -34,7 +34,7 @@ impl Lanes<'_> {
         // ρ ‖ ρ′ ‖ key
         let mut e = Zeroizing::new(vec![[0u64; Shake::Shake256.rate() / 8]; count]);
         let e: &mut [u8] = bytemuck::cast_slice_mut(&mut e);
-        self.lattice.shake(Shake::Shake256, seeds.as_flattened(), SEED_BYTES, e, 1);
+        shake(self.lattice, self.turn, Shake::Shake256, seeds.as_flattened(), SEED_BYTES, e, 1);
         let seeds: &[Seeds] = e.as_chunks().0;
         // ρ is the first half of the public key.
         seeds.iter().for_each(|seed| declassify(&seed[RHO]));
@@ -69,7 +69,7 @@ impl Lanes<'_> {
             public[HASH_BYTES..].copy_from_slice(&sk[T_PACKED..]);
         }
         let trs = &mut self.s.bytes[..count * Shake::Shake256.rate()];
-        self.lattice.shake(Shake::Shake256, publics, PK_BYTES, trs, 1);
+        shake(self.lattice, self.turn, Shake::Shake256, publics, PK_BYTES, trs, 1);
         for (sk, tr) in keys.iter_mut().zip(trs.chunks_exact(Shake::Shake256.rate())) {
             sk[2 * HASH_BYTES..][..HASH_BYTES].copy_from_slice(&tr[..HASH_BYTES]);
         }
@@ -89,7 +89,7 @@ impl Lanes<'_> {
         let (rows, s) = (N * self.lanes, &mut *self.s);
         let inputs = inputs::<66>(&mut s.inputs, seeds, RHO_PRIME, (0..(K + L) as u8).map(|m| [m, 0]));
         let streams = &mut s.bytes[..seeds.len() * (K + L) * BYTES];
-        self.lattice.shake(Shake::Shake256, inputs, 66, streams, S_BLOCKS);
+        shake(self.lattice, self.turn, Shake::Shake256, inputs, 66, streams, S_BLOCKS);
         let polynomials = s.values[..L * rows].chunks_exact_mut(rows).chain(s.w1.chunks_exact_mut(rows));
         for (m, (streams, polynomial)) in streams.chunks_exact(seeds.len() * BYTES).zip(polynomials).enumerate() {
             for (lane, instance) in of_lanes.iter().copied() {
@@ -118,7 +118,7 @@ impl Lanes<'_> {
         let s = &mut *self.s;
         let inputs = inputs::<34>(&mut s.inputs, seeds, RHO, (0..L as u8).map(|j| [j, i as u8]));
         let streams = &mut s.bytes[..seeds.len() * L * BYTES];
-        self.lattice.shake(Shake::Shake128, inputs, 34, streams, A_BLOCKS);
+        shake(self.lattice, self.turn, Shake::Shake128, inputs, 34, streams, A_BLOCKS);
         for (j, streams) in streams.chunks_exact(seeds.len() * BYTES).enumerate() {
             for (lane, instance) in of_lanes.iter().copied() {
                 let stream = &streams[instance * BYTES..][..BYTES];

@@ -8,7 +8,7 @@ use hypergrove_zkdilithium::params::*;
 use hypergrove_zkdilithium::poseidon::State;
 use hypergrove_zkdilithium::ring::NttElement;
 use std::array;
-use zeroize::{Zeroize, optimization_barrier};
+use zeroize::{Zeroize, Zeroizing, optimization_barrier};
 
 /// Rows of a vector of four polynomials.
 pub(super) const VECTOR: usize = L * N;
@@ -21,6 +21,26 @@ pub(super) const A_BLOCKS: usize = 6;
 pub(super) const S_BLOCKS: usize = 2;
 /// Rows of Â, ŝ₁ and ŝ₂, or of Â and −t̂, as factors.
 pub(super) const KEY: usize = K * L * N + 2 * VECTOR;
+
+/// Hashes inputs, each in the lane that its instance is moved to: as many inputs of zeros go first.
+pub(super) fn shake(
+    lattice: &dyn Lattice,
+    turn: usize,
+    shake: Shake,
+    inputs: &[u8],
+    input_bytes: usize,
+    outputs: &mut [u8],
+    blocks: usize,
+) {
+    if turn == 0 {
+        return lattice.shake(shake, inputs, input_bytes, outputs, blocks);
+    }
+    let before = turn * blocks * shake.rate();
+    let all = Zeroizing::new([&vec![0; turn * input_bytes], inputs].concat());
+    let mut out = Zeroizing::new(vec![0; before + outputs.len()]);
+    lattice.shake(shake, &all, input_bytes, &mut out, blocks);
+    outputs.copy_from_slice(&out[before..]);
+}
 
 /// The buffers of a thread: columns of lanes. They are wiped on drop.
 pub(super) struct Scratch {

@@ -1,7 +1,7 @@
 //! Signing: attempts in all lanes until no message is left.
 
 use super::Sign;
-use super::lanes::{Lanes, VECTOR, Y_BLOCKS, column};
+use super::lanes::{Lanes, VECTOR, Y_BLOCKS, column, shake};
 use hypergrove_lanes::{Rows, Shake};
 use hypergrove_taint::{declassified, declassify};
 use hypergrove_zkdilithium::SignatureBytes;
@@ -131,7 +131,7 @@ impl Lanes<'_> {
             last.copy_from_slice(&kappa.to_le_bytes());
         }
         let streams = &mut s.bytes[..lanes.len() * L * OUTPUT];
-        self.lattice.shake(Shake::Shake256, inputs, INPUT, streams, Y_BLOCKS);
+        shake(self.lattice, self.turn, Shake::Shake256, inputs, INPUT, streams, Y_BLOCKS);
         let columns = &mut s.columns[..rows];
         for (streams, y) in streams.chunks_exact(lanes.len() * OUTPUT).zip(s.y.chunks_exact_mut(rows)) {
             for (stream, column) in streams.chunks_exact(OUTPUT).zip(columns.chunks_exact_mut(N)) {
