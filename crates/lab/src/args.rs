@@ -4,7 +4,9 @@ use crate::study;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
 use hypergrove::{BACKENDS, Isa, Op, PARAMETER_SETS, Params, UnknownSet};
+pub use hypergrove_tables::table::op_name;
 use hypergrove_tune::search::{SEARCHES, Search};
+use serde::Deserialize;
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -198,7 +200,8 @@ pub enum Scheme {
 }
 
 /// An operation.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "`--help` would list what is said here")]
 pub enum OpName {
     Keygen,
@@ -214,16 +217,6 @@ impl OpName {
             OpName::Sign => Op::Sign,
             OpName::Verify => Op::Verify,
         }
-    }
-}
-
-/// An operation, as it is typed.
-pub fn op_name(op: Op) -> &'static str {
-    match op {
-        Op::Keygen => "keygen",
-        Op::Sign => "sign",
-        Op::Verify => "verify",
-        Op::Cache => "cache",
     }
 }
 

@@ -7,9 +7,9 @@ pub(crate) use cores::in_turns;
 pub(crate) use definition::{definition, names};
 
 use self::definition::{
-    CallersRow, EngineRow, HashRow, JobInput, Kind, Named, Numbers, Ops, ProgramRow, RatesRow, Row, Value, choices,
+    CallersRow, EngineRow, HashRow, JobInput, Kind, Named, Numbers, ProgramRow, RatesRow, Row, Value, choices,
 };
-use crate::args::{Bench, IsaName, MachineOptions, RowMemory, op_name};
+use crate::args::{Bench, IsaName, MachineOptions, OpName, RowMemory, op_name};
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits, rates_json};
 use crate::printer::{Bar, Printer, grouped, percent, seconds, significant};
@@ -207,7 +207,7 @@ impl Study<'_> {
     fn subjects(
         &self,
         sets: &[String],
-        ops: &[Ops],
+        ops: &[OpName],
         layers: &[usize],
     ) -> Result<Vec<(&'static Params, Op, usize)>, Failure> {
         let mut all: Vec<&'static Params> = Vec::new();

@@ -2,7 +2,6 @@
 
 use crate::args::{OpName, RowMemory};
 use crate::failure::Failure;
-use hypergrove::Op;
 use hypergrove::backend::{Plan, Policy};
 use hypergrove_tune::trial;
 use serde::Deserialize;
@@ -59,7 +58,7 @@ pub(super) enum Kind {
 pub(super) struct ProgramRow {
     pub(super) on: Kind,
     pub(super) sets: Vec<String>,
-    pub(super) ops: Vec<Ops>,
+    pub(super) ops: Vec<OpName>,
     pub(super) batches: Numbers,
     #[serde(default = "no_layers")]
     pub(super) cached_layers: Vec<usize>,
@@ -87,7 +86,7 @@ pub(super) struct EngineRow {
     #[serde(default = "one_device")]
     pub(super) devices: Vec<usize>,
     pub(super) sets: Vec<String>,
-    pub(super) ops: Vec<Ops>,
+    pub(super) ops: Vec<OpName>,
     /// As many as fill the devices, if not given.
     pub(super) batches: Option<Numbers>,
     #[serde(default = "no_layers")]
@@ -128,7 +127,7 @@ pub(super) struct CallersRow {
     /// Both, if not given.
     pub(super) on: Option<Kind>,
     pub(super) sets: Vec<String>,
-    pub(super) ops: Vec<Ops>,
+    pub(super) ops: Vec<OpName>,
     pub(super) callers: Vec<usize>,
     /// Numbers of threads that hold all tickets, in addition to a thread for each caller.
     pub(super) held: Vec<usize>,
@@ -139,7 +138,7 @@ pub(super) struct CallersRow {
 #[serde(deny_unknown_fields)]
 pub(super) struct CoresRow {
     pub(super) sets: Vec<String>,
-    pub(super) ops: Vec<Ops>,
+    pub(super) ops: Vec<OpName>,
     /// Turns in which every number of threads and of processes is measured.
     pub(super) turns: usize,
     pub(super) seconds: f64,
@@ -175,25 +174,6 @@ fn as_jobs() -> Vec<JobInput> {
 }
 fn one_device() -> Vec<usize> {
     vec![1]
-}
-
-/// Ops as they are typed.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Ops {
-    Keygen,
-    Sign,
-    Verify,
-}
-
-impl Ops {
-    pub(super) fn op(self) -> Op {
-        match self {
-            Ops::Keygen => OpName::Keygen.op(),
-            Ops::Sign => OpName::Sign.op(),
-            Ops::Verify => OpName::Verify.op(),
-        }
-    }
 }
 
 /// A row of numbers.
