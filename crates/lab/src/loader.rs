@@ -4,8 +4,8 @@
 //! `LD_LIBRARY_PATH`, then into those that root has configured. Whoever may write to one of the former chooses what a process
 //! executes that loads a driver, so that no driver is loaded while another user may.
 
-use hypergrove::backend::{SelfTest, capabilities};
-use hypergrove::{Backend, Device, Error, Rates};
+use hypergrove::backend::{Reference, capabilities, forward};
+use hypergrove::{Backend, Device, Error};
 use std::sync::OnceLock;
 
 /// Why no driver is loaded: a sentence without its full stop.
@@ -79,23 +79,7 @@ impl Backend for NotLoaded {
     fn absent(&self) -> Option<String> {
         Some(self.why.into())
     }
-    fn notices(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn self_test(&self) -> SelfTest {
-        SelfTest::EverySet
-    }
-    fn rates(&self, _: &Device) -> Option<Rates> {
-        None
-    }
-    fn clock(&self, _: &Device) -> Option<f64> {
-        None
-    }
-    fn fingerprint(&self, _: &Device) -> String {
-        String::new()
-    }
-    fn free(&self, _: &Device) -> Option<u64> {
-        None
-    }
+    // It has no devices, about which the rest would say something.
+    forward!(self => Reference; notices, self_test, rates, clock, fingerprint, free);
     capabilities!();
 }
