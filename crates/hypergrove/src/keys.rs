@@ -12,18 +12,54 @@ use hypergrove_taint::declassified;
 use pkcs8::spki::{Document, EncodePublicKey, SubjectPublicKeyInfoRef};
 use pkcs8::{EncodePrivateKey, PrivateKeyInfoRef, SecretDocument};
 use signature::rand_core::TryCryptoRng;
-use signature::{Keypair, RandomizedSigner, SignatureEncoding, Signer, Verifier};
+use signature::{RandomizedSigner, SignatureEncoding, Signer, Verifier};
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use zeroize::{ZeroizeOnDrop, Zeroizing};
+use zeroize::Zeroizing;
 
 /// The engine behind the traits, whose methods take no engine. It works on the calling thread.
 fn on_this_thread() -> Result<&'static Engine, Error> {
     static ENGINE: OnceLock<Result<Engine, Error>> = OnceLock::new();
     ENGINE.get_or_init(|| Engine::builder().threads(1).build()).as_ref().map_err(Clone::clone)
 }
+
+/// Implements what a key has by the raw key in its field `key`.
+macro_rules! wraps_key {
+    ($key:ident, $raw:ty) => {
+        impl AsRef<$raw> for $key {
+            fn as_ref(&self) -> &$raw {
+                &self.key
+            }
+        }
+
+        impl PartialEq for $key {
+            fn eq(&self, other: &$key) -> bool {
+                self.key == other.key
+            }
+        }
+
+        impl Eq for $key {}
+    };
+}
+pub(crate) use wraps_key;
+
+/// Implements what all private keys are.
+macro_rules! signs {
+    () => {
+        /// The fields that hold secrets wipe themselves on drop.
+        impl zeroize::ZeroizeOnDrop for SigningKey {}
+
+        impl signature::Keypair for SigningKey {
+            type VerifyingKey = VerifyingKey;
+            fn verifying_key(&self) -> VerifyingKey {
+                self.verifying_key()
+            }
+        }
+    };
+}
+pub(crate) use signs;
 
 /// A private key, which may hold the nodes of its top layers (see [`Engine::cache`]). Its secrets are wiped on drop and compared in
 /// constant time. `Debug` does not show them.
@@ -149,9 +185,6 @@ impl SigningKey {
     }
 }
 
-/// The fields that hold secrets wipe themselves on drop.
-impl ZeroizeOnDrop for SigningKey {}
-
 impl From<RawSigningKey> for SigningKey {
     fn from(key: RawSigningKey) -> SigningKey {
         let digest = Zeroizing::new(digest(&key));
@@ -159,19 +192,8 @@ impl From<RawSigningKey> for SigningKey {
     }
 }
 
-impl AsRef<RawSigningKey> for SigningKey {
-    fn as_ref(&self) -> &RawSigningKey {
-        &self.key
-    }
-}
-
-impl PartialEq for SigningKey {
-    fn eq(&self, other: &SigningKey) -> bool {
-        self.key == other.key
-    }
-}
-
-impl Eq for SigningKey {}
+wraps_key!(SigningKey, RawSigningKey);
+signs!();
 
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,13 +220,6 @@ impl RandomizedSigner<Signature> for SigningKey {
         on_this_thread()
             .and_then(|engine| engine.sign(self, self.mode(&[]), message, Randomizer::Given(&opt_rand)))
             .map_err(signature::Error::from_source)
-    }
-}
-
-impl Keypair for SigningKey {
-    type VerifyingKey = VerifyingKey;
-    fn verifying_key(&self) -> VerifyingKey {
-        self.verifying_key()
     }
 }
 

@@ -33,18 +33,19 @@ mod scheme;
 pub use limits::{poseidon_rate, space};
 pub use rows::{RowCall, RowMessages, RowVerifyingKeys, SignRows, VerifyRows};
 
+use crate::keys::{signs, wraps_key};
 use crate::{Error, Isa, random};
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
 use hypergrove_engine::wiped;
 use hypergrove_taint::declassified;
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
-use signature::{Keypair, Signer, Verifier};
+use signature::{Signer, Verifier};
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, OnceLock};
-use zeroize::{ZeroizeOnDrop, Zeroizing};
+use zeroize::Zeroizing;
 
 /// The lanes that compute single operations, on the calling thread and with the instruction set that is fastest here. Most of these operations
 /// have no error for a CPU that fails its self-test: they panic.
@@ -200,22 +201,8 @@ impl From<RawSigningKey> for SigningKey {
     }
 }
 
-impl AsRef<RawSigningKey> for SigningKey {
-    fn as_ref(&self) -> &RawSigningKey {
-        &self.key
-    }
-}
-
-impl PartialEq for SigningKey {
-    fn eq(&self, other: &SigningKey) -> bool {
-        self.key == other.key
-    }
-}
-
-impl Eq for SigningKey {}
-
-/// The fields that hold secrets wipe themselves on drop.
-impl ZeroizeOnDrop for SigningKey {}
+wraps_key!(SigningKey, RawSigningKey);
+signs!();
 
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -226,13 +213,6 @@ impl fmt::Debug for SigningKey {
 impl Signer<Signature> for SigningKey {
     fn try_sign(&self, message: &[u8]) -> Result<Signature, signature::Error> {
         self.sign_message(Message::Bytes(message)).map_err(signature::Error::from_source)
-    }
-}
-
-impl Keypair for SigningKey {
-    type VerifyingKey = VerifyingKey;
-    fn verifying_key(&self) -> VerifyingKey {
-        self.verifying_key()
     }
 }
 
@@ -299,19 +279,7 @@ impl From<RawVerifyingKey> for VerifyingKey {
     }
 }
 
-impl AsRef<RawVerifyingKey> for VerifyingKey {
-    fn as_ref(&self) -> &RawVerifyingKey {
-        &self.key
-    }
-}
-
-impl PartialEq for VerifyingKey {
-    fn eq(&self, other: &VerifyingKey) -> bool {
-        self.key == other.key
-    }
-}
-
-impl Eq for VerifyingKey {}
+wraps_key!(VerifyingKey, RawVerifyingKey);
 
 impl fmt::Debug for VerifyingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -416,7 +384,7 @@ mod tests {
     use sha2::{Digest, Sha256};
     use shake::Shake256;
     use shake::digest::{ExtendableOutput, Update, XofReader};
-    use signature::SignatureEncoding;
+    use signature::{Keypair, SignatureEncoding};
 
     /// Every case with a key, a signature and verdicts, rare branches included, on every instruction set.
     #[test]
