@@ -25,6 +25,8 @@ c_structs! {
 pub(crate) const DETERMINISTIC: u32 = 1;
 pub(crate) const MESSAGE_IS_DIGEST: u32 = 2;
 pub(crate) const INTERNAL_INTERFACE: u32 = 4;
+/// All of them.
+pub(crate) const FLAGS: u32 = DETERMINISTIC | MESSAGE_IS_DIGEST | INTERNAL_INTERFACE;
 /// In place of a hash function's number: the message is not hashed first.
 pub(crate) const PURE: u32 = 0;
 
@@ -36,7 +38,7 @@ pub(crate) trait OfOptions<'a>: Sized {
 /// How messages of SLH-DSA become M′.
 impl<'a> OfOptions<'a> for Mode<'a> {
     fn of(options: &'a MessageOptions) -> Result<Mode<'a>, Failure> {
-        check_flags(options.flags, DETERMINISTIC | MESSAGE_IS_DIGEST | INTERNAL_INTERFACE)?;
+        check_flags(options.flags, FLAGS)?;
         let context = options.context.slice(options.context_length, "context")?;
         let is_digest = options.flags & MESSAGE_IS_DIGEST != 0;
         if options.flags & INTERNAL_INTERFACE != 0 {
@@ -68,18 +70,6 @@ impl<'a> OfOptions<'a> for Randomizer<'a> {
             (false, true) => Err(Failure::bad_input(
                 "randomizer: a deterministic signature takes none; give one or the other".into(),
             )),
-        }
-    }
-}
-
-/// zkDilithium has no options: nothing is asked for.
-impl OfOptions<'_> for () {
-    fn of(options: &MessageOptions) -> Result<(), Failure> {
-        check_flags(options.flags, DETERMINISTIC | MESSAGE_IS_DIGEST | INTERNAL_INTERFACE)?;
-        let MessageOptions { context_length, randomizer_length, prehash, flags, .. } = *options;
-        match (context_length, randomizer_length, prehash, flags, options.randomizer.is_null()) {
-            (0, 0, 0, 0, true) => Ok(()),
-            _ => Err(Failure::unsupported("zkDilithium has no message options; give NULL".into())),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Both signature schemes, as C sees them. The other modules are written once, over [`InC`]; only this one names the schemes.
 
+use crate::engine::check_flags;
 use crate::failure::Failure;
 use crate::keys::Format;
-use crate::messages::OfOptions;
+use crate::messages::{FLAGS, MessageOptions, OfOptions};
 use hypergrove::pkcs8::spki::EncodePublicKey;
 use hypergrove::pkcs8::{EncodePrivateKey, LineEnding};
 use hypergrove::rows::Column;
@@ -64,7 +65,6 @@ pub(crate) trait InC:
 {
     /// The set's number; 0 if it has none.
     fn number(self) -> u32;
-    fn name(self) -> &'static str;
     fn private_from_raw(self, bytes: &[u8]) -> Result<Self::SigningKey, Failure>;
     fn public_from_raw(self, bytes: &[u8]) -> Result<Self::VerifyingKey, Failure>;
     /// A key in a format; `None` if it has no such encoding.
@@ -75,10 +75,6 @@ pub(crate) trait InC:
 impl InC for SlhDsa {
     fn number(self) -> u32 {
         self.oid_arc().map_or(0, u32::from)
-    }
-
-    fn name(self) -> &'static str {
-        self.set().name
     }
 
     fn private_from_raw(self, bytes: &[u8]) -> Result<SigningKey, Failure> {
@@ -113,10 +109,6 @@ impl InC for ZkDilithium {
         1000
     }
 
-    fn name(self) -> &'static str {
-        zk::params::NAME
-    }
-
     fn private_from_raw(self, bytes: &[u8]) -> Result<zk::SigningKey, Failure> {
         Ok(zk::SigningKey::from_bytes(bytes)?)
     }
@@ -137,6 +129,18 @@ impl InC for ZkDilithium {
 
     fn check_key(self, key: &zk::SigningKey, _: &Engine) -> Result<(), Failure> {
         Ok(key.check().map_err(|why| Error::KeyDamaged { what: why.to_string() })?)
+    }
+}
+
+/// zkDilithium has no options: nothing is asked for.
+impl OfOptions<'_> for () {
+    fn of(options: &MessageOptions) -> Result<(), Failure> {
+        check_flags(options.flags, FLAGS)?;
+        let MessageOptions { context_length, randomizer_length, prehash, flags, .. } = *options;
+        match (context_length, randomizer_length, prehash, flags, options.randomizer.is_null()) {
+            (0, 0, 0, 0, true) => Ok(()),
+            _ => Err(Failure::unsupported("zkDilithium has no message options; give NULL".into())),
+        }
     }
 }
 

@@ -63,6 +63,9 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// The parameter set.
     #[doc(hidden)]
     fn set(self) -> Self::Set;
+    /// The set's name; that of the scheme if it has only one set.
+    #[doc(hidden)]
+    fn name(self) -> &'static str;
     /// The bytes of the set's seeds, keys and signatures.
     #[doc(hidden)]
     fn sizes(self) -> Sizes;

@@ -200,6 +200,10 @@ impl Scheme for SlhDsa {
         self.0
     }
 
+    fn name(self) -> &'static str {
+        self.0.name
+    }
+
     /// A private key is SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root. The seeds are the first three of these.
     fn sizes(self) -> Sizes {
         Sizes { seeds: 3 * self.n, private: self.sk_bytes(), public: self.pk_bytes(), signature: self.sig_bytes() }

@@ -38,8 +38,6 @@ pub trait Timed:
     /// Bytes of the signatures that a batch which a GPU verifies consists of: more than a server's caches hold.
     const DISTINCT_BYTES: usize;
 
-    /// The name of a set.
-    fn name(self) -> &'static str;
     /// Distinct seeds; those of benchmarks need not be secret.
     fn seeds(self, number: usize) -> Self::Seeds;
     /// No randomness, if signatures have some.
@@ -67,10 +65,6 @@ pub trait Timed:
 impl Timed for SlhDsa {
     const AT_ONCE: bool = false;
     const DISTINCT_BYTES: usize = 1 << 30;
-
-    fn name(self) -> &'static str {
-        self.set().name
-    }
 
     fn seeds(self, number: usize) -> Seeds {
         let part = |which: u8| -> Vec<u8> {

@@ -33,10 +33,6 @@ impl Timed for ZkDilithium {
     const AT_ONCE: bool = true;
     const DISTINCT_BYTES: usize = 1 << 29;
 
-    fn name(self) -> &'static str {
-        NAME
-    }
-
     fn seeds(self, number: usize) -> [u8; SEED_BYTES] {
         let mut seed = [1; SEED_BYTES];
         seed[..8].copy_from_slice(&(number as u64).to_le_bytes());

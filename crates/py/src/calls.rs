@@ -44,9 +44,6 @@ pub(crate) trait PyScheme:
 
     fn key<'a>(object: &'a Bound<'_, Self::PublicKey>) -> &'a Self::VerifyingKey;
 
-    /// The name of the set.
-    fn name(self) -> &'static str;
-
     /// The mode of a call, and its randomness.
     fn mode(_call: &Call) -> (Self::Mode<'_>, Self::Randomizer<'_>) {
         Default::default()

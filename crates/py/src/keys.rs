@@ -25,10 +25,6 @@ impl PyScheme for SlhDsa {
         &object.get().0
     }
 
-    fn name(self) -> &'static str {
-        self.name
-    }
-
     fn mode(call: &Call) -> (Mode<'_>, Randomizer<'_>) {
         let context = call.context.as_deref().unwrap_or_default();
         let mode = match call.hash {

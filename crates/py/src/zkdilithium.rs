@@ -7,7 +7,7 @@ use crate::error::{bad, exception};
 use crate::exit::detach;
 use crate::foreign::array::Array;
 use crate::keys::{Secret, no_pickle};
-use hypergrove::zkdilithium::params::{NAME, PK_BYTES, SIG_BYTES};
+use hypergrove::zkdilithium::params::{PK_BYTES, SIG_BYTES};
 use hypergrove::zkdilithium::{SigningKey, VerifyingKey, ZkDilithium};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -19,10 +19,6 @@ impl PyScheme for ZkDilithium {
 
     fn key<'a>(object: &'a Bound<'_, PublicKey>) -> &'a VerifyingKey {
         &object.get().0
-    }
-
-    fn name(self) -> &'static str {
-        NAME
     }
 }
 

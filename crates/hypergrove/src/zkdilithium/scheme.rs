@@ -12,7 +12,7 @@ use hypergrove_engine::scheduler::{Options, Place, Run};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Timing, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::keys::public_parts;
-use hypergrove_zkdilithium::params::{PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
+use hypergrove_zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKeyBytes};
 use std::borrow::Cow;
 use std::mem;
@@ -47,6 +47,10 @@ impl Scheme for Set {
 
     fn set(self) -> Set {
         self
+    }
+
+    fn name(self) -> &'static str {
+        NAME
     }
 
     fn sizes(self) -> Sizes {

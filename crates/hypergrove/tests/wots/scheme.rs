@@ -66,6 +66,9 @@ impl Scheme for Wots {
     fn set(self) -> Wots {
         self
     }
+    fn name(self) -> &'static str {
+        "WOTS+"
+    }
     fn sizes(self) -> Sizes {
         Sizes { seeds: N, private: 2 * N, public: N, signature: SIGNATURE }
     }
