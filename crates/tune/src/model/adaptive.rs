@@ -4,8 +4,6 @@ use super::{Fit, Kernel, Model, Shape};
 
 /// The model.
 pub static MODEL: Model = Model {
-    name: "adaptive",
-    law: "α + β/t + γ·t",
     parameters: &["α", "β", "γ"],
     features: |_: &Kernel, shape: Shape| vec![1.0, shape.total().recip(), shape.total()],
 };

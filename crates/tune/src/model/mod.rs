@@ -53,10 +53,6 @@ pub struct Sample {
 /// A law of time: Σ parameter · feature(kernel, shape), no parameter below 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
-    /// As it is typed, recorded and plotted.
-    pub name: &'static str,
-    /// The law.
-    pub law: &'static str,
     /// The names of the parameters.
     pub parameters: &'static [&'static str],
     /// One feature a parameter.
@@ -76,9 +72,7 @@ impl Model {
         let sigmas: Vec<f64> = samples.iter().map(|s| s.sigma.max(LEAST_SIGMA * s.seconds)).collect();
         let few = FitError::Few { has: samples.len(), needs: 1 + self.parameters.len() };
         let LeastSquares { parameters, covariance, r2, scatter } = least_squares(&rows, samples, &sigmas).ok_or(few)?;
-        let threads = samples.iter().map(|s| s.shape.total());
-        let range = threads.clone().reduce(f64::min).zip(threads.reduce(f64::max));
-        Ok(Fit { model: self, kernel, parameters, covariance, r2, scatter, range })
+        Ok(Fit { model: self, kernel, parameters, covariance, r2, scatter })
     }
 }
 
@@ -125,8 +119,6 @@ pub struct Fit {
     pub r2: f64,
     /// Weighted root mean square of the samples' distances from the law, as a share of its seconds.
     pub scatter: f64,
-    /// Fewest and most threads of the samples.
-    pub range: Option<(f64, f64)>,
 }
 
 impl Fit {
@@ -365,12 +357,7 @@ mod tests {
     /// The engine's own fit of a line, which has no matrices, gives what the general one gives: also where a bound holds.
     #[test]
     fn lines_are_fitted_alike() {
-        static LINE: Model = Model {
-            name: "line",
-            law: "τ·t + α",
-            parameters: &["τ", "α"],
-            features: |_, shape| vec![shape.total(), 1.0],
-        };
+        static LINE: Model = Model { parameters: &["τ", "α"], features: |_, shape| vec![shape.total(), 1.0] };
         let laws: [fn(f64) -> f64; 4] = [|t| 1e-3 + 2e-6 * t, |t| 2e-6 * t, |t| 1e-3 + 1e-4 / t, |t| 1e-9 * t * t];
         let (mut bounds, mut both) = (0, 0);
         for (seed, law) in (1..).zip(laws.into_iter().cycle().take(40)) {

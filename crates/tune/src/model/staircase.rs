@@ -8,8 +8,6 @@ use super::{Kernel, Model, Shape};
 
 /// The model.
 pub static MODEL: Model = Model {
-    name: "staircase",
-    law: "α + λ·⌈units/t⌉ + τ·⌈blocks/cores⌉·threads·⌈units/t⌉",
     parameters: &["α", "λ", "τ"],
     features: |kernel: &Kernel, shape: Shape| {
         let (steps, waves) = (steps(kernel, shape), waves(kernel, shape));
