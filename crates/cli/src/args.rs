@@ -7,7 +7,7 @@ use crate::trees;
 use clap::builder::TypedValueParser;
 use clap::{Arg, ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use hypergrove::{MAX_CONTEXT, Mode, Params, PassphraseKdf, PreHash, VerifyingKey};
-use hypergrove_files::signers::{self, SignersError};
+use hypergrove_files::signers;
 pub(crate) use hypergrove_lab::args::{Bench, MachineOptions, OpName, Redundancy, Scheme, Tune};
 use hypergrove_lab::args::{Listed, at_least_one, set, size};
 use hypergrove_lab::failure::Failure;
@@ -274,7 +274,7 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "FILE")]
     pub(crate) allowed_signers: Option<PathBuf>,
     /// The time at which the signers must be valid, for example 2026-11-23 or 2026-11-23T12:00:00Z (UTC); by default now
-    #[arg(long, value_name = "TIME", requires = "allowed_signers", value_parser = time)]
+    #[arg(long, value_name = "TIME", requires = "allowed_signers", value_parser = signers::time)]
     pub(crate) at: Option<SystemTime>,
     /// Verify the signatures on these certificates, with the key of --issuer or --key, and on these certificate requests, each with its
     /// own key: PEM or DER. Of several files, each has a verdict
@@ -738,10 +738,6 @@ pub(crate) struct Overwrite {
 
 fn hash() -> impl TypedValueParser<Value = PreHash> {
     Listed::new(str::parse::<PreHash>, || PreHash::ALL.map(PreHash::name))
-}
-
-fn time(text: &str) -> Result<SystemTime, SignersError> {
-    signers::time(text)
 }
 
 /// Bytes given in hexadecimal: one argument, not a list of them.

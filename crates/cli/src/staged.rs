@@ -94,11 +94,6 @@ impl Staged {
             None => link(&self.file, &self.path),
         }
     }
-
-    /// Whether the name leads to this file.
-    fn is_at(&self, path: &Path) -> bool {
-        is_at(self.identity, path)
-    }
 }
 
 /// Which file of a pair an error is about.
@@ -132,13 +127,13 @@ pub(crate) fn commit_pair(mut first: Staged, mut second: Staged, replace: bool) 
         // A killed run may have left one.
         let _ = fs::remove_file(&aside);
     }
-    if replace && first.is_at(&second.path) {
+    if replace && is_at(first.identity, &second.path) {
         // As in a directory that does not tell capital letters from small ones.
         let error = io::Error::new(ErrorKind::InvalidInput, "this is another name of the file that was just written");
         return Err(alone(error));
     }
     second.name(replace, &mut live).map_err(|error| {
-        if !replace && first.is_at(&first.path) {
+        if !replace && is_at(first.identity, &first.path) {
             let _ = fs::remove_file(&first.path);
         }
         alone(error)

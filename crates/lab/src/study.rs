@@ -184,7 +184,7 @@ impl Study<'_> {
                 self.subjects(&row.sets, &row.ops, &row.cached_layers)?.len() * numbers * row.through.len()
             }
             Row::Hash(row) if places(row.on) > 0 => {
-                self.some(&row.policies).len() * self.some(&row.streams).len().max(1)
+                self.args.some(&row.policies).len() * self.args.some(&row.streams).len().max(1)
             }
             Row::Callers(row) => {
                 let there = kinds(row.on).into_iter().filter(|kind| places(*kind) > 0).count();
@@ -223,7 +223,7 @@ impl Study<'_> {
         }
         let asked = |op: &Op| self.args.op.iter().any(|ops| ops.ops().contains(op));
         let ops: Vec<Op> = ops.iter().map(|op| op.op()).filter(asked).collect();
-        let layers = self.some(layers);
+        let layers = self.args.some(layers);
         let mut subjects = Vec::new();
         for p in all {
             for op in &ops {
@@ -234,22 +234,14 @@ impl Study<'_> {
         Ok(subjects)
     }
 
-    fn some<T: Clone>(&self, list: &[T]) -> Vec<T> {
-        self.args.some(list)
-    }
-
     /// The policies of a row on a device.
     fn choices(&self, row: &ProgramRow, place: &Place) -> Vec<Named> {
         let cores = if row.on == Kind::Cpu { self.threads() as u32 } else { place.device.cores };
-        self.some(&choices(row, cores))
+        self.args.some(&choices(row, cores))
     }
 
     fn batches(&self, numbers: &Numbers, full: impl FnOnce() -> usize) -> Vec<usize> {
-        self.args.batch.map_or_else(|| self.some(&numbers.all(full)), |batch| vec![batch])
-    }
-
-    fn budget(&self, seconds: f64) -> Duration {
-        self.args.budget(seconds)
+        self.args.batch.map_or_else(|| self.args.some(&numbers.all(full)), |batch| vec![batch])
     }
 
     fn threads(&self) -> usize {
@@ -272,10 +264,6 @@ impl Study<'_> {
     /// Whether `--within` is over, for this turn.
     fn is_over(&self) -> bool {
         self.start.elapsed().as_secs_f64() >= self.until
-    }
-
-    fn expect(&self, points: usize) {
-        self.bar.inc_length(points as u64);
     }
 
     fn programs(&mut self, row: &ProgramRow) -> Result<(), Failure> {
@@ -383,7 +371,7 @@ impl Study<'_> {
             }
             let Some((.., program)) = &mut trial else { continue };
             let mut execute = Vec::new();
-            let times = until_used_up(LEAST_RUNS, self.budget(row.seconds), || {
+            let times = until_used_up(LEAST_RUNS, self.args.budget(row.seconds), || {
                 let (time, timing) = program.run(jobs, batch)?;
                 execute.push(timing.execute.as_secs_f64());
                 Ok(time)
@@ -496,7 +484,7 @@ impl Study<'_> {
                     self.skip_many(base, "time is up, and larger batches".into(), batches.len() - i)?;
                     break;
                 }
-                let budget = self.budget(row.seconds);
+                let budget = self.args.budget(row.seconds);
                 let question = Question { params: SlhDsa::from(params), op, batch, cached_layers, budget, rows };
                 let measured = match measure(engine, question, self.options) {
                     Ok(measured) => measured,
@@ -531,7 +519,7 @@ impl Study<'_> {
 
     /// How callers bring their jobs.
     fn ways(&self, row: &CallersRow) -> Vec<CallerKind> {
-        let held = self.some(&row.held).into_iter().map(CallerKind::Held);
+        let held = self.args.some(&row.held).into_iter().map(CallerKind::Held);
         [CallerKind::Direct, CallerKind::Waiting].into_iter().chain(held).collect()
     }
 
@@ -552,7 +540,7 @@ impl Study<'_> {
                             self.skip_many(base, "time is up, and more callers".into(), numbers.len() - i)?;
                             break;
                         }
-                        let budget = self.budget(row.seconds);
+                        let budget = self.args.budget(row.seconds);
                         let question = callers::Question { params, op, cached_layers, callers, way, budget };
                         let measured = callers::measure(&engine, question).map_err(|why| why.of(describe(&base)))?;
                         let record = measured.record(&engine, question);
@@ -600,9 +588,9 @@ impl Study<'_> {
         let Place { backend, device, timeout } = &place;
         let (space, bounds) = space_and_bounds(&**backend, device, self.options)?;
         let name = |axis: &str| space.iter().find(|known| known.name == axis).map(|known| known.name);
-        let sizes = self.some(&row.bytes.all(|| 1));
+        let sizes = self.args.some(&row.bytes.all(|| 1));
         let streams = if row.streams.is_empty() { vec![None] } else { row.streams.iter().copied().map(Some).collect() };
-        let (streams, policies) = (self.some(&streams), self.some(&row.policies));
+        let (streams, policies) = (self.args.some(&streams), self.args.some(&row.policies));
         self.begin(policies.len() * streams.len() * sizes.len());
         for choice in &policies {
             for &streams in &streams {
@@ -628,7 +616,7 @@ impl Study<'_> {
                         self.skip_many(base, "time is up".into(), 1)?;
                         continue;
                     }
-                    let budget = self.budget(HASH_SECONDS);
+                    let budget = self.args.budget(HASH_SECONDS);
                     let count = Some(if self.args.quick { row.messages.min(QUICK_MESSAGES) } else { row.messages });
                     let point = Point { size, count, policy: policy.clone(), budget, timeout: *timeout };
                     let sample = sha256_point(&**backend, device, bounds, &point)?;
@@ -646,7 +634,7 @@ impl Study<'_> {
             self.bar = self.printer.progress(points.max(2), "measuring");
             self.bar.set_length(points as u64);
         } else {
-            self.expect(points);
+            self.bar.inc_length(points as u64);
         }
     }
 

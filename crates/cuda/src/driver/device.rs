@@ -380,7 +380,7 @@ impl Gpu for CudaGpu {
     }
 
     fn address(memory: &CudaMemory) -> u64 {
-        memory.address()
+        memory.address
     }
 
     fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<CudaHostMemory, Error> {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 /// left it, and is not wiped when it is freed: programs wipe it by [`Step::Zero`](hypergrove_gpu::Step).
 pub(crate) struct CudaMemory {
     gpu: Arc<CudaGpu>,
-    address: CUdeviceptr,
+    pub(super) address: CUdeviceptr,
 }
 
 impl CudaMemory {
@@ -35,10 +35,6 @@ impl CudaMemory {
                 Ok(CudaMemory { gpu: gpu.clone(), address })
             }
         }
-    }
-
-    pub(super) fn address(&self) -> u64 {
-        self.address
     }
 }
 

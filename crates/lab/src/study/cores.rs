@@ -85,7 +85,7 @@ fn doubling(all: usize) -> Vec<usize> {
 impl Study<'_> {
     /// The numbers of threads.
     fn numbers(&self) -> Vec<usize> {
-        self.some(&doubling(self.threads()))
+        self.args.some(&doubling(self.threads()))
     }
 
     pub(super) fn cores(&mut self, row: &CoresRow) -> Result<(), Failure> {
@@ -127,7 +127,7 @@ impl Study<'_> {
     }
 
     fn every_core(&mut self, row: &CoresRow, place: &Place, params: &'static Params, op: Op) -> Result<(), Failure> {
-        let budget = self.budget(row.seconds);
+        let budget = self.args.budget(row.seconds);
         let (batch, rows) = (self.args.batch, Some(ROWS));
         let question = Question { params: SlhDsa::from(params), op, batch, cached_layers: 0, budget, rows };
         let one = machine::builder(self.options).devices(vec![(place.backend.clone(), place.device.index)]).threads(1);
