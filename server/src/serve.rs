@@ -121,7 +121,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let stream = Box::pin(stream);
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(time);
-    // The buffer alone would not bound a head that comes at once.
+    // The buffer alone would not bound a head that comes at once. The second bound is that of a chunked body's trailers, too, which are skipped.
     builder.max_buf_size(MAX_HEAD).max_header_size(MAX_HEAD);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     if let Err(why) = watcher.watch(connection).await {

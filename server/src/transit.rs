@@ -296,6 +296,9 @@ pub async fn configure(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
                 record.deletion_allowed = allowed;
             }
             if let Some(redundant) = request.redundant {
+                if record.redundant && !redundant && !may_raise {
+                    return Err(Error::bad("taking redundant back needs the capability sudo"));
+                }
                 record.redundant = redundant;
             }
             if let Some(most) = request.max_signatures {

@@ -54,6 +54,12 @@ impl Picture {
                 rates.push(found.get(row).map(|found| found.record.ops_per_s));
             }
         }
+        if let Some((row, _)) = lines.iter().find(|(_, rates)| rates.iter().all(Option::is_none)) {
+            return Err(lacks(&format!("rate of '{row}'")));
+        }
+        if self.machines.len() > picture::MACHINES {
+            return Err(format!("{TABLES}: picture {}: at most {} machines", self.file, picture::MACHINES));
+        }
         let machines: Vec<&str> = self.machines.iter().map(|machine| &*machine.name).collect();
         Ok(picture::draw(&self.title, &machines, &lines))
     }

@@ -6,6 +6,9 @@ use crate::benchmarks::per_second;
 use hypergrove_lab::record::grouped;
 use std::fmt::Write as _;
 
+/// Those that have a mark of their own.
+pub(crate) const MACHINES: usize = 3;
+
 /// In units of the picture. A telephone shows it at two thirds of its size.
 const WIDTH: f64 = 600.0;
 const LEFT: f64 = 140.0;
@@ -20,7 +23,7 @@ const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#1b1f24}.soft{fill
     @media(prefers-color-scheme:dark){text{fill:#e8eaed}.soft{fill:#a5adb7}.value{stroke:#14181d}.back{fill:#14181d}.line{stroke:#3c454f}\
     .s0{fill:#ff9a66}.s1{fill:#6db3f2}.s2{fill:#4fd1a1}}";
 
-/// Draws the rates of each line: one for each of the `machines`, if it is known. There are at most three machines.
+/// Draws the rates of each line: one for each of the `machines`, if it is known. There are at most [`MACHINES`]. The texts are XML.
 pub(crate) fn draw(title: &str, machines: &[&str], lines: &[(&str, Vec<Option<f64>>)]) -> String {
     let rates = || lines.iter().flat_map(|(_, rates)| rates.iter().flatten());
     let first = rates().fold(f64::MAX, |least, rate| least.min(*rate)).log10().floor();
@@ -45,7 +48,11 @@ pub(crate) fn draw(title: &str, machines: &[&str], lines: &[(&str, Vec<Option<f6
             x(rate),
             top - 10.0,
             bottom + 16.0,
-            if power < 6 { grouped(rate as u64) } else { format!("{} million", grouped((rate / 1e6) as u64)) }
+            match power {
+                ..0 => rate.to_string(),
+                0..6 => grouped(rate as u64),
+                _ => format!("{} million", grouped((rate / 1e6) as u64)),
+            }
         );
     }
     let _ = writeln!(

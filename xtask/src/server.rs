@@ -58,6 +58,9 @@ pub(crate) fn widen_workspace(source: &Path) -> Result<(), String> {
     }
     let [workspace, package, profiles] = PARTS;
     let (own, rest) = text.split_at(text.find(profiles).unwrap_or(text.len()));
+    if let Some(line) = rest.lines().find(|line| line.starts_with('[') && !line.starts_with("[profile.")) {
+        return Err(format!("{MANIFEST} has '{line}' behind its profiles; put it before them"));
+    }
     let (above, name) = source.parent().zip(source.file_name()).ok_or("a source without a folder")?;
     let name = name.to_string_lossy();
     let root =

@@ -1,11 +1,14 @@
-//! Python's exit, which threads survive without coming back to Python.
+//! Python's exit, which threads survive without coming back to a Python that has ended.
 //!
 //! Before 3.14, Python unwinds a thread that waits for Python while Python ends. A frame of Rust on the thread's stack aborts the process then.
 //! So Python calls [`end`] at its exit: that stops the engines, and waits for the threads that are [`Inside`]. A thread that comes later sleeps
-//! until the process is gone, as Python 3.14 has it.
+//! until the process is gone. If Python has not ended a moment later, its exit runs other handlers, which may wait for the thread: the thread goes on.
+//!
+//! Code of the caller, such as the methods of a sequence, may wait for ever. It does not run inside, and is not guarded.
 
 #![expect(clippy::disallowed_methods, reason = "here is what other modules use")]
 
+use crate::foreign::interpreter;
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 use std::cell::Cell;
@@ -15,6 +18,7 @@ use std::time::{Duration, Instant};
 
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
+static HAS_WAITED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// How many of [`Inside`] this thread has.
@@ -23,24 +27,43 @@ thread_local! {
     static ENDS: Cell<bool> = const { Cell::new(false) };
 }
 
+/// From the return of [`end`] to Python's end, if there is no other handler: it takes much less.
+const MOMENT: Duration = Duration::from_millis(20);
+
 /// How long Python waits at its exit for batches that have begun, and for threads that are inside.
 const LAST_BATCH: Duration = Duration::from_secs(60);
 
-/// A thread with frames of Rust that waits for Python, or that runs code of Python. Python's exit waits for it.
+/// A thread with frames of Rust that waits for Python, or that runs code of asyncio. Python's exit waits for it.
 pub(crate) struct Inside(());
 
 impl Inside {
-    /// Nothing if Python ends, and the thread has to leave Python alone.
-    pub(crate) fn begin() -> Option<Inside> {
+    fn new() -> Inside {
         INSIDE.fetch_add(1, SeqCst);
         DEPTH.set(DEPTH.get() + 1);
-        let inside = Inside(());
+        Inside(())
+    }
+
+    /// Nothing if Python ends, and the thread has to leave Python alone.
+    pub(crate) fn begin() -> Option<Inside> {
+        let inside = Inside::new();
         (DEPTH.get() > 1 || ENDS.get() || !IS_ENDING.load(SeqCst)).then_some(inside)
     }
 
     /// Does not return if Python ends.
     pub(crate) fn enter(py: Python<'_>) -> Inside {
-        Inside::begin().unwrap_or_else(|| py.detach(|| sleep()))
+        Inside::begin().unwrap_or_else(|| py.detach(Inside::begin_late))
+    }
+
+    /// For a thread that comes while Python ends.
+    fn begin_late() -> Inside {
+        while !HAS_WAITED.load(SeqCst) {
+            thread::sleep(MOMENT);
+        }
+        thread::sleep(MOMENT);
+        while interpreter::has_ended() {
+            thread::park();
+        }
+        Inside::new()
     }
 }
 
@@ -53,14 +76,8 @@ impl Drop for Inside {
 
 /// Runs `work` while other threads may run Python's code. Does not return if Python ends meanwhile.
 pub(crate) fn detach<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
-    let (out, _inside) = py.detach(|| (work(), Inside::begin().unwrap_or_else(|| sleep())));
+    let (out, _inside) = py.detach(|| (work(), Inside::begin().unwrap_or_else(Inside::begin_late)));
     out
-}
-
-fn sleep() -> ! {
-    loop {
-        thread::park();
-    }
 }
 
 /// Has Python call [`end`] at its exit, after what programs register once they have imported this package.
@@ -78,17 +95,21 @@ pub(crate) fn register(py: Python<'_>) -> PyResult<()> {
 #[pyfunction]
 fn forget_threads() {
     INSIDE.store(DEPTH.get(), SeqCst);
+    IS_ENDING.store(ENDS.get(), SeqCst);
 }
 
 #[pyfunction]
 fn end(py: Python<'_>) {
     ENDS.set(true);
-    IS_ENDING.store(true, SeqCst);
+    // Later releases have a thread wait for ever that comes back to a Python that has ended.
+    IS_ENDING.store(py.version_info() < (3, 14), SeqCst);
+    let own = DEPTH.get();
     py.detach(|| {
         let until = Instant::now() + LAST_BATCH;
         crate::engine::end(until);
-        while INSIDE.load(SeqCst) > 0 && Instant::now() < until {
+        while INSIDE.load(SeqCst) > own && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
     });
+    HAS_WAITED.store(true, SeqCst);
 }

@@ -154,6 +154,74 @@ time.sleep(0.3)
         assert (ran.returncode, ran.stderr) == (0, "")
 
 
+BEGINNING = f"""
+import atexit, logging, os, threading, time
+began = threading.Event()
+def at_exit():
+    began.set()
+    last()
+# Handlers run from the last to the first. The package's own is registered by its import, so it runs before this one.
+atexit.register(at_exit)
+from hypergrove import PrivateKey
+key = PrivateKey.generate("{SET}")
+"""
+A_LOCK_OF_A_THREAD = """
+lock = threading.Lock()
+def work():
+    while True:
+        with lock:
+            key.sign(b"m")
+def last():
+    for _ in range(3):
+        with lock:
+            pass
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+"""
+A_LOGGER_THAT_SIGNS = """
+class Signed(logging.Handler):
+    def emit(self, record):
+        key.sign(record.getMessage().encode())
+log = logging.getLogger("signed")
+log.addHandler(Signed())
+log.setLevel("INFO")
+def work():
+    while True:
+        log.info("message")
+def last():
+    logging.shutdown()
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+"""
+A_NEW_THREAD = """
+def last():
+    thread = threading.Thread(target=lambda: key.sign(b"m"))
+    thread.start()
+    thread.join()
+"""
+A_FORK = """
+def work():
+    began.wait()
+    child = os.fork()
+    if child == 0:
+        key.sign(b"m")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+worker = threading.Thread(target=work, daemon=True)
+worker.start()
+def last():
+    worker.join()
+"""
+
+
+@pytest.mark.parametrize("rest", [A_LOCK_OF_A_THREAD, A_LOGGER_THAT_SIGNS, A_NEW_THREAD, A_FORK])
+def test_exit_handlers_can_wait_for_threads_that_sign(rest: str) -> None:
+    if rest is A_FORK and not hasattr(os, "fork"):
+        pytest.skip("no fork")
+    ran = subprocess.run([sys.executable, "-c", BEGINNING + rest], capture_output=True, text=True, timeout=20)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_exit_handlers_can_sign() -> None:
     code = f"""
 import asyncio, atexit

@@ -121,6 +121,12 @@ fn keys_and_policies_ask_for_redundant_signing() {
     let policy = json!({ "path": { "transit/sign/once": allowed, "transit/verify/once": allowed } });
     let client = server.with_policy("twice", policy);
     assert_eq!(used(&root, &client, "once"), [false, true]);
+    // Who may change a key's settings may ask for more checks. Fewer take more rights.
+    let policy = json!({ "path": { "transit/keys/twice/config": { "capabilities": ["update"] } } });
+    let client = server.with_policy("settings", policy);
+    assert_eq!(client.post("transit/keys/twice/config", json!({ "redundant": true })).0, 200);
+    let (status, body) = client.post("transit/keys/twice/config", json!({ "redundant": false }));
+    assert!(status == 400 && body.to_string().contains("sudo"), "{status} {body}");
     assert_eq!(root.post("transit/keys/twice/config", json!({ "redundant": false })).0, 200);
     assert_eq!(used(&root, &root, "twice"), [true, false]);
     assert_eq!(root.post("transit/keys/once/config", json!({ "redundant": true })).0, 200);
