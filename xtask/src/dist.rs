@@ -253,19 +253,19 @@ impl Build {
         LICENCES.iter().try_for_each(|file| disk::copy(file, Path::new(PROJECTS[1]).join(file)))
     }
 
-    /// Every program and library starts with the old glibc, and contains no path of this machine.
+    /// Every program and library starts with the old glibc, and no file contains a path of this machine.
     fn inspect(&self, stage: &Path) -> Result<(), String> {
         let home = supply_chain::cargo_home()?;
         let folders = [&*self.work.to_string_lossy(), &*workspace().to_string_lossy(), &*home].map(str::to_owned);
         let mut newest = (0, 0);
         for file in deb::files(stage)?.iter().filter(|file| !file.is_symlink()) {
             let bytes = fs::read(file).map_err(disk::failed(file))?;
-            if !bytes.starts_with(b"\x7fELF") {
-                continue;
-            }
             let is_in = |folder: &&String| bytes.windows(folder.len()).any(|window| window == folder.as_bytes());
             if let Some(folder) = folders.iter().find(is_in) {
                 return Err(format!("{} contains the path {folder}", file.display()));
+            }
+            if !bytes.starts_with(b"\x7fELF") {
+                continue;
             }
             let mut readelf = Command::new("readelf");
             readelf.args(["--wide", "--dynamic", "--version-info"]).arg(file).env("LC_ALL", "C");
