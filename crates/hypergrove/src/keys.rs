@@ -43,7 +43,6 @@ macro_rules! wraps_key {
         impl Eq for $key {}
     };
 }
-pub(crate) use wraps_key;
 
 /// Implements what all private keys are.
 macro_rules! signs {
@@ -59,7 +58,6 @@ macro_rules! signs {
         }
     };
 }
-pub(crate) use signs;
 
 /// A private key, which may hold the nodes of its top layers (see [`Engine::cache`]). Its secrets are wiped on drop and compared in
 /// constant time. `Debug` does not show them.

@@ -92,6 +92,7 @@ mod hash;
 mod hexadecimal;
 mod identity;
 mod jobs;
+#[macro_use]
 mod keys;
 mod pre_hash;
 pub mod rows;

@@ -33,7 +33,6 @@ mod scheme;
 pub use limits::{poseidon_rate, space};
 pub use rows::{RowCall, RowMessages, RowVerifyingKeys, SignRows, VerifyRows};
 
-use crate::keys::{signs, wraps_key};
 use crate::{Error, Isa, random};
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
 use hypergrove_engine::wiped;
