@@ -109,7 +109,9 @@ fn class(outcome: &str) -> String {
 
 /// Runs a target over its seeds and what becomes of them, for `runs` inputs. The target panics at a fault, and otherwise returns the outcome, such as an error.
 pub(crate) fn fuzz(runs: u64, seeds: &[&[u8]], words: &str, mut target: impl FnMut(&[u8]) -> String) {
-    let seconds = std::env::var("HYPERGROVE_SERVER_FUZZ").ok().map(|seconds| seconds.parse::<u64>().unwrap());
+    let seconds = std::env::var("HYPERGROVE_SERVER_FUZZ")
+        .ok()
+        .map(|seconds| seconds.parse::<u64>().expect("HYPERGROVE_SERVER_FUZZ is a number of seconds"));
     let start = seconds.map_or(1, |_| RandomState::new().hash_one(0) | 1);
     let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
     let words: Vec<&str> = words.split(' ').chain(WORDS.split(' ')).collect();

@@ -138,7 +138,10 @@ impl Server {
         let limits = &config.limits;
         let engine = |redundant: bool| {
             let engine = Engine::builder().queue(limits.queue_jobs, limits.memory as u64).redundant(redundant);
-            config.engine.threads.into_iter().fold(engine, |engine, threads| engine.threads(threads)).build()
+            match config.engine.threads {
+                Some(threads) => engine.threads(threads).build(),
+                None => engine.build(),
+            }
         };
         let redundant = engine(true)?;
         let engine = if config.engine.redundant { redundant.clone() } else { engine(false)? };

@@ -1,6 +1,6 @@
 //! A picture of rates, for the first page: a line for each operation, and a mark on it for each machine, over a logarithmic axis.
 //!
-//! It is an SVG that brings its colours for light and dark screens, so it is the same file in the repository and in the site.
+//! The reports' plots need the library, without which xtask is built. This is an SVG that brings its colours for light and dark screens, so it is the same file in the repository and in the site.
 
 use crate::benchmarks::per_second;
 use hypergrove_lab::record::grouped;

@@ -16,8 +16,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// How many of [`Inside`] there are.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
+/// Whether [`end`] has begun, where Python unwinds threads.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
+/// Whether [`end`] has returned.
 static HAS_WAITED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -91,13 +94,14 @@ pub(crate) fn register(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// A forked child has none of the parent's threads but the one that forked.
+/// A forked child has none of the parent's threads but the one that forked. It is ending only if that thread ends Python.
 #[pyfunction]
 fn forget_threads() {
     INSIDE.store(DEPTH.get(), SeqCst);
-    IS_ENDING.store(ENDS.get(), SeqCst);
+    IS_ENDING.fetch_and(ENDS.get(), SeqCst);
 }
 
+/// Stops the engines, and waits for threads that are inside.
 #[pyfunction]
 fn end(py: Python<'_>) {
     ENDS.set(true);

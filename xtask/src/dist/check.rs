@@ -127,7 +127,7 @@ fn under_qemu(build: &Build, dist: &Path, tally: &mut Tally) -> Result<String, S
     if let Err(why) = bootstrap(&root, FOREIGN_SUITE, &["--foreign", "--arch=arm64", "--include=python3"])? {
         return Ok(format!("the tool for {FOREIGN} run under qemu, its wheel NOT: {why}"));
     }
-    // Packages beyond the base are unpacked by programs of the root itself, which takes long.
+    // debootstrap itself would have programs of the root unpack what is not of the base, which takes long.
     let archives = disk::entries(root.join("var/cache/apt/archives"))?;
     for package in archives.iter().filter(|file| file.extension() == Some("deb".as_ref())) {
         process::run(process::limited(2, "dpkg", &["--extract", &package.to_string_lossy(), &root.to_string_lossy()]))?;
@@ -139,7 +139,8 @@ fn under_qemu(build: &Build, dist: &Path, tally: &mut Tally) -> Result<String, S
     install.args(["--python-version", FOREIGN_PYTHON, "--target"]).arg(&packages);
     install.args(FOREIGN_PLATFORMS.iter().flat_map(|platform| ["--platform", platform]));
     let is_it = |file: &&PathBuf| {
-        name_of(file).starts_with("hypergrove-") && name_of(file).ends_with("abi3-manylinux_2_28_aarch64.whl")
+        name_of(file).starts_with("hypergrove-")
+            && name_of(file).ends_with(&format!("abi3-{}.whl", FOREIGN_PLATFORMS[0]))
     };
     install
         .arg(disk::entries(dist)?.iter().find(is_it).ok_or("no wheel for aarch64")?)

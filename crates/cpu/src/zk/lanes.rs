@@ -22,7 +22,7 @@ pub(super) const S_BLOCKS: usize = 2;
 /// Rows of Â, ŝ₁ and ŝ₂, or of Â and −t̂, as factors.
 pub(super) const KEY: usize = K * L * N + 2 * VECTOR;
 
-/// Hashes inputs, each in the lane that its instance is moved to: as many inputs of zeros go first.
+/// Hashes inputs, each `turn` lanes later than usual, as its instance is: `turn` inputs of zeros go first.
 pub(super) fn shake(
     lattice: &dyn Lattice,
     turn: usize,
