@@ -75,7 +75,8 @@ pub struct Bench {
     /// Operations, separated by commas
     #[arg(long, value_name = "OP", value_delimiter = ',', default_value = "all")]
     pub op: Vec<OpsName>,
-    /// How many jobs a batch has; by default, as many as fill the machine
+    /// How many jobs a batch has; by default, as many as fill the machine, or several times as many if several GPUs make keys or verify
+    /// rows
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub batch: Option<usize>,
     /// How many seconds each measurement takes, for example 0.5; at least three runs are timed. By default 1, or what the study says

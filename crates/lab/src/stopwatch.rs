@@ -278,7 +278,8 @@ pub(crate) fn measure_at<S: Timed>(
 ) -> Result<Measurement, Failure> {
     let Question { params, op, .. } = question;
     let before = Limits::measure(engine, options);
-    let batch = question.batch.map_or_else(|| S::filling(&question, engine, &before), Ok)?;
+    let by_default = || Ok(S::filling(&question, engine, &before)? * longer(&question, &engine.devices()));
+    let batch = question.batch.map_or_else(by_default, |batch| Ok::<_, Error>(batch))?;
     let threads = params.threads(engine, op, batch)?;
     // A program's worth of jobs, for the kernels' own time.
     let apart = have_memory(&engine.devices()) && engine.devices().len() == 1;
@@ -330,6 +331,16 @@ fn message(number: usize) -> Vec<u8> {
 /// Whether each of these devices has memory of its own.
 fn have_memory(devices: &[Device]) -> bool {
     devices.iter().all(|device| device.memory > 0)
+}
+
+/// How many batches that fill the machine a call has by default. Several GPUs share the links of their host, and nothing overlaps with the
+/// first chunk's copy and the last chunk's computation. Rows that the links limit therefore come in calls that are as many times as long as
+/// there are GPUs (docs/lab/2026-11-27-four-gpus.md), but not so long that their rows take more than a large host's memory.
+fn longer<S>(question: &Question<S>, devices: &[Device]) -> usize {
+    const LONGEST: usize = 4;
+    let gpus = devices.iter().filter(|device| device.memory > 0).count();
+    let limited_by_links = question.rows.is_some() && question.op != Op::Sign;
+    if limited_by_links { gpus.clamp(1, LONGEST) } else { 1 }
 }
 
 /// Different signatures among `jobs` that are verified. GPUs make them soon, and their host's memory would be spared too
