@@ -19,7 +19,7 @@ ARGS(
   VAL(layers)  // number of layers a job
   VAL(base)    // height of the nodes that are given
   VAL(up)      // levels to go up
-  VAL(chunk)   // log2 of the nodes a block works on at a time
+  VAL(chunk)   // log2 of the nodes a block works on at a time; of `complete` the number of chains
   VAL(first)   // number of the first tree
   VAL(flags)
   VAL(one)     // 1: see ADD

@@ -2,9 +2,9 @@
 
 use crate::gpu::Facts;
 use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
-use hypergrove_fips205::Params;
 use hypergrove_fips205::plan::Op;
-use hypergrove_kernels::{CHAINS_BLOCKS, Config, IMAD, Kernel, MAX_THREADS, TILE_WORDS, UNROLLED};
+use hypergrove_fips205::{Family, Params};
+use hypergrove_kernels::{CHAINS_BLOCKS, Config, IMAD, KECCAK_BLOCKS, Kernel, MAX_THREADS, TILE_WORDS, UNROLLED};
 
 /// Choices that change time and memory, never bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -61,7 +61,7 @@ impl Default for GpuPolicy {
             unrolled: UNROLLED,
             subtree_height: 2,
             tile: 9,
-            sort: 9,
+            sort: 11,
             window: 0,
             replay: 0,
             stored: 1,
@@ -211,6 +211,15 @@ impl GpuPolicy {
     pub(crate) fn block(&self, kernel: Kernel) -> u32 {
         let kind = KINDS.iter().position(|(_, kernels)| kernels.contains(&kernel));
         kind.map(|kind| self.of_kind[kind]).filter(|block| *block > 0).unwrap_or(self.block)
+    }
+
+    /// Blocks of so many threads that a compute unit has room for at the same time, if they walk chains.
+    pub(crate) fn resident(&self, family: Family, threads: u32) -> u32 {
+        let blocks = match family {
+            Family::Sha2 => self.occupancy,
+            Family::Shake => KECCAK_BLOCKS,
+        };
+        (blocks * MAX_THREADS / threads).max(1)
     }
 
     /// log2 of the nodes that a block's tile may hold for this set, and that a window may be cut into.

@@ -56,13 +56,14 @@ FN void key_states(U32Ptr keys, U32 at, U32 one) {
   } \
   left = left > 0u ? left - 1u : 0u;
 
+#define BITS_OF_F U32((64 + 22 + N) * 8)
 // The block of F and PRF after ADRSc: n bytes, the padding, the length.
 FN void short_block(U32 half, ARRIN(U32, node, NW), ARR(U32, w, 16)) {
   w[5] = (half << 16) | (node[0] >> 16);
   UNROLL for (int i = 1; i < NW; i++) w[5 + i] = funnel(node[i - 1], node[i], 16u);
   w[5 + NW] = (node[NW - 1] << 16) | 0x8000u;
   UNROLL for (int i = 6 + NW; i < 15; i++) w[i] = 0u;
-  w[15] = U32((64 + 22 + N) * 8);
+  w[15] = BITS_OF_F;
 }
 
 #if N > 16
@@ -100,14 +101,15 @@ FN void thash_f(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), ARR(U32, node, NW), U3
   seeded_f(seeded(keys, at), adrs, node, one);
 }
 
-// A WOTS+ chain being walked: its address and the state after the five rounds that see only the address.
-struct Chain { U32 adrs[5]; U32 begun[8]; U32 state[NW]; };
+// A WOTS+ chain being walked: what its steps have in common, and the state after the five rounds that see only the address.
+struct Chain { ChainSchedule schedule; U32 begun[8]; U32 state[NW]; };
 
 FN Chain seeded_chain(Seeded key, ARRIN(U32, adrs, 7), U32 one) {
   Chain c;
   U32 w[16];
   compressed(adrs, w);
-  UNROLL for (int i = 0; i < 5; i++) c.adrs[i] = w[i];
+  w[15] = BITS_OF_F;
+  c.schedule = chain_schedule(w, one);
   UNROLL for (int i = 0; i < 8; i++) c.begun[i] = key.s[i];
   UNROLL for (int i = 0; i < NW; i++) c.state[i] = key.s[i];
   sha256_begin(c.begun, w, one);
@@ -117,10 +119,9 @@ FN Chain chain_at(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), U32 one) { return se
 // One step: F with hash address `step`, below 2^16.
 FN void chain_step(Chain c, U32 step, ARR(U32, node, NW), U32 one) {
   U32 s[8], w[16];
-  UNROLL for (int i = 0; i < 5; i++) w[i] = c.adrs[i];
   short_block(step, node, w);
   UNROLL for (int i = 0; i < 8; i++) s[i] = c.begun[i];
-  sha256_finish(s, w, one);
+  sha256_finish(s, w, c.schedule, one);
   UNROLL for (int i = 0; i < NW; i++) node[i] = s[i] + c.state[i];
 }
 

@@ -34,21 +34,22 @@ FN U32 majority(U32 x, U32 y, U32 z) { return (x & y) ^ (x & z) ^ (y & z); }
   ROUND(f, g, h, a, b, c, d, e, 0x550c7dc3u, w[11]) ROUND(e, f, g, h, a, b, c, d, 0x72be5d74u, w[12]) \
   ROUND(d, e, f, g, h, a, b, c, 0x80deb1feu, w[13]) ROUND(c, d, e, f, g, h, a, b, 0x9bdc06a7u, w[14]) \
   ROUND(b, c, d, e, f, g, h, a, 0xc19bf174u, w[15])
-#define SIXTEEN(k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, k11, k12, k13, k14, k15) \
-  EXPAND(16) ROUND(a, b, c, d, e, f, g, h, k0, w[0]) EXPAND(17) ROUND(h, a, b, c, d, e, f, g, k1, w[1]) \
-  EXPAND(18) ROUND(g, h, a, b, c, d, e, f, k2, w[2]) EXPAND(19) ROUND(f, g, h, a, b, c, d, e, k3, w[3]) \
-  EXPAND(20) ROUND(e, f, g, h, a, b, c, d, k4, w[4]) EXPAND(21) ROUND(d, e, f, g, h, a, b, c, k5, w[5]) \
-  EXPAND(22) ROUND(c, d, e, f, g, h, a, b, k6, w[6]) EXPAND(23) ROUND(b, c, d, e, f, g, h, a, k7, w[7]) \
-  EXPAND(24) ROUND(a, b, c, d, e, f, g, h, k8, w[8]) EXPAND(25) ROUND(h, a, b, c, d, e, f, g, k9, w[9]) \
-  EXPAND(26) ROUND(g, h, a, b, c, d, e, f, k10, w[10]) EXPAND(27) ROUND(f, g, h, a, b, c, d, e, k11, w[11]) \
-  EXPAND(28) ROUND(e, f, g, h, a, b, c, d, k12, w[12]) EXPAND(29) ROUND(d, e, f, g, h, a, b, c, k13, w[13]) \
-  EXPAND(30) ROUND(c, d, e, f, g, h, a, b, k14, w[14]) EXPAND(31) ROUND(b, c, d, e, f, g, h, a, k15, w[15])
-#define ROUNDS_16_63 \
-  SIXTEEN(0xe49b69c1u, 0xefbe4786u, 0x0fc19dc6u, 0x240ca1ccu, 0x2de92c6fu, 0x4a7484aau, 0x5cb0a9dcu, 0x76f988dau, \
+#define SIXTEEN(WORD, k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, k11, k12, k13, k14, k15) \
+  WORD(16) ROUND(a, b, c, d, e, f, g, h, k0, w[0]) WORD(17) ROUND(h, a, b, c, d, e, f, g, k1, w[1]) \
+  WORD(18) ROUND(g, h, a, b, c, d, e, f, k2, w[2]) WORD(19) ROUND(f, g, h, a, b, c, d, e, k3, w[3]) \
+  WORD(20) ROUND(e, f, g, h, a, b, c, d, k4, w[4]) WORD(21) ROUND(d, e, f, g, h, a, b, c, k5, w[5]) \
+  WORD(22) ROUND(c, d, e, f, g, h, a, b, k6, w[6]) WORD(23) ROUND(b, c, d, e, f, g, h, a, k7, w[7]) \
+  WORD(24) ROUND(a, b, c, d, e, f, g, h, k8, w[8]) WORD(25) ROUND(h, a, b, c, d, e, f, g, k9, w[9]) \
+  WORD(26) ROUND(g, h, a, b, c, d, e, f, k10, w[10]) WORD(27) ROUND(f, g, h, a, b, c, d, e, k11, w[11]) \
+  WORD(28) ROUND(e, f, g, h, a, b, c, d, k12, w[12]) WORD(29) ROUND(d, e, f, g, h, a, b, c, k13, w[13]) \
+  WORD(30) ROUND(c, d, e, f, g, h, a, b, k14, w[14]) WORD(31) ROUND(b, c, d, e, f, g, h, a, k15, w[15])
+// FIRST and SECOND make W16 to W31 and W32 to W47: EXPAND, or what knows more of them.
+#define ROUNDS_16_63(FIRST, SECOND) \
+  SIXTEEN(FIRST, 0xe49b69c1u, 0xefbe4786u, 0x0fc19dc6u, 0x240ca1ccu, 0x2de92c6fu, 0x4a7484aau, 0x5cb0a9dcu, 0x76f988dau, \
           0x983e5152u, 0xa831c66du, 0xb00327c8u, 0xbf597fc7u, 0xc6e00bf3u, 0xd5a79147u, 0x06ca6351u, 0x14292967u) \
-  SIXTEEN(0x27b70a85u, 0x2e1b2138u, 0x4d2c6dfcu, 0x53380d13u, 0x650a7354u, 0x766a0abbu, 0x81c2c92eu, 0x92722c85u, \
+  SIXTEEN(SECOND, 0x27b70a85u, 0x2e1b2138u, 0x4d2c6dfcu, 0x53380d13u, 0x650a7354u, 0x766a0abbu, 0x81c2c92eu, 0x92722c85u, \
           0xa2bfe8a1u, 0xa81a664bu, 0xc24b8b70u, 0xc76c51a3u, 0xd192e819u, 0xd6990624u, 0xf40e3585u, 0x106aa070u) \
-  SIXTEEN(0x19a4c116u, 0x1e376c08u, 0x2748774cu, 0x34b0bcb5u, 0x391c0cb3u, 0x4ed8aa4au, 0x5b9cca4fu, 0x682e6ff3u, \
+  SIXTEEN(EXPAND, 0x19a4c116u, 0x1e376c08u, 0x2748774cu, 0x34b0bcb5u, 0x391c0cb3u, 0x4ed8aa4au, 0x5b9cca4fu, 0x682e6ff3u, \
           0x748f82eeu, 0x78a5636fu, 0x84c87814u, 0x8cc70208u, 0x90befffau, 0xa4506cebu, 0xbef9a3f7u, 0xc67178f2u)
 
 // The working variables after rounds 0 to 4, which see only w[0..5].
@@ -58,17 +59,67 @@ FN void sha256_begin(ARR(U32, s, 8), ARRIN(U32, w, 16), U32 one) {
   // Five rounds on, the variable a stands in d's place, and so on.
   s[0] = d; s[1] = e; s[2] = f; s[3] = g; s[4] = h; s[5] = a; s[6] = b; s[7] = c;
 }
-// Rounds 5 to 63, without the final addition. `w` is used up.
-FN void sha256_finish(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
+// What the schedules of all steps along a chain have in common, because words 0 to 4 are its address, words 10 to 14 are zero if n = 16, and
+// word 15 is the length.
+struct ChainSchedule {
+  U32 sums[4];  // W[i] + sigma0(W[i + 1]), which W[i + 16] is a sum of. Of n = 16, sums[1] and sums[3] are W17 and W19.
+  U32 w4;
+#if N == 16
+  U32 sigma0_w17, sigma0_w19, sigma1_w19;
+#endif
+};
+
+FN ChainSchedule chain_schedule(ARRIN(U32, w, 16), U32 one) {
+  ChainSchedule c;
+  UNROLL for (int i = 0; i < 4; i++) c.sums[i] = w[i] + sigma0(w[i + 1], one);
+  c.w4 = w[4];
+#if N == 16
+  c.sums[1] += sigma1(w[15], one);
+  c.sums[3] += sigma1(c.sums[1], one);
+  c.sigma0_w17 = sigma0(c.sums[1], one);
+  c.sigma0_w19 = sigma0(c.sums[3], one);
+  c.sigma1_w19 = sigma1(c.sums[3], one);
+#endif
+  return c;
+}
+
+#define EXPAND_BEGUN(i) w[(i) & 15] = ADD(0, ADD(1, sigma1(w[((i) + 14) & 15], one), w[((i) + 9) & 15]), w[(i) & 15]);
+#if N == 16
+#define EXPAND_FIRST(i) \
+  if ((i) == 17 || (i) == 19) {} \
+  else if ((i) < 20) { EXPAND_BEGUN(i) } \
+  else if ((i) == 21) w[5] = ADD(0, schedule.sigma1_w19, ADD(2, sigma0(w[6], one), w[5])); \
+  else { EXPAND(i) }
+#define EXPAND_SECOND(i) \
+  if ((i) == 16) w[0] = ADD(0, ADD(1, sigma1(w[14], one), w[9]), ADD(2, schedule.sigma0_w17, w[0])); \
+  else if ((i) == 18) w[2] = ADD(0, ADD(1, sigma1(w[0], one), w[11]), ADD(2, schedule.sigma0_w19, w[2])); \
+  else { EXPAND(i) }
+#else
+#define EXPAND_FIRST(i) if ((i) < 20) { EXPAND_BEGUN(i) } else { EXPAND(i) }
+#define EXPAND_SECOND(i) EXPAND(i)
+#endif
+
+// Rounds 5 to 63 of a step along a chain, without the final addition. Words 5 to 15 are given; all are used up.
+FN void sha256_finish(ARR(U32, s, 8), ARR(U32, w, 16), ChainSchedule schedule, U32 one) {
   U32 d = s[0], e = s[1], f = s[2], g = s[3], h = s[4], a = s[5], b = s[6], c = s[7];
+  UNROLL for (int i = 0; i < 4; i++) w[i] = schedule.sums[i];
+  w[4] = schedule.w4;
   ROUNDS_5_15
-  ROUNDS_16_63
+  ROUNDS_16_63(EXPAND_FIRST, EXPAND_SECOND)
   s[0] = a; s[1] = b; s[2] = c; s[3] = d; s[4] = e; s[5] = f; s[6] = g; s[7] = h;
 }
-// The whole compression. `w` is used up.
-FN void sha256_compress(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
+// The whole compression, with its rounds written out. `w` is used up.
+FN void sha256_unrolled(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
   U32 a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
+  ROUNDS_0_4
+  ROUNDS_5_15
+  ROUNDS_16_63(EXPAND, EXPAND)
+  s[0] += a; s[1] += b; s[2] += c; s[3] += d; s[4] += e; s[5] += f; s[6] += g; s[7] += h;
+}
+// The whole compression, in the form that drivers compile best. `w` is used up.
+FN void sha256_compress(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
 #if defined(VULKAN)
+  U32 a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
   // In a loop: a pipeline is made in a third of the time (docs/vulkan.md). Chains are walked by sha256_finish.
   // Its test is at its end: after one at the beginning, a CPU's lanes go through it once more with all of them off.
   for (U32 t = 0u; ; ) {
@@ -87,12 +138,10 @@ FN void sha256_compress(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
     t += 16u;
     if (t == 64u) break;
   }
-#else
-  ROUNDS_0_4
-  ROUNDS_5_15
-  ROUNDS_16_63
-#endif
   s[0] += a; s[1] += b; s[2] += c; s[3] += d; s[4] += e; s[5] += f; s[6] += g; s[7] += h;
+#else
+  sha256_unrolled(s, w, one);
+#endif
 }
 FN void sha256_iv(ARR(U32, s, 8)) {
   s[0] = 0x6a09e667u; s[1] = 0xbb67ae85u; s[2] = 0x3c6ef372u; s[3] = 0xa54ff53au;

@@ -30,6 +30,8 @@ pub(crate) fn family_of(kernel: Kernel, of_set: Family) -> Family {
 pub const MAX_THREADS: u32 = 256;
 /// Default of `CHAINS_BLOCKS`.
 pub const CHAINS_BLOCKS: u32 = 4;
+/// Blocks of [`MAX_THREADS`] that a compute unit must have room for where Keccak's state is in registers: 128 registers a thread.
+pub const KECCAK_BLOCKS: u32 = 2;
 /// Default of `IMAD` where there is work for all pipes; else it is 0.
 pub const IMAD: u32 = 0x1d1;
 /// Default of `UNROLLED`.
@@ -100,14 +102,15 @@ pub(crate) fn defines(kernel: Kernel, family: Family, n: usize, choices: &[(&'st
         Family::Sha2 => (choice("IMAD", 0), choice("UNROLLED", 0)),
         Family::Shake => (0, choice("UNROLLED", 0)),
     };
-    // No register may spill: what is in them is secret, and would stay in device memory. Keccak's state needs 128,
-    // which is faster too (docs/cuda.md).
+    // No register may spill: what is in them is secret, and would stay in device memory. Keccak's and SHA-512's states need more than 80, which
+    // is faster too (docs/cuda.md).
     let blocks = match (family, kernel) {
-        (Family::Shake, _) => 2,
+        (Family::Shake, _) => KECCAK_BLOCKS,
         (Family::Sha2, Kernel::Chains | Kernel::Complete) => choice("CHAINS_BLOCKS", MIN_BLOCKS),
         (Family::Sha2, Kernel::Fors) if n == 16 => choice("CHAINS_BLOCKS", MIN_BLOCKS),
         (Family::Sha2, Kernel::Digest) if n > 16 => 1,
         (Family::Sha2, Kernel::Fors | Kernel::Digest) => 2,
+        (Family::Sha2, _) if n > 16 => 2,
         (Family::Sha2, _) => MIN_BLOCKS,
     };
     [

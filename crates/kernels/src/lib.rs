@@ -10,7 +10,9 @@ mod ready;
 pub mod zk;
 mod zk_constants;
 
-pub use defines::{CHAINS_BLOCKS, FP64, HASH_BLOCKS, IMAD, MAX_THREADS, UNROLLED, number as family_number};
+pub use defines::{
+    CHAINS_BLOCKS, FP64, HASH_BLOCKS, IMAD, KECCAK_BLOCKS, MAX_THREADS, UNROLLED, number as family_number,
+};
 use headers::number_after;
 use hypergrove_fips205::{AdrsType, Family};
 pub use kernel::{Kernel, host_headers};
@@ -82,7 +84,7 @@ arguments! {
     base: u32,
     /// Levels to go up.
     up: u32,
-    /// log₂ of the nodes that a block works on at a time.
+    /// log₂ of the nodes that a block works on at a time; of `complete` the number of chains.
     chunk: u32,
     /// Number of the first tree.
     first: u32,

@@ -25,19 +25,12 @@
 
 // F, H and T_l's compression.
 #if FAMILY == 0 && N == 16
-// With the rounds written out: a constant that a loop loads by its counter is gathered lane by lane. `w` is used up.
-FN void solo_compress(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
-  U32 v[8];
-  UNROLL for (int i = 0; i < 8; i++) v[i] = s[i];
-  sha256_begin(v, w, one);
-  sha256_finish(v, w, one);
-  UNROLL for (int i = 0; i < 8; i++) s[i] += v[i];
-}
+// With the rounds written out: a constant that a loop loads by its counter is gathered lane by lane.
 FN void solo_f(Seeded key, ARRIN(U32, adrs, 7), ARR(U32, node, NW), U32 one) {
   U32 w[16];
   compressed(adrs, w);
   short_block(adrs[6], node, w);
-  solo_compress(key.s, w, one);
+  sha256_unrolled(key.s, w, one);
   UNROLL for (int i = 0; i < NW; i++) node[i] = key.s[i];
 }
 FN void solo_h(Seeded key, ARRIN(U32, adrs, 7), ARR(U32, left, NW), ARRIN(U32, right, NW), U32 one) {
@@ -48,7 +41,7 @@ FN void solo_h(Seeded key, ARRIN(U32, adrs, 7), ARR(U32, left, NW), ARRIN(U32, r
   UNROLL for (int i = 1; i < NW; i++) w[5 + NW + i] = funnel(right[i - 1], right[i], 16u);
   w[5 + 2 * NW] = (right[NW - 1] << 16) | 0x8000u;
   w[15] = U32((64 + 22 + 2 * N) * 8);
-  solo_compress(key.s, w, one);
+  sha256_unrolled(key.s, w, one);
   UNROLL for (int i = 0; i < NW; i++) left[i] = key.s[i];
 }
 #else
@@ -106,7 +99,7 @@ FN void solo_tl(Seeded key, ARR(U32, node, NW), U32 one) {
     b++;
     if (b == TL_BLOCKS) x[TL_BLOCK - 1] = TL_BITS;
 #if N == 16
-    solo_compress(key.s, x, one);
+    sha256_unrolled(key.s, x, one);
 #else
     U64 w[16];
     UNROLL for (int i = 0; i < 16; i++) w[i] = u64(x[2 * i], x[2 * i + 1]);

@@ -249,18 +249,23 @@ impl<G: Gpu> GpuProgram<G> {
         vec![Step::Upload { to, from, bytes: rows + keys }, Step::Launch(self.flat([1, jobs, jobs], jobs, hash))]
     }
 
-    /// A launch that walks chains from digits to ends, in sorted tiles.
+    /// A launch that walks chains from digits to ends, in sorted tiles. As many blocks as a device can have at the same time get equally many
+    /// chains: with tiles of a fixed size, the last tiles would run on an empty device.
     fn complete(&self, jobs: usize, climbing: &Climbing, units: usize, ends: u64) -> Launch {
         let (policy, total) = (&self.shape.policy, self.chains_of(units) as u32);
-        let even = (total / (8 * self.gpu.facts().compute_units)).max(1).ilog2();
-        let chunk = even.clamp(5, policy.sort.max(5));
-        let tiles = total.div_ceil(1 << chunk);
+        let block = policy.block(Kernel::Complete);
+        let blocks = self.gpu.facts().compute_units * policy.resident(self.p().family, block);
+        let each = total.div_ceil(blocks);
+        let tile = total.div_ceil(blocks * each.div_ceil(1 << policy.sort));
+        // Whole warps, where a thread has one chain.
+        let chunk = if tile > block { tile } else { tile.next_multiple_of(32) };
+        let tiles = total.div_ceil(chunk);
         let (blocks, threads) = match policy.levels {
             0 => (1, 1),
             1 => (tiles.min(jobs as u32), 1),
             2 => (tiles.min(units as u32), 1),
-            _ if self.fixed() => (tiles, policy.block(Kernel::Complete)),
-            _ => (tiles, policy.block(Kernel::Complete).min(1 << chunk)),
+            _ if self.fixed() => (tiles, block),
+            _ => (tiles, block.min(chunk)),
         };
         let Climbing { jobs, layers, signatures, roots, .. } = *climbing;
         let complete = CompleteChains { jobs, layers, units: units as u32, chunk, roots, signatures, ends };

@@ -274,7 +274,7 @@ arguments! {
         layers: Layers => group,
         /// (job, layer) pairs.
         units: u32 => count,
-        /// log₂ of the chains that a block sorts at a time.
+        /// How many chains a block sorts at a time.
         chunk: u32 => chunk,
         /// PK_FORS and the layers' roots, which were signed: d + 1 nodes a job.
         roots: u64 => roots,
