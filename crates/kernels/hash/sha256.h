@@ -18,7 +18,7 @@ FN U32 majority(U32 x, U32 y, U32 z) { return (x & y) ^ (x & z) ^ (y & z); }
 
 // One round; the callers rotate the names of the working variables instead of their values.
 #define ROUND(a, b, c, d, e, f, g, h, k, w) { \
-  U32 t1 = ADD(5, ADD(4, h, ADD(3, w, k)), ADD(6, sum1(e), choose(e, f, g))); \
+  U32 t1 = ADD(5, ADD(6, ADD(4, h, ADD(3, w, k)), sum1(e)), choose(e, f, g)); \
   U32 t2 = ADD(7, sum0(a), majority(a, b, c)); \
   d = ADD(8, d, t1); h = ADD(9, t1, t2); }
 #define EXPAND(i) w[(i) & 15] = ADD(0, ADD(1, sigma1(w[((i) + 14) & 15], one), w[((i) + 9) & 15]), ADD(2, sigma0(w[((i) + 1) & 15], one), w[(i) & 15]));

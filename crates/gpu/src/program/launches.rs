@@ -249,16 +249,18 @@ impl<G: Gpu> GpuProgram<G> {
         vec![Step::Upload { to, from, bytes: rows + keys }, Step::Launch(self.flat([1, jobs, jobs], jobs, hash))]
     }
 
-    /// A launch that walks chains from digits to ends, in sorted tiles. As many blocks as a device can have at the same time get equally many
-    /// chains: with tiles of a fixed size, the last tiles would run on an empty device.
+    /// A launch that walks chains from digits to ends, in sorted tiles. With twice as many tiles as the device has room for, it stays busy until
+    /// the end; where tiles would get smaller than a block, each place gets one.
     fn complete(&self, jobs: usize, climbing: &Climbing, units: usize, ends: u64) -> Launch {
         let (policy, total) = (&self.shape.policy, self.chains_of(units) as u32);
         let block = policy.block(Kernel::Complete);
-        let blocks = self.gpu.facts().compute_units * policy.resident(self.p().family, block);
-        let each = total.div_ceil(blocks);
-        let tile = total.div_ceil(blocks * each.div_ceil(1 << policy.sort));
-        // Whole warps, where a thread has one chain.
-        let chunk = if tile > block { tile } else { tile.next_multiple_of(32) };
+        let places = self.gpu.facts().compute_units * policy.resident(self.p().family, block);
+        let half = total / (2 * places);
+        let chunk = match half < block {
+            true => total.div_ceil(places).next_multiple_of(32),
+            false => half / block * block,
+        };
+        let chunk = chunk.min(1 << policy.sort);
         let tiles = total.div_ceil(chunk);
         let (blocks, threads) = match policy.levels {
             0 => (1, 1),
