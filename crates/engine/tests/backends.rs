@@ -185,7 +185,7 @@ impl Backend for Telling {
         vec![format!("notice {}", self.0)]
     }
     fn rates(&self, _: &Device) -> Option<Rates> {
-        Some(Rates { sha256: 79.0, sha512: 80.0, keccak: 81.0 })
+        Some(Rates { sha256: 79.0, sha512: 80.0, keccak: 81.0, integers: 0.0 })
     }
     fn clock(&self, _: &Device) -> Option<f64> {
         Some(82.0)
@@ -324,7 +324,7 @@ fn checked_answers_what_its_subject_answers() {
     programs.compile(device, &plan, 1, &policy);
     assert_eq!(COMPILED.load(Ordering::Relaxed), 1, "the reference need not be ready");
     assert_eq!(programs.queue(device, &plan), 78);
-    assert_eq!(checked.rates(device), Some(Rates { sha256: 79.0, sha512: 80.0, keccak: 81.0 }));
+    assert_eq!(checked.rates(device), Some(Rates { sha256: 79.0, sha512: 80.0, keccak: 81.0, integers: 0.0 }));
     assert_eq!(checked.clock(device), Some(82.0));
     assert_eq!(checked.fingerprint(device), "a fingerprint");
     assert_eq!(checked.free(device), Some(83));

@@ -10,6 +10,7 @@
 use crate::params::{Family, Params};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// An operation: what a plan computes for each job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -188,9 +189,14 @@ impl Plan {
                 Stage::Treehash { forest, trees, height, .. } => {
                     let (trees, leaves) = (f64::from(trees), f64::from(trees) * (1u64 << height) as f64);
                     match forest {
-                        Forest::Fors => work.short(p, 2.0 * leaves),
+                        Forest::Fors => {
+                            work.prf(p, leaves);
+                            work.f(p, leaves);
+                        }
                         Forest::Xmss { .. } => {
-                            work.short(p, leaves * (p.len() * p.w()) as f64);
+                            let chains = leaves * p.len() as f64;
+                            work.prf(p, chains);
+                            work.step(p, chains * (p.w() - 1) as f64);
                             work.t(p, p.len(), leaves);
                         }
                     }
@@ -200,7 +206,7 @@ impl Plan {
                 Stage::WotsSelect { .. } => {}
                 Stage::WotsSign { layers } => signed += f64::from(layers.1 - layers.0),
                 Stage::ForsRoots { trees, height } => {
-                    work.short(p, f64::from(trees));
+                    work.f(p, f64::from(trees));
                     work.t(p, 2, f64::from(trees * height));
                 }
                 Stage::XmssRoot { .. } => {
@@ -212,7 +218,8 @@ impl Plan {
         }
         if signed + completed > 0.0 {
             let steps = mean_digit_sum(p);
-            work.short(p, signed * (p.len() as f64 + steps) + completed * ((p.len() * (p.w() - 1)) as f64 - steps));
+            work.prf(p, signed * p.len() as f64);
+            work.step(p, signed * steps + completed * ((p.len() * (p.w() - 1)) as f64 - steps));
         }
         work.host(p, self.op);
         work
@@ -235,7 +242,7 @@ pub fn most_cached_layers(p: &Params) -> usize {
 }
 
 macro_rules! of_each_primitive {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
+    ($($(#[$doc:meta])* $name:ident { $(#[$more_doc:meta])* $more:ident })*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Debug, Default)]
         pub struct $name {
@@ -245,18 +252,25 @@ macro_rules! of_each_primitive {
             pub sha512: f64,
             /// Keccak-f\[1600\] permutations.
             pub keccak: f64,
+            $(#[$more_doc])*
+            pub $more: f64,
         }
 
         impl $name {
             /// The primitives' names, and the number of each.
             pub fn each(&self) -> [(&'static str, f64); 3] {
-                let $name { sha256, sha512, keccak } = *self;
+                let $name { sha256, sha512, keccak, .. } = *self;
                 [("SHA-256", sha256), ("SHA-512", sha512), ("Keccak", keccak)]
             }
-            /// Combines the number of each primitive with that of `other`.
+            /// Combines each number with that of `other`.
             pub fn zip(&self, other: &$name, of: impl Fn(f64, f64) -> f64) -> $name {
-                let $name { sha256, sha512, keccak } = *other;
-                $name { sha256: of(self.sha256, sha256), sha512: of(self.sha512, sha512), keccak: of(self.keccak, keccak) }
+                let $name { sha256, sha512, keccak, $more } = *other;
+                $name {
+                    sha256: of(self.sha256, sha256),
+                    sha512: of(self.sha512, sha512),
+                    keccak: of(self.keccak, keccak),
+                    $more: of(self.$more, $more),
+                }
             }
         }
     )*};
@@ -264,9 +278,28 @@ macro_rules! of_each_primitive {
 
 of_each_primitive! {
     /// How often an operation calls each primitive.
-    Work
+    Work {
+        /// Integer operations ([`Work::integers`]) that these calls need less than as many whole ones: words that are constant, rounds that depend
+        /// only on an address, output that nobody reads.
+        saved
+    }
     /// How often a second each primitive is called, by one core or one device.
-    Rates
+    Rates {
+        /// Integer operations a second of a device whose peak they limit ([`Rates::of_integers`]); otherwise 0.
+        integers
+    }
+}
+
+/// Integer operations of a whole call of SHA-256, SHA-512 and Keccak.
+const INTEGERS: [f64; 3] = [1024.0, 3072.0, KECCAK_INTEGERS as f64];
+
+impl Rates {
+    /// The peak of a GPU that does so many integer operations a second. The rates of primitives are those of whole calls; [`Work::seconds`] also
+    /// counts what an operation's calls save.
+    pub fn of_integers(integers: f64) -> Rates {
+        let [sha256, sha512, keccak] = INTEGERS.map(|each| integers / each);
+        Rates { sha256, sha512, keccak, integers }
+    }
 }
 
 impl Work {
@@ -277,28 +310,66 @@ impl Work {
     /// The number of SHA-256 compressions that take a GPU as long: a SHA-512 compression costs three, a Keccak permutation five
     /// (measured, see docs/cuda.md).
     pub fn in_sha256(&self) -> f64 {
-        let Work { sha256, sha512, keccak } = self;
+        let Work { sha256, sha512, keccak, .. } = self;
         sha256 + 3.0 * sha512 + 5.0 * keccak
+    }
+    /// Operations that only the integer pipe of a GPU can do: rotations, shifts and logic of 32 bits, and additions that carry to a higher word
+    /// (docs/cuda.md). No kernel needs fewer. What many calls share, such as the words of an address that a whole tree has, is not counted.
+    pub fn integers(&self) -> f64 {
+        self.each().iter().zip(INTEGERS).map(|((_, calls), each)| calls * each).sum::<f64>() - self.saved
     }
     /// Seconds at these rates, nothing else being done.
     pub fn seconds(&self, rates: &Rates) -> f64 {
+        if rates.integers > 0.0 {
+            return self.integers() / rates.integers;
+        }
         let each = self.each().into_iter().zip(rates.each());
         each.filter(|((_, calls), _)| *calls > 0.0).map(|((_, calls), (_, rate))| calls / rate).sum()
     }
-    /// F and PRF.
-    fn short(&mut self, p: &Params, calls: f64) {
-        match p.family {
-            Family::Sha2 => self.sha256 += calls * sha256_blocks(22 + p.n),
-            Family::Shake => self.keccak += calls * keccak_blocks(p.n + 32 + p.n),
-        }
+    /// PRF. All calls of a key have SK.seed.
+    fn prf(&mut self, p: &Params, calls: f64) {
+        let adrs = adrs_bytes(p);
+        self.hash(p, false, calls, adrs + p.n, 3 * adrs / 4..adrs);
+    }
+    /// F, whose address changes from call to call.
+    fn f(&mut self, p: &Params, calls: f64) {
+        let adrs = adrs_bytes(p);
+        self.hash(p, false, calls, adrs + p.n, 3 * adrs / 4..adrs + p.n);
+        self.shift_node(p, calls);
+    }
+    /// F along a WOTS+ chain, where the address is the same but for its last bytes.
+    fn step(&mut self, p: &Params, calls: f64) {
+        let adrs = adrs_bytes(p);
+        self.hash(p, false, calls, adrs + p.n, adrs..adrs + p.n);
+        self.shift_node(p, calls);
     }
     /// H (l = 2) and T_l.
     fn t(&mut self, p: &Params, l: usize, calls: f64) {
-        match p.family {
-            Family::Sha2 if p.n == 16 => self.sha256 += calls * sha256_blocks(22 + l * p.n),
-            Family::Sha2 => self.sha512 += calls * sha512_blocks(22 + l * p.n),
-            Family::Shake => self.keccak += calls * keccak_blocks(p.n + 32 + l * p.n),
+        let (adrs, wide) = (adrs_bytes(p), p.n > 16);
+        self.hash(p, wide, calls, adrs + l * p.n, 3 * adrs / 4..adrs + l * p.n);
+    }
+    /// SHA-256's compressed address ends amid a word: each word of the node is shifted by two bytes.
+    fn shift_node(&mut self, p: &Params, calls: f64) {
+        if p.family == Family::Sha2 {
+            self.saved -= calls * (p.n / 4) as f64;
         }
+    }
+    /// Hashes of so many bytes after PK.seed; with SHA-2, SHA-512 is `wide`. Bytes outside of `varying` are the same in many calls.
+    fn hash(&mut self, p: &Params, wide: bool, calls: f64, bytes: usize, varying: Range<usize>) {
+        let (number, whole, each, needed) = match (p.family, wide) {
+            (Family::Sha2, false) => {
+                (&mut self.sha256, INTEGERS[0], sha256_blocks(bytes), SHA256.integers(bytes, varying))
+            }
+            (Family::Sha2, true) => {
+                (&mut self.sha512, INTEGERS[1], sha512_blocks(bytes), SHA512.integers(bytes, varying))
+            }
+            (Family::Shake, _) => {
+                let (bytes, varying) = (p.n + bytes, p.n + varying.start..p.n + varying.end);
+                (&mut self.keccak, INTEGERS[2], keccak_blocks(bytes), keccak_integers(bytes, varying, p.n))
+            }
+        };
+        *number += calls * each;
+        self.saved += calls * (each * whole - needed as f64);
     }
     /// R (signing) and H_msg, for M′ of 34 bytes.
     fn host(&mut self, p: &Params, op: Op) {
@@ -334,6 +405,84 @@ fn sha512_blocks(bytes: usize) -> f64 {
 }
 fn keccak_blocks(bytes: usize) -> f64 {
     (bytes / 136 + 1) as f64
+}
+
+/// Bytes of an address, as SHA-2 compresses it or as SHAKE reads it. All but the last quarter is the same for a whole tree, or for a key pair's
+/// chains.
+fn adrs_bytes(p: &Params) -> usize {
+    match p.family {
+        Family::Sha2 => 22,
+        Family::Shake => 32,
+    }
+}
+
+/// One of SHA-2's compressions: bytes of a word, rounds, and the integer operations of a round, of a sigma of the message schedule, and of
+/// a sum there.
+struct Sha2 {
+    word: usize,
+    rounds: usize,
+    round: usize,
+    sigma: usize,
+    sum: usize,
+}
+
+/// A round rotates six times and has four logic operations, a sigma has three shifts and one logic operation.
+const SHA256: Sha2 = Sha2 { word: 4, rounds: 64, round: 10, sigma: 4, sum: 0 };
+/// Everything twice, since a word has two halves. A sum of up to three values carries once into the higher half: in a round there are four such sums,
+/// in a word of the schedule two.
+const SHA512: Sha2 = Sha2 { word: 8, rounds: 80, round: 2 * 10 + 4, sigma: 2 * 4, sum: 2 };
+
+impl Sha2 {
+    /// Integer operations of `bytes` bytes, of which those outside of `varying` are known before, as is the state.
+    fn integers(&self, bytes: usize, varying: Range<usize>) -> usize {
+        let of_block = |block: usize| {
+            let at = |i: usize| self.word * (16 * block + i);
+            let mut varies: Vec<bool> =
+                (0..16).map(|i| at(i) + self.word > varying.start && at(i) < varying.end).collect();
+            for t in 16..self.rounds {
+                varies.push([2, 7, 15, 16].iter().any(|before| varies[t - before]));
+            }
+            let number = |words: Range<usize>| varies[words].iter().filter(|varies| **varies).count();
+            // Until a word that varies has been added.
+            let known = if block == 0 { varies.iter().take_while(|varies| !**varies).count() + 1 } else { 0 };
+            let sigmas = number(14..self.rounds - 2) + number(1..self.rounds - 15);
+            (self.rounds - known) * self.round + sigmas * self.sigma + number(16..self.rounds) * self.sum
+        };
+        (0..(bytes + 2 * self.word + 1).div_ceil(16 * self.word)).map(of_block).sum()
+    }
+}
+
+/// Integer operations of a round of Keccak but for the constant: θ has 20 logic operations for the columns' sums, 10 shifts and 50 logic operations, ρ has 48
+/// shifts, χ has 50 logic operations.
+const KECCAK_ROUND: usize = 20 + 10 + 50 + 48 + 50;
+/// Those of the constants: of 24 low halves none is zero, of 24 high halves 11 are.
+const KECCAK_INTEGERS: usize = 24 * KECCAK_ROUND + 24 + 13;
+
+/// Integer operations of SHAKE256 for `bytes` bytes, of which those outside of `varying` are known before, and `out` bytes of output: in the first round, most
+/// lanes are zero or known, and in the last one few are needed.
+fn keccak_integers(bytes: usize, varying: Range<usize>, out: usize) -> usize {
+    // The padding begins and ends a lane of the last block, and the first block has the lanes of the rate.
+    let is_zero = |lane: usize| lane > 16 || lane > bytes / 8 && lane < 16;
+    let varies = |lane: usize| lane < 17 && 8 * lane + 8 > varying.start && 8 * lane < varying.end;
+    let column = |x: usize| (x % 5..25).step_by(5);
+    let sum_varies = |x: usize| column(x).any(varies);
+    let first = |x: usize| {
+        let sum = column(x).filter(|lane| varies(*lane)).count();
+        let known = column(x).any(|lane| !varies(lane) && !is_zero(lane));
+        let of_sum = if sum > 0 { (sum + usize::from(known)) / 2 + 1 } else { 0 };
+        let changed = sum_varies(x + 4) || sum_varies(x + 1);
+        let lanes = || column(x).filter(|lane| changed || varies(*lane));
+        // Lanes of zeros are alike until they are rotated, and lane 0 is not rotated.
+        let zeros = usize::from(lanes().any(is_zero));
+        let others = lanes().filter(|lane| !is_zero(*lane)).count();
+        2 * (of_sum + zeros + others + lanes().filter(|lane| *lane > 0).count())
+    };
+    let first: usize = (0..5).map(first).sum::<usize>() + 50;
+    // Each of the lanes depends on the next two in its row.
+    let lanes = out / 8;
+    let read = (lanes + 2).min(5);
+    let last = 20 + 2 * read + 2 * read + 2 * (read - 1) + 2 * lanes;
+    (bytes / 136 + 1) * KECCAK_INTEGERS - (KECCAK_ROUND - first) - (KECCAK_ROUND - last)
 }
 
 /// E[Σ digits] of a WOTS+ message with uniform digits, its checksum included: the steps that signing takes.
@@ -400,6 +549,55 @@ mod tests {
                 assert!(same, "{p}, {op:?}: {work:?}");
             }
         }
+    }
+
+    /// Operations of single calls as a script of its own counts them, which follows each value through the rounds.
+    #[test]
+    fn integer_operations_agree_with_an_independent_count() {
+        fn of(p: &Params, call: impl Fn(&mut Work, &Params)) -> f64 {
+            let mut work = Work::default();
+            call(&mut work, p);
+            work.integers()
+        }
+        let counts = [
+            (&SLH_DSA_SHA2_128F, [904.0, 890.0, 926.0, 946.0]),
+            (&SLH_DSA_SHAKE_128F, [4121.0, 4089.0, 4139.0, 4151.0]),
+            (&SLH_DSA_SHAKE_192F, [4151.0, 4097.0, 4155.0, 4165.0]),
+            (&SLH_DSA_SHAKE_256F, [4161.0, 4103.0, 4165.0, 4171.0]),
+        ];
+        for (p, [step, prf, f, h]) in counts {
+            let of = [
+                of(p, |work, p| work.step(p, 1.0)),
+                of(p, |work, p| work.prf(p, 1.0)),
+                of(p, |work, p| work.f(p, 1.0)),
+                of(p, |work, p| work.t(p, 2, 1.0)),
+            ];
+            assert_eq!(of, [step, prf, f, h], "{p}");
+        }
+        let step = |p| of(p, |work, p| work.step(p, 1.0));
+        assert_eq!([&SLH_DSA_SHA2_192F, &SLH_DSA_SHA2_256F].map(step), [930.0, 940.0]);
+        // A block whose words all vary saves nothing.
+        let (two, three) = (SHA256.integers(64 + 55, 0..128), SHA256.integers(128 + 55, 0..192));
+        assert_eq!(
+            (three - two, SHA512.integers(256 + 111, 0..384) - SHA512.integers(128 + 111, 0..256)),
+            (1024, 3072)
+        );
+    }
+
+    /// Every operation takes a GPU at its peak less time than as many whole calls, and a CPU as long as before.
+    #[test]
+    fn a_gpu_saves_what_a_cpu_computes() {
+        let gpu = Rates::of_integers(1e12);
+        let cpu = Rates { integers: 0.0, ..gpu };
+        for p in PARAMETER_SETS {
+            for op in [Op::Keygen, Op::Sign, Op::Verify] {
+                let work = Plan::new(p, op).work();
+                let share = work.seconds(&gpu) / work.seconds(&cpu);
+                assert!((0.87..0.97).contains(&share), "{p}, {op:?}: {share}");
+            }
+        }
+        let whole = Work { sha256: 1.0, sha512: 1.0, keccak: 1.0, saved: 0.0 };
+        assert_eq!((whole.integers(), whole.seconds(&gpu)), (8405.0, 8405.0 / 1e12));
     }
 
     /// A digit and its checksum always add up to w − 1. All sets have an even number of digits; here it is one.

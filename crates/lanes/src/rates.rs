@@ -40,5 +40,6 @@ pub fn rates(isa: Isa, budget: Duration) -> Option<Rates> {
         sha256: best(&|calls| sha2.primitive(Primitive::Sha256, calls)).max(best(&chain)),
         sha512: best(&|calls| sha2.primitive(Primitive::Sha512, calls)),
         keccak: best(&|calls| shake.primitive(Primitive::Keccak, calls)),
+        ..Rates::default()
     })
 }

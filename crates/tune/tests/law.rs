@@ -255,7 +255,7 @@ fn what_comes_next_is_announced_unless_its_times_are_known() {
 /// A backend with the axes above, whose programs sleep by the law, answer as the reference, and report a time without the host. By policy
 /// `tile = 5` they answer wrong; by `tile = 10` the device hangs.
 fn device(fingerprint: &'static str, kernels: Duration) -> Mock {
-    let rates = Some(Rates { sha256: 1e9, sha512: 0.0, keccak: 2e8 });
+    let rates = Some(Rates { sha256: 1e9, sha512: 0.0, keccak: 2e8, integers: 0.0 });
     let facts = |of| Device { name: "Fake 1".into(), detail: "law".into(), cores: 64, ..of };
     Mock { name: "fake", facts, fingerprint, rates, jobs: 1 << 10, delay: [Duration::ZERO; 4], ..mock(1, 1) }
         .with_space(|_, _| Ok(axes()))

@@ -44,12 +44,8 @@ pub(crate) fn devices(cache: Option<&Arc<Cache>>) -> Result<Vec<Arc<CudaGpu>>, S
     (0..count).map(open).collect()
 }
 
-/// Cycles of one SM for a compression, at least: 64 lanes of the integer pipe a cycle, with all additions moved to other pipes. SHA-256 has
-/// 1,024 rotations, shifts and logic operations that only the integer pipe can do. The other two numbers come from the best rates that an H200
-/// has reached (docs/cuda.md).
-const SHA256: f64 = 16.0;
-const SHA512: f64 = 51.4;
-const KECCAK: f64 = 75.1;
+/// Lanes of an SM's integer pipe (docs/cuda.md).
+const LANES: f64 = 64.0;
 
 /// A device. Its context is the process's primary context for the device, made at the first use.
 pub(crate) struct CudaGpu {
@@ -159,7 +155,7 @@ impl CudaGpu {
         );
         let compute_units = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let clock = attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map_or(0, |kilohertz| u64::from(kilohertz) * 1000);
-        let rate = |cycles: f64| clock as f64 * f64::from(compute_units) / cycles;
+        let integers = clock as f64 * f64::from(compute_units) * LANES;
         let facts = Facts {
             id: format!("cuda:{index}"),
             name: CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned(),
@@ -173,7 +169,7 @@ impl CudaGpu {
             compute_units,
             memory: memory as u64,
             clock,
-            rates: (clock > 0).then(|| Rates { sha256: rate(SHA256), sha512: rate(SHA512), keccak: rate(KECCAK) }),
+            rates: (clock > 0).then(|| Rates::of_integers(integers)),
             ecc: attribute(CU_DEVICE_ATTRIBUTE_ECC_ENABLED)? != 0,
             largest: u64::MAX,
             fixed_blocks: false,
