@@ -89,7 +89,9 @@ impl Run {
 fn runs() -> Result<Vec<Run>, String> {
     let run = |folder: PathBuf| {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let records = records(&disk::read(folder.join("raw.jsonl"))?);
+        let raw = folder.join("raw.jsonl");
+        // A run without this file has records of another kind, such as the instructions of kernels.
+        let records = if raw.is_file() { records(&disk::read(raw)?) } else { Ok(Vec::new()) };
         let records = records.map_err(|why| format!("{RUNS}/{name}/raw.jsonl: {why}"))?;
         disk::read(folder.join("setup.md"))?;
         Ok::<_, String>(Run { records, name })
@@ -198,7 +200,7 @@ fn work(record: &Record) -> Option<Work> {
 /// The rates in a record.
 fn rates(field: &Option<Value>) -> Option<Rates> {
     let of = |hash: &str| field.as_ref()?[hash].as_f64().filter(|rate| *rate > 0.0);
-    Some(Rates { sha256: of("sha256")?, sha512: of("sha512")?, keccak: of("keccak")? })
+    Some(Rates { sha256: of("sha256")?, sha512: of("sha512")?, keccak: of("keccak")?, integers: 0.0 })
 }
 
 /// A line as a record. Records older than `devices` name the one device by its backend.

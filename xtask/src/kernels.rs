@@ -80,7 +80,7 @@ fn host() -> Result<String, String> {
 }
 
 /// The folder with the library, after fetching the wheel if that may be.
-fn ensure_nvrtc() -> Result<PathBuf, String> {
+pub(crate) fn ensure_nvrtc() -> Result<PathBuf, String> {
     let libraries = wheels::ensure(WHEEL)?.join(LIBRARIES);
     match libraries.is_dir() {
         true => Ok(libraries),

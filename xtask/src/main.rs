@@ -28,6 +28,7 @@ mod picture;
 mod process;
 mod prose;
 mod python;
+mod sass;
 mod secrets;
 mod server;
 mod shaders;
@@ -60,6 +61,7 @@ cargo xtask install --openssl --prefix P   builds the OpenSSL provider; puts it 
 cargo xtask dist --key FILE   a release in dist, signed with this key: archives, Debian packages and wheels for Linux; --target
                            x86_64, aarch64 or all
 cargo xtask dist --candidate   the same for trying it, with the version marked and a throwaway key
+cargo xtask sass           the instructions of the hash kernels' innermost loops by pipe, as lines of JSON; needs no GPU
 cargo xtask sbom           writes the tool's bill of materials (CycloneDX) to the target folder";
 
 fn main() -> ExitCode {
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         "sbom" => supply_chain::write_sbom().map(|()| true),
         "api" => api::write().map(|()| true),
         "benchmarks" => benchmarks::write().map(|()| true),
+        "sass" => sass::run().map(|()| true),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nSteps of ci:");
             ci::STEPS.iter().for_each(|step| println!("  {:<12} {}", step.name, step.about));
