@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::loader::{self, NotLoaded};
 use crate::printer::PathDisplay;
 use crate::printer::Printer;
-use hypergrove::backend::Reference;
+use hypergrove::backend::{Policy, Reference};
 use hypergrove::{BACKENDS, Backend, BackendEntry, Device, Engine, EngineBuilder, Fault, Rates, Work};
 use hypergrove::{Cpu, Isa};
 use hypergrove_tables::table::Source;
@@ -295,10 +295,21 @@ impl Limits {
         self.others.map(|others| core.zip(&others, |core, others| core * threads + others))
     }
 
-    /// Seconds that this work takes at these rates, nothing else being done.
+    /// Seconds that this work takes at these rates, nothing else being done: the host and the other devices take what each can do in that time.
     pub fn seconds(&self, work: &Work, threads: usize) -> Option<f64> {
-        Some(work.seconds(&self.all(threads)?))
+        let core = self.core.map_or(0.0, |core| threads as f64 / work.seconds(&core));
+        Some(1.0 / (core + 1.0 / work.seconds(&self.others?)))
     }
+}
+
+/// Bytes a second over the links from the host's memory to these devices, measured one after another; `None` if one of them needs no link, or its
+/// backend does not measure it.
+pub(crate) fn links(devices: &[Device]) -> Option<f64> {
+    let link = |device: &Device| {
+        let backend = make(device.backend, IsaName(None)).filter(|_| device.memory > 0)?;
+        backend.sha256_on(device).ok()?.prepare(device, &Policy::default()).ok()?.link().ok()?
+    };
+    devices.iter().map(link).sum()
 }
 
 /// How long this process's threads have computed, and how long they have waited for a core.
@@ -407,6 +418,17 @@ mod tests {
         let alone = Engine::builder().backend(unplugged).build().unwrap();
         assert!(alone.generate(&SLH_DSA_SHA2_128F).is_err());
         assert!(warnings(&alone).is_empty());
+    }
+
+    #[test]
+    fn a_host_and_a_gpu_share_the_work() {
+        // 10⁶ integer operations: a millisecond of this GPU, and of one thread of this host.
+        let work = Work { sha256: 1000.0, saved: 24_000.0, ..Work::default() };
+        let core = Some(Rates { sha256: 1e6, ..Rates::default() });
+        let (gpu, none) = (Some(Rates::of_integers(1e9)), Some(Rates::default()));
+        let seconds = |core, others| Limits { core, others }.seconds(&work, 3).map(|seconds| (1e6 * seconds).round());
+        let all = [(None, gpu), (core, none), (core, gpu), (core, None)].map(|(core, others)| seconds(core, others));
+        assert_eq!(all, [Some(1000.0), Some(333.0), Some(250.0), None]);
     }
 
     #[test]

@@ -187,6 +187,8 @@ pub struct Measurement {
     pub limits: Limits,
     /// Seconds at these rates, if they are known.
     pub ideal: Option<f64>,
+    /// Of a verification by devices with memory of their own: bytes a second of their links, and seconds that the signatures take on them.
+    pub link: Option<(f64, f64)>,
     /// Seconds a job of a device's kernels alone, its inputs being in its memory: median, with one program at a time.
     pub kernels: Option<f64>,
     /// Seconds that growing the nodes of cached layers took, if there are some.
@@ -205,10 +207,11 @@ impl Measurement {
             devices: engine.devices().iter().map(Device::id).collect(),
             threads: self.threads,
             ops_per_s: self.ops_per_s(),
-            ideal_s: self.ideal,
+            ideal_s: self.ideal_end_to_end(),
             limit_fraction: self.limit_fraction(),
             kernels_per_s: self.kernels_per_s(),
             kernels_limit_fraction: self.kernels_limit_fraction(),
+            link_bytes_per_s: self.link.map(|(rate, _)| rate),
             verified: true,
             cached_layers: question.cached_layers_of_keys(),
             rows: question.rows.map(|memory| memory.name().into()),
@@ -229,9 +232,13 @@ impl Measurement {
     pub(crate) fn kernels_limit_fraction(&self) -> Option<f64> {
         Some(self.ideal? / self.batch as f64 / self.kernels?)
     }
+    /// Seconds at the limit: signatures cross the link while the device computes.
+    fn ideal_end_to_end(&self) -> Option<f64> {
+        self.ideal.map(|ideal| self.link.map_or(ideal, |(_, sending)| ideal.max(sending)))
+    }
     /// The ideal time over the median.
     pub fn limit_fraction(&self) -> Option<f64> {
-        self.ideal.map(|ideal| ideal / self.times.median())
+        self.ideal_end_to_end().map(|ideal| ideal / self.times.median())
     }
 }
 
@@ -297,7 +304,10 @@ pub(crate) fn measure_at<S: Timed>(
     };
     let limits = before.best(Limits::measure(engine, options));
     let ideal = limits.seconds(&S::work(&question), threads).map(|seconds| seconds * batch as f64);
-    Ok(Measurement { times, batch, threads, limits, ideal, kernels, build })
+    // Results, and the inputs of other operations, take less time on the link than the devices compute.
+    let link = Some(op).filter(|op| *op == Op::Verify).and_then(|_| machine::links(&engine.devices()));
+    let link = link.map(|rate| (rate, (batch * params.sizes().signature) as f64 / rate));
+    Ok(Measurement { times, batch, threads, limits, ideal, link, kernels, build })
 }
 
 /// Has `run` time itself until the budget is used up, and so many times at least.
@@ -540,4 +550,23 @@ fn check<S: Timed>(
         return Err(wrong("a changed signature verifies"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::tests::options;
+
+    #[test]
+    fn the_limit_of_a_verification_is_the_lower_of_kernels_and_link() {
+        let limits = Limits::of(Vec::new(), &options(&[]));
+        let of = |link| {
+            let (times, ideal, kernels) = (Times::new(vec![8.0]), Some(2.0), Some(0.5));
+            let measured = Measurement { times, batch: 8, threads: 1, limits, ideal, link, kernels, build: None };
+            (measured.limit_fraction(), measured.kernels_limit_fraction())
+        };
+        assert_eq!(of(None), (Some(0.25), Some(0.5)));
+        assert_eq!(of(Some((1e9, 1.0))), (Some(0.25), Some(0.5)));
+        assert_eq!(of(Some((1e9, 4.0))), (Some(0.5), Some(0.5)));
+    }
 }

@@ -57,7 +57,8 @@ pub(super) fn roofline(run: &RecordedRun) -> Section {
         id: "roofline",
         title: "Shares of the peak rate",
         reading: "100 % is the peak: the operation's hash compressions at the highest rate of the device, and nothing else. A CPU's \
-            peak is measured with each operation, a GPU's is computed from its integer pipes and its clock. A share above 100 % \
+            peak is measured with each operation. A GPU's is computed from its integer pipes, its clock and the integer operations that \
+            the hashes need at least. The peak of a verification from the host's memory is the link's rate where that is lower. A share above 100 % \
             means that something slowed the CPU down while its peak was measured. A dot is the measurement that a headline takes: the \
             fastest, in whatever way the jobs came. The table has the fastest of each way.",
         groups,
