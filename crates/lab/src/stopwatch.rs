@@ -286,7 +286,7 @@ pub(crate) fn measure_at<S: Timed>(
     let Question { params, op, .. } = question;
     let before = Limits::measure(engine, options);
     let by_default = || Ok(S::filling(&question, engine, &before)? * longer(&question, &engine.devices()));
-    let batch = question.batch.map_or_else(by_default, |batch| Ok::<_, Error>(batch))?;
+    let batch = question.batch.map_or_else(by_default, Ok::<_, Error>)?;
     let threads = params.threads(engine, op, batch)?;
     // A program's worth of jobs, for the kernels' own time.
     let apart = have_memory(&engine.devices()) && engine.devices().len() == 1;
