@@ -51,11 +51,12 @@ pub(crate) fn run() -> Result<(), String> {
         disassemble.arg("-c").arg(path.with_extension("cubin"));
         let text = process::text(disassemble)?;
         for (number, pipes) in loops(&text).into_iter().enumerate() {
-            let mut line =
-                json!({ "architecture": "sm_90", "kernel": kernel, "family": family, "n": n, "loop": number });
-            line.as_object_mut()
-                .into_iter()
-                .for_each(|line| line.extend(pipes.iter().map(|(pipe, of)| ((*pipe).into(), json!(of)))));
+            let mut line = json!(pipes);
+            line["architecture"] = json!("sm_90");
+            line["kernel"] = json!(kernel);
+            line["family"] = json!(family);
+            line["n"] = json!(n);
+            line["loop"] = json!(number);
             println!("{line}");
         }
     }
@@ -64,33 +65,13 @@ pub(crate) fn run() -> Result<(), String> {
 
 /// The pipe of an instruction. Of multiplications, those for high words take a turn of the integer pipe as well.
 fn pipe(name: &str) -> &'static str {
-    const INTEGER: [&str; 20] = [
-        "BMSK",
-        "FLO",
-        "IABS",
-        "IADD",
-        "IADD3",
-        "ISETP",
-        "LEA",
-        "LOP3",
-        "MOV",
-        "PLOP3",
-        "POPC",
-        "PRMT",
-        "SEL",
-        "SGXT",
-        "SHF",
-        "VIADD",
-        "VIADDMNMX",
-        "VIMNMX",
-        "VOTE",
-        "IMNMX",
-    ];
+    const INTEGER: &str =
+        "BMSK FLO IABS IADD IADD3 IMNMX ISETP LEA LOP3 MOV PLOP3 POPC PRMT SEL SGXT SHF VIADD VIADDMNMX VIMNMX VOTE";
     let (first, modifiers) = name.split_once('.').unwrap_or((name, ""));
     match first {
         "IMAD" if modifiers.starts_with("HI") || modifiers.starts_with("WIDE") => "both",
         "IMAD" => "multiply_add",
-        _ if INTEGER.contains(&first) => "integer",
+        _ if INTEGER.split(' ').any(|integer| integer == first) => "integer",
         _ if ["LD", "ST", "ATOM", "RED"].iter().any(|begin| first.starts_with(begin)) => "memory",
         _ => "other",
     }
