@@ -244,17 +244,18 @@ fn expected_keccak_moves() -> Vec<[u64; 4]> {
     (0..25).map(|from| [from as u64, end(from) as u64, from as u64 % 5, offsets[from]]).collect()
 }
 
-/// `b[end] = rotl64(A[source] ^ t<column>, <rotation>u);` by source; without `rotl64` the rotation is 0.
+/// `b[end] = rotl64(XOR3(A[source], c<column − 1>, r<column>), <rotation>u);` by source; without `rotl64` the rotation is 0.
 fn c_keccak_moves(source: &str) -> Vec<[u64; 4]> {
-    let moves = source.split(';').filter(|move_| move_.trim_start().starts_with("b[") && move_.contains("^ t"));
+    let statements = source.split(';').map(|statement| statement.trim_start_matches(['\\', ' ', '\n']));
+    let moves = statements.filter(|statement| statement.starts_with("b[") && statement.contains("XOR3("));
     let numbers = |move_: &str| -> Vec<u64> {
-        let text = move_.replace("rotl64", "");
+        let text = move_.replace("rotl64", "").replace("XOR3", "");
         text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
     };
     let mut found: Vec<_> = moves
         .map(|move_| match numbers(move_)[..] {
-            [end, source, column] => [source, end, column, 0],
-            [end, source, column, rotation] => [source, end, column, rotation],
+            [end, source, before, column] if before == (column + 4) % 5 => [source, end, column, 0],
+            [end, source, before, column, rotation] if before == (column + 4) % 5 => [source, end, column, rotation],
             _ => [u64::MAX; 4],
         })
         .collect();
@@ -271,9 +272,10 @@ mod test {
         let source = "CONST_U32(A, 2)\n  0x00000010u, 0x80000001u,\nCONST_END\nx = 0xffu & 0x6a09e667u;";
         assert_eq!(c_tables(source), [("A", 2, vec![16, 0x8000_0001])]);
         assert_eq!(words(source), [16, 0x8000_0001, 0x6a09_e667]);
-        let source = "U64 b[25];\nb[10] = rotl64(A[1] ^ t1, 1u); b[0] = A[0] ^ t0;\nA[0] = b[0] ^ (~b[1] & b[2]);";
+        let source = "U64 b[25]; \\\n  b[10] = rotl64(XOR3(A[1], c0, r1), 1u); b[0] = XOR3(A[0], c4, r0); \\\n  A[0] = b[0] ^ (~b[1] & b[2]);";
         assert_eq!(c_keccak_moves(source), [[0, 0, 0, 0], [1, 10, 1, 1]]);
         assert_eq!(c_keccak_moves(source), expected_keccak_moves()[..2]);
+        assert_eq!(c_keccak_moves("b[10] = rotl64(XOR3(A[1], c1, r1), 1u);"), [[u64::MAX; 4]]);
     }
 
     #[test]
