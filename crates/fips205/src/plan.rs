@@ -427,14 +427,16 @@ impl Sha2 {
     fn integers(&self, bytes: usize, varying: Range<usize>) -> usize {
         let of_block = |block: usize| {
             let at = |i: usize| self.word * (16 * block + i);
-            let mut varies: Vec<bool> =
-                (0..16).map(|i| at(i) + self.word > varying.start && at(i) < varying.end).collect();
+            // Bit t: whether word t varies.
+            let mut varies: u128 =
+                (0..16).filter(|i| at(*i) + self.word > varying.start && at(*i) < varying.end).map(|i| 1 << i).sum();
             for t in 16..self.rounds {
-                varies.push([2, 7, 15, 16].iter().any(|before| varies[t - before]));
+                let depends = [2, 7, 15, 16].iter().any(|before| varies >> (t - before) & 1 == 1);
+                varies |= u128::from(depends) << t;
             }
-            let number = |words: Range<usize>| varies[words].iter().filter(|varies| **varies).count();
+            let number = |words: Range<usize>| (varies >> words.start & ((1 << words.len()) - 1)).count_ones() as usize;
             // Until a word that varies has been added.
-            let known = if block == 0 { varies.iter().take_while(|varies| !**varies).count() + 1 } else { 0 };
+            let known = if block == 0 { varies.trailing_zeros() as usize + 1 } else { 0 };
             let sigmas = number(14..self.rounds - 2) + number(1..self.rounds - 15);
             (self.rounds - known) * self.round + sigmas * self.sigma + number(16..self.rounds) * self.sum
         };

@@ -13,7 +13,7 @@ use hypergrove_engine::Knowledge;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::Group;
 use hypergrove_engine::scheduler::{
-    Fault, KnowledgeSource, Options, Queue, QueuedBlock, Scale, Scheduler, Stats, Wake, Worker, slots,
+    Fault, KnowledgeSource, MemoryBudget, Options, Queue, QueuedBlock, Scale, Scheduler, Stats, Wake, Worker, slots,
 };
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::Observer;
@@ -199,11 +199,7 @@ impl EngineBuilder {
         if devices.is_empty() {
             return Err(Error::Value { what: "an engine without a device; name at least one".into() });
         }
-        let with_memory = devices.iter().filter(|(device, _)| device.memory > 0).count() as u64;
-        let memory_budget = self.memory_budget.unwrap_or(match with_memory {
-            0 => MEMORY_BUDGET,
-            devices => devices * DEVICE_MEMORY_BUDGET,
-        });
+        let by_devices = MemoryBudget::ByDevices { each: DEVICE_MEMORY_BUDGET, none: MEMORY_BUDGET };
         let notices = Arc::new(Mutex::default());
         #[cfg(feature = "tables")]
         let know: KnowledgeSource = {
@@ -214,9 +210,7 @@ impl EngineBuilder {
         let know: KnowledgeSource = Arc::new(|_, _| Arc::new(hypergrove_engine::estimate::Unmeasured));
         let options = Options {
             threads,
-            memory_budget,
-            memory_budget_of_device: DEVICE_MEMORY_BUDGET,
-            is_memory_chosen: self.memory_budget.is_some(),
+            memory: self.memory_budget.map_or(by_devices, MemoryBudget::Chosen),
             check_roots: !self.skip_root_check,
             verify_signatures: self.verify_signatures,
             redundant: self.redundant,
@@ -226,7 +220,7 @@ impl EngineBuilder {
         let mut scheduler = Scheduler::new(devices, wake, options, know, self.policy);
         scheduler.observe(self.observer);
         let scheduler = Arc::new(scheduler);
-        let (jobs, bytes) = self.queue.unwrap_or((QUEUED_JOBS, memory_budget));
+        let (jobs, bytes) = self.queue.unwrap_or((QUEUED_JOBS, scheduler.memory_budget()));
         let queue = Queue::new(scheduler.clone(), jobs, bytes, self.max_delay);
         Ok(Engine(Arc::new(Inner { queue, scheduler, notices, host_hashing: HostHashing::default() })))
     }

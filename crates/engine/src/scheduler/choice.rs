@@ -167,7 +167,7 @@ impl Scheduler {
                     }
                 }
             }
-            let budget = self.options.memory_budget_with(all.iter().map(|(_, device)| device));
+            let budget = self.options.memory.of(all.iter().map(|(_, device)| device));
             let share = budget / (2 * all.len().max(1)) as u64;
             let (threads, know, policy) = (self.options.threads, &self.know, &self.policy);
             all.into_iter().map(|device| Worker::new(device, share, false, threads, know, policy)).collect()

@@ -98,12 +98,8 @@ pub trait Job: Send + Sync + Sized {
 pub struct Options {
     /// Host threads.
     pub threads: usize,
-    /// Bytes of the host's memory for prepared programs, and for each call's jobs and outputs at hand.
-    pub memory_budget: u64,
-    /// The memory budget in bytes for each lazily initialised device with memory of its own. It is not used if the caller chose a budget.
-    pub memory_budget_of_device: u64,
-    /// Whether the caller chose the budget.
-    pub is_memory_chosen: bool,
+    /// The host's memory for prepared programs, and for each call's jobs and outputs at hand.
+    pub memory: MemoryBudget,
     /// Whether signing compares the top root that it grows anew with the key's.
     pub check_roots: bool,
     /// Whether every signature is verified before it is handed out.
@@ -114,12 +110,29 @@ pub struct Options {
     pub device_timeout: Duration,
 }
 
-impl Options {
-    /// The memory budget in bytes with these devices, which are initialised lazily.
-    fn memory_budget_with<'d>(&self, devices: impl Iterator<Item = &'d Device>) -> u64 {
-        match self.is_memory_chosen {
-            true => self.memory_budget,
-            false => self.memory_budget_of_device * devices.filter(|device| device.memory > 0).count().max(1) as u64,
+/// How much of the host's memory an engine may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemoryBudget {
+    /// So many bytes, which the caller chose.
+    Chosen(u64),
+    /// By default, so many bytes for `each` device that has memory of its own, and for an engine that has `none`.
+    ByDevices {
+        /// For each device with memory of its own.
+        each: u64,
+        /// For all devices, if none has memory of its own.
+        none: u64,
+    },
+}
+
+impl MemoryBudget {
+    /// The bytes for these devices.
+    fn of<'d>(self, devices: impl Iterator<Item = &'d Device>) -> u64 {
+        match self {
+            MemoryBudget::Chosen(bytes) => bytes,
+            MemoryBudget::ByDevices { each, none } => match devices.filter(|device| device.memory > 0).count() {
+                0 => none,
+                devices => devices as u64 * each,
+            },
         }
     }
 }
@@ -191,10 +204,11 @@ impl Scheduler {
         policy: Policy,
     ) -> Scheduler {
         let slots = slots(devices.iter().map(|(_, device)| u64::from(device.queue.max(1))));
+        let memory = options.memory.of(devices.iter().map(|(_, device)| device));
         let mut has_host = false;
         let mut workers = Vec::new();
         for (backend, device) in devices {
-            let share = options.memory_budget / slots * u64::from(device.queue.max(1));
+            let share = memory / slots * u64::from(device.queue.max(1));
             // Chunks of two devices in one pool could wait for each other.
             let is_host = !has_host && device.memory == 0 && device.queue <= 1;
             has_host |= is_host;
@@ -285,11 +299,11 @@ impl Scheduler {
 
     /// Bytes of the host's memory for programs and jobs at hand.
     pub fn memory_budget(&self) -> u64 {
-        let options = &self.options;
-        match self.initialised() {
-            [] => options.memory_budget,
-            others => options.memory_budget_with(others.iter().map(Worker::device)),
-        }
+        let devices = match self.initialised() {
+            [] => &self.workers[..],
+            others => others,
+        };
+        self.options.memory.of(devices.iter().map(Worker::device))
     }
 
     /// The devices among which a call on these devices shares the memory budget. If batches go to one of several discrete devices each, such calls run on
@@ -304,7 +318,7 @@ impl Scheduler {
     /// Bytes for one job that is done alone and owns `owned` bytes. A budget that nobody chose refuses no message for its size if the message is in
     /// memory already.
     pub fn memory_alone(&self, owned: usize) -> u64 {
-        self.memory_budget() + if self.options.is_memory_chosen { 0 } else { owned as u64 }
+        self.memory_budget() + if matches!(self.options.memory, MemoryBudget::Chosen(_)) { 0 } else { owned as u64 }
     }
 
     /// The error for a job that needs too much memory.
@@ -1041,14 +1055,22 @@ mod tests {
     pub(super) fn options(threads: usize, memory_budget: u64) -> Options {
         Options {
             threads,
-            memory_budget,
-            memory_budget_of_device: memory_budget,
-            is_memory_chosen: true,
+            memory: MemoryBudget::Chosen(memory_budget),
             check_roots: true,
             verify_signatures: false,
             redundant: false,
             device_timeout: crate::DEVICE_TIMEOUT,
         }
+    }
+
+    #[test]
+    fn devices_with_memory_raise_the_default_budget() {
+        let cpu = Reference.devices().unwrap().remove(0);
+        let gpu = Device { memory: 1 << 30, ..cpu.clone() };
+        let by_default = MemoryBudget::ByDevices { each: 20, none: 3 };
+        assert_eq!(by_default.of([&cpu].into_iter()), 3);
+        assert_eq!(by_default.of([&gpu, &cpu, &gpu].into_iter()), 40);
+        assert_eq!(MemoryBudget::Chosen(7).of([&gpu, &gpu].into_iter()), 7);
     }
 
     pub(super) fn scheduler(threads: usize) -> Scheduler {
