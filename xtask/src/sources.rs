@@ -121,7 +121,6 @@ const LEFT: &[(&str, [usize; 3])] = &[
     ("crates/cli", [5, 0, 0]),
     ("crates/cpu", [3, 0, 0]),
     ("crates/cuda", [3, 0, 0]),
-    ("crates/engine", [21, 0, 0]),
     ("crates/fips205", [3, 0, 0]),
     ("crates/gpu", [28, 0, 0]),
     ("crates/hypergrove", [12, 0, 0]),
@@ -132,7 +131,6 @@ const LEFT: &[(&str, [usize; 3])] = &[
     ("crates/testkit", [2, 0, 0]),
     ("crates/tune", [4, 0, 0]),
     ("crates/vulkan", [6, 0, 0]),
-    ("xtask", [6, 0, 0]),
 ];
 
 /// The file that has the table, for errors.

@@ -58,7 +58,7 @@ pub(crate) struct Chosen {
     /// Neighbours that were not tried yet.
     untried: Vec<Policy>,
     /// Runs that were not judged, because other programs shared the device.
-    beside: u32,
+    overlapped: u32,
     state: State,
 }
 
@@ -81,24 +81,26 @@ impl Chosen {
         untried.truncate(MOST_TRIALS);
         untried.reverse();
         let state = if predicted { State::Watched(0, f64::INFINITY) } else { State::Settled };
-        Chosen { choice, bytes: None, untried, beside: 0, state }
+        Chosen { choice, bytes: None, untried, overlapped: 0, state }
     }
 
     /// The choice, whose `why` also counts the runs that were not judged.
-    pub(crate) fn told(&self) -> Choice {
+    pub(crate) fn reported(&self) -> Choice {
         let mut choice = self.choice.clone();
-        if self.beside > 0 && self.state != State::Settled {
-            choice.why =
-                join(&choice.why, &format!("runs that overlapped with other programs, not judged: {}", self.beside));
+        if self.overlapped > 0 && self.state != State::Settled {
+            choice.why = join(
+                &choice.why,
+                &format!("runs that overlapped with other programs, not judged: {}", self.overlapped),
+            );
         }
         choice
     }
 
     /// Records a run, and gives whether the choice changed. A run concurrent with other programs is not judged: they have a share of the device, so a
     /// long time is no fault of the policy.
-    pub(crate) fn record(&mut self, seconds: f64, beside: bool) -> bool {
-        if beside {
-            self.beside = self.beside.saturating_add(1);
+    pub(crate) fn record(&mut self, seconds: f64, overlapped: bool) -> bool {
+        if overlapped {
+            self.overlapped = self.overlapped.saturating_add(1);
             return false;
         }
         match self.state.clone() {
@@ -131,8 +133,8 @@ impl Chosen {
                 let least = least.min(seconds);
                 let differs = self.choice.policy.0.iter().find(|(axis, v)| before.policy.get(axis) != Some(*v));
                 let (axis, value) = differs.copied().unwrap_or(("policy", 0));
-                let tried = format!("{axis} = {value} takes {}", time(least));
-                let why = join(&before.why, &tried);
+                let attempt = format!("{axis} = {value} takes {}", time(least));
+                let why = join(&before.why, &attempt);
                 let faster = least < old * (1.0 - GAIN);
                 let (policy, seconds) = if faster { (&self.choice.policy, least) } else { (&before.policy, old) };
                 let source = PolicySource::Adjusted;
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_not_doubted_and_what_does_not_fit_is_not_tried() {
+    fn defaults_are_not_doubted_and_policies_that_do_not_fit_are_not_measured() {
         let mut plain = chosen(PolicySource::Default, &[("block", 64)]);
         assert!(!plain.record(1.0, false));
         let policy = Policy(vec![("block", 64)]);

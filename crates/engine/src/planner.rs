@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    const WIDE: Bounds = Bounds { memory: u64::MAX, jobs: usize::MAX, time: Duration::MAX, least: 1 };
+    const UNBOUNDED: Bounds = Bounds { memory: u64::MAX, jobs: usize::MAX, time: Duration::MAX, least: 1 };
 
     fn sizes(jobs: &[(u8, u64)], bounds: Bounds) -> Vec<usize> {
         let (mut next, mut subs) = (0, SubBatches::new(jobs.iter().copied()));
@@ -235,47 +235,47 @@ mod tests {
 
     #[test]
     fn memory_jobs_and_time_bound_a_sub_batch() {
-        assert_eq!(sizes(&[], WIDE), [0; 0]);
-        assert_eq!(sizes(&[(1, 5); 7], WIDE), [7]);
-        assert_eq!(sizes(&[(1, 5); 7], Bounds { jobs: 3, ..WIDE }), [3, 3, 1]);
+        assert_eq!(sizes(&[], UNBOUNDED), [0; 0]);
+        assert_eq!(sizes(&[(1, 5); 7], UNBOUNDED), [7]);
+        assert_eq!(sizes(&[(1, 5); 7], Bounds { jobs: 3, ..UNBOUNDED }), [3, 3, 1]);
         // 100 + 10·4 + 4·5 = 160 fits; the fifth job needs a program for eight.
-        assert_eq!(sizes(&[(1, 5); 7], Bounds { memory: 160, ..WIDE }), [4, 3]);
-        assert_eq!(sizes(&[(1, 5); 7], Bounds { memory: 159, ..WIDE }), [3, 3, 1]);
-        assert_eq!(sizes(&[(9, 0); 7], Bounds { time: Duration::from_secs(2), ..WIDE }), [2, 2, 2, 1]);
-        assert_eq!(sizes(&[(9, 0); 7], Bounds { time: Duration::from_secs(2), least: 4, ..WIDE }), [4, 3]);
+        assert_eq!(sizes(&[(1, 5); 7], Bounds { memory: 160, ..UNBOUNDED }), [4, 3]);
+        assert_eq!(sizes(&[(1, 5); 7], Bounds { memory: 159, ..UNBOUNDED }), [3, 3, 1]);
+        assert_eq!(sizes(&[(9, 0); 7], Bounds { time: Duration::from_secs(2), ..UNBOUNDED }), [2, 2, 2, 1]);
+        assert_eq!(sizes(&[(9, 0); 7], Bounds { time: Duration::from_secs(2), least: 4, ..UNBOUNDED }), [4, 3]);
     }
 
     #[test]
     fn groups_share_the_budget_and_bad_jobs_cost_no_program() {
         // Two programs of two jobs each, one after the other: 120 bytes, not 240.
-        assert_eq!(sizes(&[(1, 0), (2, 0), (1, 0), (2, 0)], Bounds { memory: 120, ..WIDE }), [4]);
-        assert_eq!(sizes(&[(0, 50), (0, 50), (0, 50)], Bounds { memory: 100, ..WIDE }), [2, 1]);
+        assert_eq!(sizes(&[(1, 0), (2, 0), (1, 0), (2, 0)], Bounds { memory: 120, ..UNBOUNDED }), [4]);
+        assert_eq!(sizes(&[(0, 50), (0, 50), (0, 50)], Bounds { memory: 100, ..UNBOUNDED }), [2, 1]);
     }
 
     #[test]
-    fn a_job_too_large_by_itself_is_set_aside() {
+    fn a_job_too_large_by_itself_is_refused() {
         let jobs = [(1, 1), (1, 900), (1, 1), (1, 900)];
-        assert_eq!(sizes(&jobs, Bounds { memory: 200, ..WIDE }), [1, 0, 1, 0]);
+        assert_eq!(sizes(&jobs, Bounds { memory: 200, ..UNBOUNDED }), [1, 0, 1, 0]);
         let mut subs = SubBatches::new(jobs.iter().copied());
-        let bounds = Bounds { memory: 200, ..WIDE };
+        let bounds = Bounds { memory: 200, ..UNBOUNDED };
         subs.cut(&Fake, bounds);
         assert_eq!(subs.cut(&Fake, bounds), Some(SubBatch::TooLarge(1, (1, 900), 1010)));
     }
 
     #[test]
     fn programs_and_devices_bound_a_sub_batch() {
-        assert_eq!(sizes(&[(7, 0); 5], WIDE), [2, 2, 1]);
-        assert_eq!(sizes(&[(7, 0), (1, 0), (1, 0), (7, 0), (1, 0)], WIDE), [4, 1]);
+        assert_eq!(sizes(&[(7, 0); 5], UNBOUNDED), [2, 2, 1]);
+        assert_eq!(sizes(&[(7, 0), (1, 0), (1, 0), (7, 0), (1, 0)], UNBOUNDED), [4, 1]);
         // The job that the device declines stays first, for another device.
         let mut subs = SubBatches::new([(1, 0), (1, 0), (8, 0)].into_iter());
-        assert!(matches!(subs.cut(&Fake, WIDE), Some(SubBatch::Run(jobs, 0)) if jobs.len() == 2));
-        assert_eq!((subs.cut(&Fake, WIDE), subs.waiting()), (None, Some(&(2, (8, 0)))));
+        assert!(matches!(subs.cut(&Fake, UNBOUNDED), Some(SubBatch::Run(jobs, 0)) if jobs.len() == 2));
+        assert_eq!((subs.cut(&Fake, UNBOUNDED), subs.waiting()), (None, Some(&(2, (8, 0)))));
     }
 
     #[test]
     fn what_is_given_back_comes_again_and_first() {
         let mut subs = SubBatches::new((0..10).map(|i| (1, i)));
-        let bounds = Bounds { jobs: 3, ..WIDE };
+        let bounds = Bounds { jobs: 3, ..UNBOUNDED };
         let cut = |subs: &mut SubBatches<_>| match subs.cut(&Fake, bounds) {
             Some(SubBatch::Run(jobs, _)) => jobs,
             other => panic!("{other:?}"),
@@ -305,7 +305,7 @@ mod tests {
         });
         let mut subs = SubBatches::new(source);
         for round in 1..=10 {
-            subs.cut(&Fake, Bounds { memory: 160, ..WIDE });
+            subs.cut(&Fake, Bounds { memory: 160, ..UNBOUNDED });
             assert_eq!(pulled.get(), 4 * round + 1);
         }
     }

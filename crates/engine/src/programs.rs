@@ -173,7 +173,7 @@ struct Running {
     bytes: u64,
     /// Whether a program of another group or size ran at the same time. Several programs of one group and size run concurrently by design, and hide
     /// each other's transfers.
-    beside: bool,
+    overlapped: bool,
 }
 
 /// A program in use, until this is dropped.
@@ -185,8 +185,8 @@ struct InUse<'a> {
 }
 
 impl InUse<'_> {
-    fn is_beside_others(&self) -> bool {
-        lock(&self.programs.pool).running.iter().any(|running| running.number == self.number && running.beside)
+    fn has_overlapped(&self) -> bool {
+        lock(&self.programs.pool).running.iter().any(|running| running.number == self.number && running.overlapped)
     }
 }
 
@@ -311,7 +311,7 @@ impl Programs {
 
     /// The policy of a program for up to `jobs` jobs. The first call for a bucket of jobs looks the policy up.
     pub fn choice(&self, facts: &GroupFacts, jobs: usize) -> Choice {
-        self.with_chosen(facts, jobs, |chosen| chosen.told())
+        self.with_chosen(facts, jobs, |chosen| chosen.reported())
     }
 
     fn with_chosen<T>(&self, facts: &GroupFacts, jobs: usize, look: impl FnOnce(&mut Chosen) -> T) -> T {
@@ -371,7 +371,7 @@ impl Programs {
         let start = Instant::now();
         let done = work(&mut *program, &policy)?;
         let took = self.took(start) / times;
-        let beside = run.is_beside_others();
+        let overlapped = run.has_overlapped();
         let mut pool = lock(&self.pool);
         pool.idle.push(IdleProgram { group, policy: policy.clone(), program, bucket, bytes });
         drop(pool);
@@ -384,7 +384,7 @@ impl Programs {
         self.with_chosen(facts, jobs, |chosen| {
             // If the program is for many more jobs, each job takes longer, which says nothing about the prediction.
             if chosen.choice.policy == policy && 4 * jobs >= 3 * bucket {
-                chosen.record(took.as_secs_f64() / jobs.max(1) as f64, beside);
+                chosen.record(took.as_secs_f64() / jobs.max(1) as f64, overlapped);
             }
         });
         facts.record(jobs, took);
@@ -477,12 +477,12 @@ impl Programs {
 impl ProgramPool {
     /// Records that a program begins to run; gives its number.
     fn begin(&mut self, group: Group, bucket: usize, bytes: u64) -> u64 {
-        let mut beside = false;
+        let mut overlapped = false;
         for other in self.running.iter_mut().filter(|other| (other.group, other.bucket) != (group, bucket)) {
-            (other.beside, beside) = (true, true);
+            (other.overlapped, overlapped) = (true, true);
         }
         self.begun += 1;
-        self.running.push(Running { number: self.begun, group, bucket, bytes, beside });
+        self.running.push(Running { number: self.begun, group, bucket, bytes, overlapped });
         self.begun
     }
 

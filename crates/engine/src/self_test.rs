@@ -140,8 +140,8 @@ struct KnownMessages {
     text: Vec<u8>,
     /// R of each job.
     rs: Vec<Vec<u8>>,
-    /// Whether the host was asked for positions.
-    is_asked: bool,
+    /// Whether positions were requested from the host.
+    is_requested: bool,
 }
 
 impl KnownMessages {
@@ -149,7 +149,7 @@ impl KnownMessages {
     fn new(p: &'static Params, signatures: &[u8], longest: usize) -> KnownMessages {
         let secret = |first| if signatures.is_empty() { bytes(p.n, first) } else { Vec::new() };
         let key = [bytes(p.n, 1), bytes(p.n, 5), secret(6), secret(7)];
-        let mut known = KnownMessages { p, key, text: bytes(longest, 8), rs: Vec::new(), is_asked: false };
+        let mut known = KnownMessages { p, key, text: bytes(longest, 8), rs: Vec::new(), is_requested: false };
         known.rs = match signatures.is_empty() {
             false => signatures.chunks_exact(p.sig_bytes()).map(|signature| signature[p.r_range()].to_vec()).collect(),
             true => (0..HASHED).map(|job| known.random(job)).collect(),
@@ -169,7 +169,7 @@ impl KnownMessages {
 
 impl Digests for KnownMessages {
     fn positions(&mut self) -> Vec<Position> {
-        self.is_asked = true;
+        self.is_requested = true;
         let of = |(job, r): (usize, &Vec<u8>)| Position::of(self.p, r, &self.key[0], &self.key[1], &self.m_prime(job));
         self.rs.iter().enumerate().map(of).collect()
     }
@@ -211,7 +211,7 @@ fn hashes_messages(program: &mut dyn Program) -> Result<Option<bool>, Error> {
     };
     let Some(done) = done else { return Ok(None) };
     done?;
-    if known.is_asked {
+    if known.is_requested {
         return Ok(None);
     }
     program.run(&Batch { positions: &known.positions(), ..batch }, &mut by_host)?;
@@ -515,14 +515,14 @@ impl Backend for SelfTested {
 impl SlhDsaPrograms for SelfTested {
     forward!(self => self.subject.slh_dsa().expect("the subject has SLH-DSA"); space, jobs, compile, queue, bytes);
 
-    /// A program of the known answer's own plan is asked itself, by one more job, so that no program is prepared for the test.
+    /// A program of the known answer's own plan is tested itself, by one more job, so that no program is prepared for the test.
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let programs = self.subject.slh_dsa_on(device)?;
         let (known, op, results) = (known(self.mode, plan.params), tested(plan.op), self.results(device));
         let subject = Subject::new(TestedKind::Plan(known.0.name, op), policy);
         let mut has_passed = results.has_passed(&subject);
-        let is_asked_itself = std::ptr::eq(known.0, plan.params) && op == plan.op && plan.cached_layers == 0;
-        if !has_passed && !is_asked_itself {
+        let is_known_plan = std::ptr::eq(known.0, plan.params) && op == plan.op && plan.cached_layers == 0;
+        if !has_passed && !is_known_plan {
             results.settle(subject.clone(), || {
                 let mut program = programs.prepare(device, &Plan::new(known.0, op), 1, &policy.with(THREADS, 1))?;
                 ask(&device.id(), known, &mut *program)
@@ -837,7 +837,7 @@ mod tests {
                 let what = format!("its self-test, hashing messages for {} by {p}, gave a wrong answer", title(op));
                 let why = Error::Inconsistent { device: "reference:0".into(), what };
                 assert_eq!(done, if wrong == 1 { Err(why) } else { Ok(()) }, "{op:?}");
-                assert!(!known.is_asked && left.load(Relaxed) == 0);
+                assert!(!known.is_requested && left.load(Relaxed) == 0);
             }
             let third = hash(&mut *prepare(), &mut known).expect("a set that was tested").map(drop);
             assert_eq!(third.is_err(), wrong == 1);

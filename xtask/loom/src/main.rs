@@ -1,6 +1,6 @@
 //! The scheduler's queues under loom: every order in which threads can take the locks, up to a number of preemptions.
 //!
-//! `cell.rs`, `permits.rs` and `feed.rs` are compiled here as they are, with loom's locks. Loom reports a thread that is never woken as a
+//! `cell.rs`, `permits.rs` and `producer.rs` are compiled here as they are, with loom's locks. Loom reports a thread that is never woken as a
 //! deadlock.
 #![forbid(unsafe_code)]
 
@@ -8,11 +8,11 @@
 #[path = "../../../crates/engine/src/scheduler/cell.rs"]
 mod cell;
 #[allow(dead_code, reason = "the models use some of it")]
-#[path = "../../../crates/engine/src/scheduler/feed.rs"]
-mod feed;
-#[allow(dead_code, reason = "the models use some of it")]
 #[path = "../../../crates/engine/src/scheduler/permits.rs"]
 mod permits;
+#[allow(dead_code, reason = "the models use some of it")]
+#[path = "../../../crates/engine/src/scheduler/producer.rs"]
+mod producer;
 
 /// The items that the scheduler's module of this name takes from the standard library.
 mod sync {
@@ -54,7 +54,7 @@ mod sync {
     }
 }
 
-/// The queued job, with the fields that the feed reads. Here each job stays by itself.
+/// The queued job, with the fields that the producer reads. Here each job stays by itself.
 mod worker {
     pub(crate) struct QueuedJob<J> {
         pub(crate) job: J,
@@ -78,10 +78,10 @@ trait Job {}
 impl Job for usize {}
 
 use cell::{Cell, Then, Wake};
-use feed::{Feed, FeedJobs, Supplies};
 use loom::sync::atomic::AtomicUsize;
 use loom::thread::{self, JoinHandle};
 use permits::{Permit, Permits, Request, Signal, lock};
+use producer::{ProducedJobs, Producer, Produces};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -100,8 +100,8 @@ const MODELS: [Model; 10] = [
     ("a call that gives up leaves its permit to the next", giving_up),
     ("a call that steps aside for its sink comes back", stepping_aside),
     ("single jobs wait for single jobs alone", singles),
-    ("a feed that is full goes on when there is room", feed_goes_on),
-    ("a feed that is stopped ends, whatever it waits for", feed_stops),
+    ("a producer that is full goes on when there is room", producer_goes_on),
+    ("a producer that is stopped ends, whatever it waits for", producer_stops),
     ("of two results one reaches the thread that waits", one_result),
     ("a ticket that is dropped leaves its result to one", dropping),
     ("a callback is called once", calling),
@@ -251,25 +251,25 @@ fn singles() {
 }
 
 /// A source of three jobs, of which one may be taken ahead, and a call that takes them.
-fn feed_goes_on() {
+fn producer_goes_on() {
     const JOBS: usize = 3;
-    let feed = Arc::new(Feed::new(1, u64::MAX));
-    let (source, signal) = (feed.clone(), feed.signal());
+    let producer = Arc::new(Producer::new(1, u64::MAX));
+    let (source, signal) = (producer.clone(), producer.signal());
     let pull = thread::spawn(move || source.pull((0..JOBS).map(|job| QueuedJob { job, held: 1, count: 1 })));
-    let mut fed = FeedJobs { feed: &feed, jobs: VecDeque::new(), most: None };
+    let mut produced = ProducedJobs { producer: &producer, jobs: VecDeque::new(), most: None };
     let mut next = 0;
     loop {
         let seen = signal.events();
-        // Whether to start what is at hand is a question of time; that a feed with room goes on is not.
-        feed.supply(0, 0, None, std::time::Duration::from_millis(1));
-        while let Some(queued) = fed.next() {
+        // Whether to start what is at hand is a question of time; that a producer with room goes on is not.
+        producer.readiness(0, 0, None, std::time::Duration::from_millis(1));
+        while let Some(queued) = produced.next() {
             assert_eq!(queued.job, next);
             next += 1;
         }
-        if fed.size_hint() == (0, Some(0)) {
+        if produced.size_hint() == (0, Some(0)) {
             break;
         }
-        feed.supply(0, 0, None, std::time::Duration::from_millis(1));
+        producer.readiness(0, 0, None, std::time::Duration::from_millis(1));
         signal.wait(seen, None);
     }
     assert_eq!(next, JOBS);
@@ -277,12 +277,12 @@ fn feed_goes_on() {
 }
 
 /// A source without an end, and a call that ends whatever the source's thread waits for.
-fn feed_stops() {
-    let feed = Arc::new(Feed::new(1, u64::MAX));
-    let source = feed.clone();
+fn producer_stops() {
+    let producer = Arc::new(Producer::new(1, u64::MAX));
+    let source = producer.clone();
     let pull = thread::spawn(move || source.pull((0..).map(|job| QueuedJob { job, held: 1, count: 1 })));
-    feed.supply(0, 0, None, std::time::Duration::from_millis(1));
-    feed.stop();
+    producer.readiness(0, 0, None, std::time::Duration::from_millis(1));
+    producer.stop();
     pull.join().unwrap();
 }
 

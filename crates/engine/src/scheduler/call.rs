@@ -1,8 +1,8 @@
 //! A call's way through the devices: its jobs are cut into chunks, the chunks take permits on devices, and results are put in order.
 
 use super::blocks::{Client, Numbered, QueuedBlock, counted};
-use super::feed::{Supplies, Supply, patience};
 use super::permits::{Permit, Request, Signal, lock};
+use super::producer::{Produces, Readiness, patience};
 use super::worker::{Scale, Worker, is_fault};
 use super::{Place, Scheduler};
 use crate::Error;
@@ -173,7 +173,7 @@ pub(super) struct Call<'a> {
     jobs: SubBatches<&'a mut BlockSource<'a>>,
     /// The jobs that a block of the source counts for, on average.
     each: usize,
-    feed: Option<&'a dyn Supplies>,
+    producer: Option<&'a dyn Produces>,
     /// The first job that was never part of a chunk.
     fresh: usize,
     /// A chunk that waits for scopes.
@@ -207,25 +207,25 @@ pub(super) struct Call<'a> {
 pub(super) type BlockSource<'a> = dyn Iterator<Item = QueuedBlock> + 'a;
 
 impl<'a> Call<'a> {
-    /// A call for the client's blocks, each of which counts for `each` jobs on average. `feed` is the feed that they come from, if any.
+    /// A call for the client's blocks, each of which counts for `each` jobs on average. `producer` is where they come from, if they are taken ahead.
     pub(super) fn new(
         scheduler: &'a Scheduler,
         (devices, may_switch): (Vec<&'a Worker>, bool),
         each: usize,
         client: &'a dyn Client,
         jobs: &'a mut BlockSource<'a>,
-        feed: Option<&'a dyn Supplies>,
+        producer: Option<&'a dyn Produces>,
     ) -> Call<'a> {
         let mut call = Call {
             scheduler,
             client,
-            signal: feed.map_or_else(Arc::default, Supplies::signal),
+            signal: producer.map_or_else(Arc::default, Produces::signal),
             completed: Arc::default(),
             devices: devices.into_iter().map(CallDevice::new).collect(),
             may_switch,
             jobs: SubBatches::new(jobs),
             each,
-            feed,
+            producer,
             fresh: 0,
             chunk: None,
             group: None,
@@ -249,14 +249,14 @@ impl<'a> Call<'a> {
     /// taken ahead.
     fn share_memory(&mut self) {
         // A source that may block is not asked.
-        let group = match self.feed {
+        let group = match self.producer {
             None => self.jobs.peek().and_then(|(_, block)| block.group.as_ref().ok().copied()),
             Some(_) => None,
         };
         self.group = group.filter(|group| group.kind.habits().comes_alone);
         let workers: Vec<&Worker> = self.devices.iter().map(|device| device.worker).collect();
         let slots = super::slots(self.scheduler.sharing(&workers).map(|worker| worker.queue_of(self.group) as u64));
-        let all = slots + u64::from(self.feed.is_some());
+        let all = slots + u64::from(self.producer.is_some());
         let slot = self.scheduler.memory_budget() / all;
         let for_waiting = if slots > 1 { slot / WAITING_SHARE } else { 0 };
         (self.slots, self.slot, self.waiting) = (slots as usize, slot - for_waiting, slots * for_waiting);
@@ -387,7 +387,7 @@ impl<'a> Call<'a> {
         let is_again = |call: &Self| call.jobs.waiting().is_some_and(|(index, _)| *index < call.fresh);
         if self.end.is_none()
             && !is_again(self)
-            && let Some(feed) = self.feed
+            && let Some(producer) = self.producer
         {
             // As many jobs as fill the largest chunk may be taken ahead.
             let group = self.jobs.peek().and_then(|(_, block)| block.group.as_ref().ok().copied());
@@ -398,7 +398,7 @@ impl<'a> Call<'a> {
             let discrete = self.devices.iter().map(|device| device.worker).filter(|worker| worker.has_memory());
             let longest = group.and_then(|group| discrete.filter_map(|worker| worker.full(group)).reduce(f64::max));
             let longest = longest.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            if let Supply::Later(wait) = feed.supply(others, in_flight, most, patience(longest)) {
+            if let Readiness::Later(wait) = producer.readiness(others, in_flight, most, patience(longest)) {
                 return Started::No(Some(wait));
             }
         }
@@ -497,7 +497,7 @@ impl<'a> Call<'a> {
         let is_long = wanted.min(self.left().unwrap_or(usize::MAX)) > worker.most(group);
         match group.map(|group| group.kind.habits().first_chunks) {
             Some(FirstChunks::Doubling)
-                if worker.has_memory() && self.feed.is_none() && self.has_room_for_sizes(&scale, group) =>
+                if worker.has_memory() && self.producer.is_none() && self.has_room_for_sizes(&scale, group) =>
             {
                 let share = FIRST_CHUNK >> it.begun.min(FIRST_CHUNK.ilog2() as usize);
                 if share > 1 && (is_long || it.begun > 0) {
@@ -646,8 +646,8 @@ impl<'a> Call<'a> {
         if self.end.as_ref().is_none_or(|(end, _)| first < *end) {
             self.end = Some((first, with));
         }
-        if let Some(feed) = self.feed {
-            feed.stop();
+        if let Some(producer) = self.producer {
+            producer.stop();
         }
     }
 
@@ -729,10 +729,10 @@ impl<'a> Call<'a> {
 }
 
 impl Drop for Call<'_> {
-    /// Stops the feed, waits for no permit any more and keeps none, even if the sink panicked.
+    /// Stops the producer, waits for no permit any more and keeps none, even if the sink panicked.
     fn drop(&mut self) {
-        if let Some(feed) = self.feed {
-            feed.stop();
+        if let Some(producer) = self.producer {
+            producer.stop();
         }
         for device in &mut self.devices {
             if let Some(request) = device.request.take() {

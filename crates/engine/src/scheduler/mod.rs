@@ -12,15 +12,15 @@ mod choice;
 mod deadlines;
 #[cfg(test)]
 mod doubles;
-mod feed;
 mod memory;
 mod permits;
 mod place;
+mod producer;
 mod stats;
 mod tickets;
 mod worker;
 
-/// The locks of `cell`, `permits` and `feed`. `xtask/loom` puts loom's in their place.
+/// The locks of `cell`, `permits` and `producer`. `xtask/loom` puts loom's in their place.
 mod sync {
     pub(super) use std::sync::atomic::AtomicU64;
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
@@ -43,9 +43,9 @@ use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, Timing};
 use blocks::{Blocks, Client, Members};
 use call::{BlockSink, BlockSource, Call, Scopes};
 use choice::{CallRates, Lazy};
-use feed::{Feed, FeedJobs};
 use memory::check_memory;
 use permits::lock;
+use producer::{ProducedJobs, Producer};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use stats::Counters;
 use std::collections::VecDeque;
@@ -464,9 +464,9 @@ impl Scheduler {
         output: impl Fn(&GroupFacts) -> usize,
     ) -> Result<usize, Error> {
         self.same_process()?;
-        let mut asker = Asker::new(self, self.devices().0, Some(total));
+        let mut classifier = Classifier::new(self, self.devices().0, Some(total));
         let group = Group { kind, threads: self.options.threads };
-        let Known { facts, block: (jobs, memory) } = asker.known(group).as_ref().map_err(Clone::clone)?;
+        let Known { facts, block: (jobs, memory) } = classifier.known(group).as_ref().map_err(Clone::clone)?;
         let held = output(facts).saturating_mul(self.copies()).saturating_add(owned) as u64;
         let that_fit = usize::try_from(memory / held.max(1)).unwrap_or(usize::MAX);
         Ok((*jobs).min(that_fit).max(1))
@@ -592,8 +592,8 @@ impl Scheduler {
                 let most = jobs.size_hint().1.map(|most| most.saturating_add(taken.len()));
                 let begun = self.begin(devices, total, most, of_first);
                 let blocks = Blocks::default();
-                let asker = Asker::new(self, begun.devices.clone(), begun.total);
-                let mut source = Joined { taken: taken.into_iter(), jobs, asker, head: None, blocks: &blocks };
+                let classifier = Classifier::new(self, begun.devices.clone(), begun.total);
+                let mut source = Joined { taken: taken.into_iter(), jobs, classifier, head: None, blocks: &blocks };
                 let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
                 self.run_begun(begun, may_switch, &blocks, &mut source, &mut sink)
             }
@@ -652,18 +652,18 @@ impl Scheduler {
         }
         self.same_process()?;
         let slots = slots(devices.iter().map(|worker| worker.queue() as u64)) + 1;
-        let feed = Feed::new(FIRST_AHEAD, self.memory_budget() / slots);
+        let producer = Producer::new(FIRST_AHEAD, self.memory_budget() / slots);
         std::thread::scope(|scope| {
-            let mut asker = Asker::new(self, devices.clone(), most);
-            let feed = &feed;
-            let pull = move || feed.pull(jobs.map(|job| asker.ask(job)));
+            let mut classifier = Classifier::new(self, devices.clone(), most);
+            let producer = &producer;
+            let pull = move || producer.pull(jobs.map(|job| classifier.classify(job)));
             let thread = Builder::new().name("hypergrove-feed".into()).spawn_scoped(scope, pull);
             thread.map_err(|why| Error::no_threads(1, why))?;
             let blocks = Blocks::default();
-            let mut source = FeedJobs { feed, jobs: VecDeque::new(), most }.map(|job| blocks.add(job));
+            let mut source = ProducedJobs { producer, jobs: VecDeque::new(), most }.map(|job| blocks.add(job));
             let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
             let source: &mut BlockSource<'_> = &mut source;
-            Call::new(self, (devices, may_switch), 1, &blocks, source, Some(feed)).run(&mut sink)
+            Call::new(self, (devices, may_switch), 1, &blocks, source, Some(producer)).run(&mut sink)
         })
     }
 
@@ -821,7 +821,7 @@ struct Joined<'a, 'j, J: Job> {
     /// The first jobs, which were looked at already.
     taken: std::vec::IntoIter<J>,
     jobs: Fuse<&'a mut (dyn Iterator<Item = J> + 'j)>,
-    asker: Asker<'a>,
+    classifier: Classifier<'a>,
     /// A job that was taken, and is in no block yet.
     head: Option<QueuedJob<J>>,
     blocks: &'a Blocks<J>,
@@ -841,13 +841,13 @@ impl<J: Job> Iterator for Joined<'_, '_, J> {
             Some(head) => head,
             None => {
                 let job = self.next_job()?;
-                self.asker.ask(job)
+                self.classifier.classify(job)
             }
         };
         while block.has_room() {
             let Some(job) = self.next_job() else { break };
-            if let Some(apart) = self.asker.join(&mut block, job) {
-                self.head = Some(apart);
+            if let Some(unjoined) = self.classifier.join(&mut block, job) {
+                self.head = Some(unjoined);
                 break;
             }
         }
@@ -876,7 +876,7 @@ fn block_of(chunk: usize) -> usize {
 }
 
 /// Finds out for each job the facts that the planner needs.
-struct Asker<'a> {
+struct Classifier<'a> {
     scheduler: &'a Scheduler,
     devices: Vec<&'a Worker>,
     /// Jobs of the call, at most.
@@ -894,23 +894,23 @@ struct Known {
     block: (usize, u64),
 }
 
-impl<'a> Asker<'a> {
-    fn new(scheduler: &'a Scheduler, devices: Vec<&'a Worker>, total: Option<usize>) -> Asker<'a> {
+impl<'a> Classifier<'a> {
+    fn new(scheduler: &'a Scheduler, devices: Vec<&'a Worker>, total: Option<usize>) -> Classifier<'a> {
         // Many lazily initialised devices may take over.
         let least = if scheduler.lazy.is_some() { SLOTS_OF_MANY } else { 1 };
         let slots = (slots(scheduler.sharing(&devices).map(|worker| worker.queue() as u64)) + 1).max(least);
         let memory = scheduler.memory_budget() / slots / BLOCKS_OF_A_CHUNK as u64;
-        Asker { scheduler, devices, total, memory, last: None }
+        Classifier { scheduler, devices, total, memory, last: None }
     }
 
-    fn ask<J: Job>(&mut self, job: J) -> QueuedJob<J> {
-        let (group, held, block) = self.ask_of(job.kind(), job.owned(), &|facts| job.output(facts));
+    fn classify<J: Job>(&mut self, job: J) -> QueuedJob<J> {
+        let (group, held, block) = self.classify_kind(job.kind(), job.owned(), &|facts| job.output(facts));
         let count = job.count();
         QueuedJob { jobs: Members::One(job), group, held, count, block }
     }
 
     /// The group of a job, the bytes that it and its output take, and the most jobs and bytes of a block of such jobs.
-    fn ask_of(
+    fn classify_kind(
         &mut self,
         kind: Result<Kind, Error>,
         owned: usize,
@@ -933,7 +933,7 @@ impl<'a> Asker<'a> {
         (owned + output * self.scheduler.copies()) as u64
     }
 
-    /// Adds a job to the block whose jobs were asked about last; gives it back if it does not join. A job that joins needs no [`QueuedJob`] of its
+    /// Adds a job to the block whose jobs were classified last; gives it back if it does not join. A job that joins needs no [`QueuedJob`] of its
     /// own: making one takes longer than all else that is done for a job of a list.
     fn join<J: Job>(&mut self, block: &mut QueuedJob<J>, job: J) -> Option<QueuedJob<J>> {
         let job = match &self.last {
@@ -943,7 +943,7 @@ impl<'a> Asker<'a> {
             }
             _ => job,
         };
-        Some(self.ask(job))
+        Some(self.classify(job))
     }
 
     /// The facts about a group. If all devices decline it, the error is the first device's.
@@ -1081,7 +1081,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_process_is_told_that_it_has_no_threads() {
+    fn a_forked_process_gets_an_error_as_it_has_no_threads() {
         let scheduler = scheduler(2);
         // As if the parent process had started the threads.
         scheduler.process.set(std::process::id().wrapping_add(1)).unwrap();

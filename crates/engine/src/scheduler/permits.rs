@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn single_jobs_run_beside_chunks() {
+    fn single_jobs_run_concurrently_with_chunks() {
         let permits = Permits::new(1, 2);
         let call = Arc::new(Signal::default());
         let chunk = permits.chunk(&call, 0, None).ok().unwrap();

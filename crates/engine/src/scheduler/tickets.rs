@@ -121,10 +121,10 @@ impl<J: Queued> Entry<J> {
     /// thread that watches the deadlines may be late.
     fn resolve(&self, result: Result<J::Out, Error>) -> Wake<J::Out> {
         if !self.is_late() {
-            return told::<J>(self.cell.resolve(result));
+            return waiter_of::<J>(self.cell.resolve(result));
         }
         self.discard(result);
-        told::<J>(self.set_error(Error::DeadlineExceeded, TicketCounters::expired))
+        waiter_of::<J>(self.set_error(Error::DeadlineExceeded, TicketCounters::expired))
     }
 
     fn is_late(&self) -> bool {
@@ -143,7 +143,7 @@ impl<J: Queued> Entry<J> {
 }
 
 /// The waiter to notify. A result that comes too late is discarded.
-fn told<J: Queued>(resolved: Resolved<J::Out>) -> Wake<J::Out> {
+fn waiter_of<J: Queued>(resolved: Resolved<J::Out>) -> Wake<J::Out> {
     resolved.unwrap_or_else(|late| {
         quietly(|| drop(late.map(J::discard)));
         Wake::Nobody
@@ -534,12 +534,12 @@ struct State {
     alone: usize,
     /// Tickets of the latest batch.
     latest: usize,
-    /// Dispatchers: all, those that sleep, those that were woken or started and did not look yet, and those that notify waiters.
+    /// Dispatchers: all, those that sleep, those that were notified or started and did not look yet, and those that notify waiters.
     dispatchers: usize,
     asleep: usize,
     /// Of the dispatchers that sleep, those that look when a line's jobs have waited long enough for others.
     timed: usize,
-    woken: usize,
+    notified: usize,
     started: usize,
     telling: usize,
     threads: Vec<JoinHandle<()>>,
@@ -803,7 +803,7 @@ impl Shared {
             return false;
         }
         let slots = self.slots();
-        if state.running + state.woken + state.started >= slots {
+        if state.running + state.notified + state.started >= slots {
             return false;
         }
         // One dispatcher that looks in time suffices, since later jobs wait longer.
@@ -812,7 +812,7 @@ impl Shared {
         }
         if state.asleep > 0 {
             state.asleep -= 1;
-            state.woken += 1;
+            state.notified += 1;
             return true;
         }
         if state.dispatchers < slots + usize::from(state.telling > 0) {
@@ -915,7 +915,7 @@ impl Shared {
 
     /// Lets a dispatcher sleep until it is woken, or for the time `most`.
     fn sleep<'s>(&'s self, mut state: MutexGuard<'s, State>, most: Option<Duration>) -> MutexGuard<'s, State> {
-        let sleeps = |state: &mut State| state.woken == 0 && !state.is_gone;
+        let sleeps = |state: &mut State| state.notified == 0 && !state.is_gone;
         state.asleep += 1;
         let mut state = match most {
             None => self.work.wait_while(state, sleeps).unwrap_or_else(PoisonError::into_inner),
@@ -927,10 +927,10 @@ impl Shared {
                 state
             }
         };
-        // Whoever wakes a dispatcher counts it as woken; another dispatcher may be the one that wakes up.
-        match state.woken {
+        // Whoever wakes a dispatcher counts it as notified; another dispatcher may be the one that wakes up.
+        match state.notified {
             0 => state.asleep -= 1,
-            _ => state.woken -= 1,
+            _ => state.notified -= 1,
         }
         state
     }
@@ -1053,14 +1053,14 @@ impl Queue {
         let has_place = shared.reserve(process, size).inspect_err(|_| shared.counters.refused())?;
         shared.counters.submitted();
         let job = make();
-        let asked = job.kind();
+        let requested = job.kind();
         // A job that no program does enters no line.
-        let kind = asked.as_ref().ok().copied();
+        let kind = requested.as_ref().ok().copied();
         let (cell, since) = (Cell::new(), (shared.clock)());
         let (deadline, of, place) = (Mutex::new(None), Arc::downgrade(shared), PlaceInLine(AtomicU64::new(0)));
         let job = Mutex::new(Some(job));
         let entry = Arc::new(Entry { job, cell, place, kind, size, since, deadline, shared: of });
-        if let Err(why) = asked.and_then(|_| shared.add(entry.clone(), process, has_place)) {
+        if let Err(why) = requested.and_then(|_| shared.add(entry.clone(), process, has_place)) {
             drop(entry.take());
             let Wake::Nobody = entry.resolve(Err(why)) else { unreachable!("nobody has the ticket yet") };
             if has_place {

@@ -29,7 +29,7 @@ const LONGEST: Duration = Duration::from_millis(100);
 
 /// Whether the jobs at hand may be started.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Supply {
+pub(super) enum Readiness {
     /// They may: they fill a chunk, no more will come, or the iterator takes its time.
     Ready,
     /// More jobs may come at any moment. The jobs at hand may be started after this time; `None` if no jobs are at hand.
@@ -38,14 +38,14 @@ pub(super) enum Supply {
 
 /// Jobs between an iterator and the call that takes them. A job passes one lock on its way, and nothing else that both threads write: anything more
 /// would cost as much as a GPU takes for a verification.
-pub(super) struct Feed<J> {
+pub(super) struct Producer<J> {
     state: Mutex<State<J>>,
     has_room: Condvar,
     signal: Arc<Signal>,
     started: Started,
 }
 
-/// Jobs that the call has taken and the feed has not counted yet, and their bytes. They lie in cache lines that the feed's thread never looks at.
+/// Jobs that the call has taken and the producer has not counted yet, and their bytes. They lie in cache lines that the producer's thread never looks at.
 #[derive(Default)]
 #[repr(align(128))]
 struct Started(AtomicU64, AtomicU64);
@@ -74,15 +74,15 @@ struct State<J> {
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// A feed, as a call sees it.
-pub(super) trait Supplies {
+/// A producer, as a call sees it.
+pub(super) trait Produces {
     /// The signal that is raised when something happens that the call may wait for.
     fn signal(&self) -> Arc<Signal>;
     /// Takes no more jobs. If the iterator is computing a job, its thread still waits for that job.
     fn stop(&self);
     /// Whether the jobs at hand may be started. `others` are the jobs that the call has taken and not started, without those in flight. From now on,
     /// up to `most` jobs may be taken ahead, and they are started after `patience`.
-    fn supply(&self, others: usize, in_flight: usize, most: Option<usize>, patience: Duration) -> Supply;
+    fn readiness(&self, others: usize, in_flight: usize, most: Option<usize>, patience: Duration) -> Readiness;
 }
 
 impl<J> State<J> {
@@ -92,8 +92,8 @@ impl<J> State<J> {
     }
 }
 
-impl<J: Job> Feed<J> {
-    pub(super) fn new(jobs: usize, bytes: u64) -> Feed<J> {
+impl<J: Job> Producer<J> {
+    pub(super) fn new(jobs: usize, bytes: u64) -> Producer<J> {
         let state = State {
             jobs: VecDeque::new(),
             ended: false,
@@ -108,7 +108,7 @@ impl<J: Job> Feed<J> {
             panic: None,
         };
         let (has_room, signal, started) = (Condvar::new(), Arc::default(), Started::default());
-        Feed { state: Mutex::new(state), has_room, signal, started }
+        Producer { state: Mutex::new(state), has_room, signal, started }
     }
 
     /// Takes jobs from the iterator until it ends or the call does.
@@ -128,11 +128,11 @@ impl<J: Job> Feed<J> {
         state.largest = state.largest.max(job.held);
         state.came += 1;
         let is_first = state.jobs.is_empty();
-        let apart = match state.jobs.back_mut() {
+        let unjoined = match state.jobs.back_mut() {
             Some(block) => block.join(job),
             None => Some(job),
         };
-        state.jobs.extend(apart);
+        state.jobs.extend(unjoined);
         if is_first {
             self.signal.notify();
         }
@@ -147,7 +147,7 @@ impl<J: Job> Feed<J> {
     }
 }
 
-impl<J> Supplies for Feed<J> {
+impl<J> Produces for Producer<J> {
     fn signal(&self) -> Arc<Signal> {
         self.signal.clone()
     }
@@ -157,7 +157,7 @@ impl<J> Supplies for Feed<J> {
         self.has_room.notify_all();
     }
 
-    fn supply(&self, others: usize, in_flight: usize, most: Option<usize>, patience: Duration) -> Supply {
+    fn readiness(&self, others: usize, in_flight: usize, most: Option<usize>, patience: Duration) -> Readiness {
         let mut state = lock(&self.state);
         let (jobs, bytes) = state.ahead;
         let (started, of_bytes) = (self.started.0.swap(0, Relaxed), self.started.1.swap(0, Relaxed));
@@ -168,10 +168,10 @@ impl<J> Supplies for Feed<J> {
             self.has_room.notify_all();
         }
         if state.ended || is_full {
-            return Supply::Ready;
+            return Readiness::Ready;
         }
         if state.ahead.0 == 0 && others == 0 {
-            return Supply::Later(None);
+            return Readiness::Later(None);
         }
         let now = Instant::now();
         if state.seen.0 != state.came {
@@ -179,25 +179,25 @@ impl<J> Supplies for Feed<J> {
         }
         let (quiet, waiting) = (now - state.seen.1, now - *state.first.get_or_insert(now));
         let is_enough = waiting >= patience && (state.ahead.0 + others >= in_flight || waiting >= LONGEST);
-        if quiet >= QUIET || is_enough { Supply::Ready } else { Supply::Later(Some(QUIET - quiet)) }
+        if quiet >= QUIET || is_enough { Readiness::Ready } else { Readiness::Later(Some(QUIET - quiet)) }
     }
 }
 
-/// The jobs that a [`Feed`] has at hand. `None` means that there are none for now, or no more at all.
-pub(super) struct FeedJobs<'a, J> {
-    pub(super) feed: &'a Feed<J>,
-    /// Jobs that were taken from the feed all together.
+/// The jobs that a [`Producer`] has at hand. `None` means that there are none for now, or no more at all.
+pub(super) struct ProducedJobs<'a, J> {
+    pub(super) producer: &'a Producer<J>,
+    /// Jobs that were taken from the producer all together.
     pub(super) jobs: VecDeque<QueuedJob<J>>,
     /// The most jobs that may still come, as the iterator promised.
     pub(super) most: Option<usize>,
 }
 
-impl<J: Job> Iterator for FeedJobs<'_, J> {
+impl<J: Job> Iterator for ProducedJobs<'_, J> {
     type Item = QueuedJob<J>;
 
     fn next(&mut self) -> Option<QueuedJob<J>> {
         if self.jobs.is_empty() {
-            let mut state = lock(&self.feed.state);
+            let mut state = lock(&self.producer.state);
             std::mem::swap(&mut self.jobs, &mut state.jobs);
             state.first = None;
             if let Some(panic) = state.panic.take_if(|_| self.jobs.is_empty()) {
@@ -207,7 +207,7 @@ impl<J: Job> Iterator for FeedJobs<'_, J> {
         }
         let job = self.jobs.pop_front()?;
         // No other thread writes these two numbers.
-        let Started(jobs, bytes) = &self.feed.started;
+        let Started(jobs, bytes) = &self.producer.started;
         jobs.store(jobs.load(Relaxed) + job.count as u64, Relaxed);
         bytes.store(bytes.load(Relaxed) + job.held, Relaxed);
         self.most = self.most.map(|most| most.saturating_sub(job.count));
@@ -216,8 +216,8 @@ impl<J: Job> Iterator for FeedJobs<'_, J> {
 
     /// Counts jobs, which are no fewer than blocks.
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let state = lock(&self.feed.state);
-        let there = state.ahead.0 - self.feed.started.0.load(Relaxed) as usize;
+        let state = lock(&self.producer.state);
+        let there = state.ahead.0 - self.producer.started.0.load(Relaxed) as usize;
         // One panic is left to be handed on.
         let panics = usize::from(state.panic.is_some());
         (0, if state.ended { Some(there + panics) } else { self.most })
