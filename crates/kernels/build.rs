@@ -21,7 +21,7 @@ fn main() {
         println!("cargo::rerun-if-changed={path}");
     }
     println!("cargo::rustc-env=HYPERGROVE_KERNELS={}", fingerprint(false));
-    println!("cargo::rustc-env=HYPERGROVE_KERNELS_SOLO={}", fingerprint(true));
+    println!("cargo::rustc-env=HYPERGROVE_KERNELS_CPU={}", fingerprint(true));
     #[cfg(feature = "ready")]
     if let Err(why) = ready::make() {
         println!("cargo::error={}", why.trim().replace('\n', " / "));
@@ -30,7 +30,7 @@ fn main() {
 }
 
 /// SHA-256 of every file of SLH-DSA and SHA-256, in hexadecimal: of those for lanes of a CPU's vectors, or of the others.
-fn fingerprint(solo: bool) -> String {
+fn fingerprint(for_cpu: bool) -> String {
     let read = |folder: &str| std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
     let in_folders =
         ["entry", "hash", "stage"].into_iter().flat_map(read).map(|entry| entry.expect("it was listed").path());
@@ -39,7 +39,7 @@ fn fingerprint(solo: bool) -> String {
     let is_source = |path: &Path| path.extension().is_some_and(|kind| kind == "k" || kind == "h");
     let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let is_zk = |path: &Path| stem(path).starts_with("zk_");
-    paths.retain(|path| is_source(path) && !is_zk(path) && stem(path).ends_with("solo") == solo);
+    paths.retain(|path| is_source(path) && !is_zk(path) && stem(path).ends_with("solo") == for_cpu);
     paths.sort();
     let mut hash = Sha256::new();
     for path in paths {
@@ -115,7 +115,7 @@ mod ready {
             for n in [16, 24, 32] {
                 for choices in DEFAULTS {
                     // The others are for CPUs under a GPU's driver.
-                    let kernels = Kernel::ALL.iter().copied().filter(|kernel| !kernel.is_solo());
+                    let kernels = Kernel::ALL.iter().copied().filter(|kernel| !kernel.is_for_cpu());
                     found.extend(kernels.map(|kernel| (kernel, defines(kernel, family, n, &choices))));
                 }
             }

@@ -12,7 +12,7 @@ use hypergrove_engine::{
     SlhDsaPrograms, ZkDilithium, ZkDilithiumPrograms, capabilities,
 };
 use hypergrove_fips205::plan::{Op, Plan, Rates};
-use hypergrove_kernels::{FINGERPRINT, SOLO_FINGERPRINT};
+use hypergrove_kernels::{CPU_FINGERPRINT, FINGERPRINT};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
@@ -117,7 +117,7 @@ impl<G: Gpu> Backend for Gpus<G> {
         let mut hash = Sha256::new();
         hash.update(FINGERPRINT);
         if self.gpu(device).is_ok_and(|(gpu, _)| gpu.facts().is_cpu) {
-            hash.update(SOLO_FINGERPRINT);
+            hash.update(CPU_FINGERPRINT);
         }
         let policy = self.gpu(device).and_then(|(gpu, _)| GpuPolicy::on(gpu.facts(), &Policy::default()));
         hash.update(format!("{:?}", policy.unwrap_or_default()));

@@ -190,10 +190,10 @@ mod unix {
 }
 
 #[cfg(not(unix))]
-use elsewhere::Folder;
+use portable::Folder;
 /// Where files have no such owner and mode, the operating system makes the directory its user's.
 #[cfg(not(unix))]
-mod elsewhere {
+mod portable {
     use super::Refusal;
     use std::io::{Result, Write};
     use std::path::{Path, PathBuf};

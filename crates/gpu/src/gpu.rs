@@ -118,7 +118,7 @@ pub enum Step {
     /// Launches a kernel on the main stream.
     Launch(Launch),
     /// Launches a kernel on the side stream, which runs concurrently with the main stream from `Fork` to `Join`.
-    Beside(Launch),
+    SideLaunch(Launch),
     /// The side stream starts when all steps so far are done.
     Fork,
     /// The main stream goes on when the side stream is done.

@@ -296,7 +296,7 @@ impl HostQueue {
                         }
                     }
                     Step::Zero { at, bytes } => std::ptr::write_bytes(at as *mut u8, 0, bytes),
-                    Step::Launch(l) | Step::Beside(l) => {
+                    Step::Launch(l) | Step::SideLaunch(l) => {
                         assert!(loaded.contains(&l.kernel), "{:?} was launched and not loaded", l.kernel);
                         let skip = &self.gpu.skip;
                         if skip.load(Ordering::Relaxed) == l.kernel as u32 {

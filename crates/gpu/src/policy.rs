@@ -228,9 +228,9 @@ impl GpuPolicy {
         if self.window > 0 { fit.min(self.window) } else { fit }
     }
 
-    /// The configuration that kernels are compiled for. `thin` comes from `Shape::is_thin`.
-    pub(crate) fn config(&self, p: &Params, thin: bool) -> Config {
-        let imad = if thin { 0 } else { self.imad };
+    /// The configuration that kernels are compiled for. `low_occupancy` comes from `Shape::has_low_occupancy`.
+    pub(crate) fn config(&self, p: &Params, low_occupancy: bool) -> Config {
+        let imad = if low_occupancy { 0 } else { self.imad };
         let defines = vec![("CHAINS_BLOCKS", self.occupancy), ("IMAD", imad), ("UNROLLED", self.unrolled)];
         Config { family: p.family, n: p.n, defines }
     }

@@ -21,7 +21,7 @@ use hypergrove_engine::{Accept, Batch, Digests, Error, Key, Program, StageTime, 
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
 use hypergrove_kernels::arguments::JobArguments;
-use hypergrove_kernels::{JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS, WIDE_ROWS};
+use hypergrove_kernels::{COOPERATIVE_ROWS, CPU_FORS_LEVELS, JOB_WORDS, KEY_WORDS, Kernel};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
@@ -58,9 +58,9 @@ pub(crate) struct GpuProgram<G: Gpu> {
     hashes: u32,
     /// How long the program's waits may take.
     limit: WaitLimit,
-    /// The key of the last usual pass, and of the last pass elsewhere, under which it could have been recorded.
+    /// The key of the last usual pass, and of the last relocated pass, under which it could have been recorded.
     last: [Option<RecordingKey>; 2],
-    /// Recorded steps of usual passes, and of passes elsewhere, each for one [`RecordingKey`].
+    /// Recorded steps of usual passes, and of relocated passes, each for one [`RecordingKey`].
     recorded: [Option<Recorded<<G::Queue as Queue>::Recording>>; 2],
     /// Roots and FORS roots of the last run, as words.
     kept: RootValues,
@@ -218,7 +218,7 @@ impl<G: Gpu> GpuProgram<G> {
                 Kernel::ClimbSolo,
             ],
         };
-        let (solo, solo_leaves) = (shape.solo, shape.leaf_solo().is_some());
+        let (on_cpu, leaves_on_cpu) = (shape.on_cpu, shape.leaf_levels_on_cpu().is_some());
         let wanted: Vec<Kernel> = wanted
             .iter()
             .copied()
@@ -227,13 +227,13 @@ impl<G: Gpu> GpuProgram<G> {
                 Kernel::Sha256 => false,
                 kernel if kernel.is_zk() => false,
                 Kernel::Select => shape.policy.replay == 0,
-                Kernel::Chains => !solo_leaves || plan.op == Op::Sign,
-                Kernel::Xmss => !solo_leaves,
-                Kernel::LeafSolo => solo_leaves,
-                Kernel::Fors => !solo || p.a as u32 <= SOLO_FORS_LEVELS,
-                Kernel::ForsSolo => solo && p.a as u32 > SOLO_FORS_LEVELS,
-                Kernel::ForsClimb => !solo && plan.op == Op::Verify,
-                Kernel::ForsClimbSolo => solo && plan.op == Op::Verify,
+                Kernel::Chains => !leaves_on_cpu || plan.op == Op::Sign,
+                Kernel::Xmss => !leaves_on_cpu,
+                Kernel::LeafSolo => leaves_on_cpu,
+                Kernel::Fors => !on_cpu || p.a as u32 <= CPU_FORS_LEVELS,
+                Kernel::ForsSolo => on_cpu && p.a as u32 > CPU_FORS_LEVELS,
+                Kernel::ForsClimb => !on_cpu && plan.op == Op::Verify,
+                Kernel::ForsClimbSolo => on_cpu && plan.op == Op::Verify,
                 Kernel::Cached => shape.cached > 0,
                 Kernel::Stored => shape.policy.stored > 0 && shape.cached > 1,
                 Kernel::Keys => batch > FEW_KEYS,
@@ -242,9 +242,9 @@ impl<G: Gpu> GpuProgram<G> {
                 // The last pass of a large batch may be a small one.
                 Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => shape.policy.levels == 4,
                 // With kept chain values cached layers are checked by `Climb` alone.
-                Kernel::Climb if solo => plan.op == Op::Sign && shape.policy.replay == 0 && shape.cached > 0,
-                Kernel::Complete if solo => false,
-                Kernel::ClimbSolo if !solo => false,
+                Kernel::Climb if on_cpu => plan.op == Op::Sign && shape.policy.replay == 0 && shape.cached > 0,
+                Kernel::Complete if on_cpu => false,
+                Kernel::ClimbSolo if !on_cpu => false,
                 Kernel::Climb | Kernel::Complete | Kernel::ClimbSolo => {
                     plan.op == Op::Verify || shape.policy.check == 1 || (shape.policy.stored > 0 && shape.cached > 1)
                 }
@@ -252,7 +252,7 @@ impl<G: Gpu> GpuProgram<G> {
             })
             .collect();
         let wanted: Vec<_> = wanted.into_iter().map(|kernel| (kernel, shape.policy.block(kernel))).collect();
-        gpu.kernels(&shape.policy.config(p, shape.is_thin(batch, gpu.facts().compute_units)), &wanted)
+        gpu.kernels(&shape.policy.config(p, shape.has_low_occupancy(batch, gpu.facts().compute_units)), &wanted)
     }
 
     fn p(&self) -> &'static Params {
@@ -329,7 +329,7 @@ impl<G: Gpu> GpuProgram<G> {
     fn bounded(&self, mut steps: Vec<Step>) -> Vec<Step> {
         let most = self.shape.policy.blocks;
         for step in &mut steps {
-            if let (Step::Launch(launch) | Step::Beside(launch), 1..) = (step, most) {
+            if let (Step::Launch(launch) | Step::SideLaunch(launch), 1..) = (step, most) {
                 launch.blocks = launch.blocks.min(most);
             }
         }
@@ -343,7 +343,7 @@ impl<G: Gpu> GpuProgram<G> {
         for step in steps {
             let (step, launch) = match *step {
                 Step::Fork | Step::Join => continue,
-                Step::Launch(launch) | Step::Beside(launch) => (Step::Launch(launch), Some(launch)),
+                Step::Launch(launch) | Step::SideLaunch(launch) => (Step::Launch(launch), Some(launch)),
                 step => (step, None),
             };
             let start = Instant::now();
@@ -457,7 +457,7 @@ impl<G: Gpu> GpuProgram<G> {
         self.checked(jobs)
     }
 
-    /// Copies signatures without R from the device, unless a check failed. In a pass elsewhere, the device's first signature is the second job's,
+    /// Copies signatures without R from the device, unless a check failed. In a relocated pass, the device's first signature is the second job's,
     /// and its last one the first job's.
     fn receive(&mut self, out: &mut [u8]) -> Result<(), Error> {
         let (p, from) = (self.p(), self.device(self.layout.output));
@@ -538,7 +538,7 @@ impl<G: Gpu> GpuProgram<G> {
                 firsts.push(job);
             }
         }
-        // In a pass elsewhere, the last job's key gets the last place: jobs that share this key may have left it in its usual place.
+        // In a relocated pass, the last job's key gets the last place: jobs that share this key may have left it in its usual place.
         if self.relocated
             && !each
             && let Some(last) = of.last()
@@ -624,7 +624,7 @@ impl<G: Gpu> GpuProgram<G> {
         keys: &[Key<'_>],
     ) {
         let (n, part, parallel) = (self.p().n, self.layout.messages, in_threads(self.shape.policy.threads));
-        // In a pass elsewhere, the first place is the second job's, and the last place the first job's.
+        // In a relocated pass, the first place is the second job's, and the last place the first job's.
         let moved = usize::from(self.relocated);
         let hashed = DigestShape { words, rows: of.len() * words * 4, keys: firsts.len() * 3 * n };
         let (rows, of_keys) = self.bytes(part)[..hashed.rows + hashed.keys].split_at_mut(hashed.rows);
@@ -678,7 +678,7 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// Runs a pass with every job in its neighbour's place. A single job is computed twice, and the result in the second place counts.
-    fn pass_elsewhere(
+    fn relocated_pass(
         &mut self,
         batch: &Batch<'_>,
         jobs: std::ops::Range<usize>,
@@ -972,7 +972,7 @@ impl<G: Gpu> GpuProgram<G> {
 }
 
 /// log2 of the leaves that a block of the cooperative kernels works on at a time.
-const WIDE_CHUNK: u32 = WIDE_ROWS.ilog2();
+const COOPERATIVE_CHUNK: u32 = COOPERATIVE_ROWS.ilog2();
 
 /// Jobs, at most, of a batch that is always submitted as a recording: with more, the launches cost nothing compared with the work.
 const MOST_RECORDED: usize = 16;
@@ -1070,7 +1070,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
             let jobs = first..(first + self.layout.jobs).min(batch.len());
             let out = &mut out[jobs.start * each..jobs.end * each];
             let pass = match self.relocated {
-                true => self.pass_elsewhere(batch, jobs, &nodes, out),
+                true => self.relocated_pass(batch, jobs, &nodes, out),
                 false => {
                     let signatures = SignatureInput::Later(batch.signatures.get(jobs.clone()).unwrap_or_default());
                     self.pass(batch, jobs, &nodes, None, signatures, out)

@@ -199,7 +199,7 @@ impl<G: Gpu> GpuHasher<G> {
     }
 
     /// The index of the kernels for so many messages: 1 for few.
-    fn thin(&self, messages: usize) -> usize {
+    fn kernels_index(&self, messages: usize) -> usize {
         usize::from(messages < (MAX_THREADS * self.gpu.facts().compute_units) as usize)
     }
 
@@ -228,8 +228,8 @@ impl<G: Gpu> GpuHasher<G> {
             Step::Download { to: host + layout.digests as u64, from: outs, bytes: 32 * part.len() },
         ];
         self.rows[row].busy = Some(piece);
-        let thin = self.thin(part.len());
-        self.rows[row].queue.submit(&self.kernels[thin], &steps)
+        let index = self.kernels_index(part.len());
+        self.rows[row].queue.submit(&self.kernels[index], &steps)
     }
 
     /// Waits for a stream, and takes its digests.
@@ -405,8 +405,8 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
         let (memory, outs) = (self.gpu.alloc(all.1)?, self.gpu.alloc(32 * all.0)?);
         let (at, out) = (G::address(&memory), G::address(&outs));
         let launch = self.launch(all.0, HashRows { messages: at, bytes: each as u32, digests: out });
-        let thin = self.thin(all.0);
-        let (kernels, row) = (&self.kernels[thin], &mut self.rows[0]);
+        let index = self.kernels_index(all.0);
+        let (kernels, row) = (&self.kernels[index], &mut self.rows[0]);
         let host = G::host_address(&row.host);
         let timed = |row: &mut Row<G>, steps: &[Step]| {
             let start = Instant::now();

@@ -45,7 +45,7 @@ pub fn accesses(step: &Step) -> impl Iterator<Item = Access> + use<> {
         }
         Step::Download { to, from, bytes } => [device(from, bytes, false), host(to, bytes, true)],
         Step::Zero { at, bytes } => [device(at, bytes, true), None],
-        Step::Launch(_) | Step::Beside(_) | Step::Fork | Step::Join => [None, None],
+        Step::Launch(_) | Step::SideLaunch(_) | Step::Fork | Step::Join => [None, None],
     };
     both.into_iter().flatten().filter(|access| access.bytes != 0)
 }
@@ -58,7 +58,7 @@ pub fn check_order(steps: &[Step]) -> Result<(), &'static str> {
             Step::Fork => forked = true,
             Step::Join if !forked => return Err("joins a side stream that was not forked"),
             Step::Join => forked = false,
-            Step::Beside(_) if !forked => return Err("launches on a side stream that was not forked"),
+            Step::SideLaunch(_) if !forked => return Err("launches on a side stream that was not forked"),
             _ => {}
         }
     }
@@ -67,7 +67,7 @@ pub fn check_order(steps: &[Step]) -> Result<(), &'static str> {
 
 /// The range from the first launch to the last, `Fork`, `Join` and the steps between them included; empty without a launch.
 pub fn launches(steps: &[Step]) -> std::ops::Range<usize> {
-    let is_launch = |step: &Step| matches!(step, Step::Launch(_) | Step::Beside(_) | Step::Fork | Step::Join);
+    let is_launch = |step: &Step| matches!(step, Step::Launch(_) | Step::SideLaunch(_) | Step::Fork | Step::Join);
     let first = steps.iter().position(is_launch).unwrap_or(steps.len());
     first..steps.iter().rposition(is_launch).map_or(first, |at| at + 1)
 }
@@ -88,7 +88,7 @@ pub fn groups(steps: &[Step]) -> Vec<Vec<&Step>> {
         match step {
             Step::Fork => side = side.max(main),
             Step::Join => main = main.max(side),
-            Step::Beside(_) => {
+            Step::SideLaunch(_) => {
                 put(side, step);
                 side += 1;
             }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_side_stream_is_forked_and_joined() {
-        let (main, side) = (Step::Launch(launch(1)), Step::Beside(launch(2)));
+        let (main, side) = (Step::Launch(launch(1)), Step::SideLaunch(launch(2)));
         for good in [
             &[][..],
             &[main],
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn what_depends_on_nothing_overlaps() {
         let [a, b, c] = [1, 2, 3].map(|number| Step::Launch(launch(number)));
-        let [x, y, z] = [4, 5, 6].map(|number| Step::Beside(launch(number)));
+        let [x, y, z] = [4, 5, 6].map(|number| Step::SideLaunch(launch(number)));
         let up = Step::Upload { to: 0, from: 100, bytes: 10 };
         let zero = Step::Zero { at: 10, bytes: 10 };
         let over = Step::Zero { at: 5, bytes: 1 };

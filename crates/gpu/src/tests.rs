@@ -265,9 +265,9 @@ fn signatures_are_held_back_until_they_are_accepted() {
 
         let mut reached = gpu.alloc_reached(30 * size).unwrap().unwrap();
         let mut ordinary = vec![0; 10 * size];
-        let mut asked = 0;
+        let mut calls = 0;
         let mut accept = |of: &[u8]| {
-            asked += 1;
+            calls += 1;
             assert!(of == highest);
             Ok(())
         };
@@ -276,7 +276,7 @@ fn signatures_are_held_back_until_they_are_accepted() {
             .run_held(&bare, &mut positions, &mut [first, &mut ordinary, last], &mut accept, false)
             .unwrap()
             .unwrap();
-        assert_eq!(asked, 1);
+        assert_eq!(calls, 1);
         let bytes = reached.bytes();
         assert!([&bytes[..size], &ordinary, &bytes[size..]].concat() == expected);
 
@@ -329,20 +329,24 @@ fn signed_twice(
     let (p, text) = (&TOY_SHA2_16, text());
     let plan = Plan::new(p, Op::Sign);
     let (gpus, device) = device(gpu.clone());
-    let mut told = DigestJobs::new(p, Op::Sign, (TWICE, 0), &text);
-    let key =
-        |key| Key { pk_seed: told.pk_seed(key), sk_seed: &text[3000 + key..][..p.n], cached_nodes: &[], cached_id: 0 };
+    let mut digests = DigestJobs::new(p, Op::Sign, (TWICE, 0), &text);
+    let key = |key| Key {
+        pk_seed: digests.pk_seed(key),
+        sk_seed: &text[3000 + key..][..p.n],
+        cached_nodes: &[],
+        cached_id: 0,
+    };
     let keys: Vec<_> = (0..KEYS).map(key).collect();
     let key_of: Vec<u32> = (0..TWICE).map(|job| (job % KEYS) as u32).collect();
     let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
     let prepare = || gpus.prepare(&device, &plan, TWICE, &Policy(vec![("digest", digest)])).unwrap();
     let mut expected = vec![7; TWICE * p.sig_bytes()];
-    prepare().run(&Batch { positions: &told.positions(), ..batch }, &mut expected).unwrap();
+    prepare().run(&Batch { positions: &digests.positions(), ..batch }, &mut expected).unwrap();
     for (job, row) in expected.chunks_exact_mut(p.sig_bytes()).enumerate().filter(|_| digest > 0) {
-        row[..p.n].copy_from_slice(&told.r(job));
+        row[..p.n].copy_from_slice(&digests.r(job));
     }
     gpu.freed.lock().unwrap().clear();
-    work(&mut *prepare(), &batch, told, &expected);
+    work(&mut *prepare(), &batch, digests, &expected);
 }
 
 /// Signs twice, into memory that the device reaches and other memory. Returns the result and the rows. If the host makes R, R is overwritten,
@@ -391,7 +395,7 @@ fn a_fault_in_either_time_is_found_on_the_device() {
     for ((kernel, digest, result, jobs, word), spared) in faults.into_iter().flat_map(|fault| [(fault, 0), (fault, 1)])
     {
         let gpu = Arc::new(HostGpu::new(true));
-        signed_twice(&gpu, digest, |program, batch, mut told, expected| {
+        signed_twice(&gpu, digest, |program, batch, mut digests, expected| {
             let plant = || *gpu.planted.lock().unwrap() = Some(Planted { kernel, spared, word });
             let fails = |(done, rows): (Result<(), Error>, Vec<u8>)| {
                 let what = format!("{result} of job {} differs when it is computed again", jobs[spared as usize]);
@@ -400,12 +404,12 @@ fn a_fault_in_either_time_is_found_on_the_device() {
                 assert!(gpu.planted.lock().unwrap().is_none());
             };
             plant();
-            fails(held_twice(&gpu, program, batch, &mut told, digest > 0));
-            let (done, rows) = held_twice(&gpu, program, batch, &mut told, digest > 0);
+            fails(held_twice(&gpu, program, batch, &mut digests, digest > 0));
+            let (done, rows) = held_twice(&gpu, program, batch, &mut digests, digest > 0);
             assert!(done.is_ok() && rows == expected, "right again after a fault");
             gpu.freed.lock().unwrap().clear();
             plant();
-            fails(held_twice(&gpu, program, batch, &mut told, digest > 0));
+            fails(held_twice(&gpu, program, batch, &mut digests, digest > 0));
             // Dropping wipes too, but cannot now.
             gpu.submissions.store(0, Ordering::Relaxed);
         });
@@ -422,12 +426,12 @@ fn a_fault_in_either_time_is_found_on_the_device() {
 #[test]
 fn runs_that_compute_twice_are_told_from_others() {
     let gpu = Arc::new(HostGpu::new(false));
-    signed_twice(&gpu, 0, |program, batch, mut told, expected| {
-        let positions = told.positions();
+    signed_twice(&gpu, 0, |program, batch, mut digests, expected| {
+        let positions = digests.positions();
         for kind in [[0, 1, 2], [2, 1, 0], [1, 1, 0], [2, 0, 2]].concat().into_iter().flat_map(|kind| [kind; 3]) {
             let mut rows = vec![7; expected.len()];
             if kind == 0 {
-                let (done, held) = held_twice(&gpu, program, batch, &mut told, false);
+                let (done, held) = held_twice(&gpu, program, batch, &mut digests, false);
                 (rows, _) = (held, done.unwrap());
             } else {
                 program.relocated(kind == 2);
@@ -444,11 +448,11 @@ fn runs_that_compute_twice_are_told_from_others() {
 fn a_comparison_that_did_not_run_is_noticed() {
     for digest in [0, 512] {
         let gpu = Arc::new(HostGpu::new(false));
-        signed_twice(&gpu, digest, |program, batch, mut told, expected| {
-            let (done, rows) = held_twice(&gpu, program, batch, &mut told, digest > 0);
+        signed_twice(&gpu, digest, |program, batch, mut digests, expected| {
+            let (done, rows) = held_twice(&gpu, program, batch, &mut digests, digest > 0);
             assert!(done.is_ok() && rows == expected);
             gpu.skip.store(Kernel::Compare as u32, Ordering::Relaxed);
-            let (done, rows) = held_twice(&gpu, program, batch, &mut told, digest > 0);
+            let (done, rows) = held_twice(&gpu, program, batch, &mut digests, digest > 0);
             assert!(matches!(done, Err(Error::Inconsistent { .. })), "{done:?}");
             assert!(rows.iter().all(|byte| *byte == 7));
             assert_eq!(gpu.skip.load(Ordering::Relaxed), u32::MAX);
@@ -528,13 +532,13 @@ fn a_program_takes_memory_for_second_signatures_when_they_are_wanted() {
         let mut gpu = HostGpu::new(true);
         gpu.facts.memory = budget * PROGRAM_SHARE;
         let gpu = Arc::new(gpu);
-        signed_twice(&gpu, 0, |program, batch, mut told, expected| {
+        signed_twice(&gpu, 0, |program, batch, mut digests, expected| {
             gpu.most.store(most, Ordering::Relaxed);
             let mut rows = vec![7; expected.len()];
-            told.is_queried = false;
+            digests.is_queried = false;
             let mut run = |rows: &mut [u8], twice| {
-                let done = program.run_held(batch, &mut told, &mut [rows], &mut |_| Ok(()), twice);
-                (done.map(|done| done.map(drop)), std::mem::take(&mut told.is_queried))
+                let done = program.run_held(batch, &mut digests, &mut [rows], &mut |_| Ok(()), twice);
+                (done.map(|done| done.map(drop)), std::mem::take(&mut digests.is_queried))
             };
             let done = run(&mut rows, true);
             assert_eq!(done, (fits.then_some(Ok(())), fits));
@@ -826,15 +830,16 @@ fn threads_that_are_lanes_give_the_same_bytes() {
                 let mut out = vec![0; plan.out_bytes()];
                 let batch = Batch { keys: &keys, key_of: &[0], positions, signatures };
                 let stages = program.run(&batch, &mut out).unwrap().stages;
-                let solo: Vec<_> = stages.iter().map(|stage| stage.name).filter(|name| name.contains("solo")).collect();
-                (out, solo)
+                let for_cpu: Vec<_> =
+                    stages.iter().map(|stage| stage.name).filter(|name| name.contains("solo")).collect();
+                (out, for_cpu)
             };
             let (right, none) = run(HostGpu::new(false), 2);
             assert!(none.is_empty());
             for height in heights {
-                let (out, solo) = run(lanes(), *height);
+                let (out, for_cpu) = run(lanes(), *height);
                 // A cache's times are not reported by stage.
-                assert!(solo == expected || op == Op::Cache, "{p} {op:?}, {height} levels: {solo:?}");
+                assert!(for_cpu == expected || op == Op::Cache, "{p} {op:?}, {height} levels: {for_cpu:?}");
                 assert!(out == right, "{p} {op:?}, {height} levels");
             }
             if op == Op::Sign {
@@ -884,31 +889,32 @@ fn a_device_hashes_messages_once_it_is_tested() {
     for op in [Op::Sign, Op::Verify] {
         let plan = Plan::new(p, op);
         let mut program = backend.slh_dsa().unwrap().prepare(&device, &plan, jobs, &policy).unwrap();
-        let mut told = DigestJobs::new(p, op, (jobs, 0), &text);
+        let mut digests = DigestJobs::new(p, op, (jobs, 0), &text);
         let sk_seed = if op == Op::Sign { &text[3000..][..p.n] } else { &[] };
-        let keys: Vec<_> =
-            (0..KEYS).map(|key| Key { pk_seed: told.pk_seed(key), sk_seed, cached_nodes: &[], cached_id: 0 }).collect();
+        let keys: Vec<_> = (0..KEYS)
+            .map(|key| Key { pk_seed: digests.pk_seed(key), sk_seed, cached_nodes: &[], cached_id: 0 })
+            .collect();
         let mut memory = backend.host_memory().unwrap().allocate(jobs * p.sig_bytes()).unwrap();
         for (job, row) in memory.bytes_mut().chunks_exact_mut(p.sig_bytes()).enumerate() {
-            row[..p.n].copy_from_slice(&told.r(job));
+            row[..p.n].copy_from_slice(&digests.r(job));
         }
         let all = memory.bytes().chunks_exact(p.sig_bytes());
         let signatures: Vec<&[u8]> = all.filter(|_| op == Op::Verify).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &signatures };
         let [mut by_host, mut by_device] = [(); 2].map(|()| vec![0; jobs * plan.out_bytes()]);
-        program.run(&Batch { positions: &told.positions(), ..batch }, &mut by_host).unwrap();
-        told.is_queried = false;
+        program.run(&Batch { positions: &digests.positions(), ..batch }, &mut by_host).unwrap();
+        digests.is_queried = false;
         let mut hash = || match op {
-            Op::Sign => program.run_held(&batch, &mut told, &mut [&mut by_device[..]], &mut |_| Ok(()), false),
-            _ => program.run_fetched(&batch, &mut told, &mut by_device),
+            Op::Sign => program.run_held(&batch, &mut digests, &mut [&mut by_device[..]], &mut |_| Ok(()), false),
+            _ => program.run_fetched(&batch, &mut digests, &mut by_device),
         };
         assert!(hash().is_none(), "it is tested now");
         hash().expect("it hashes messages").unwrap();
         if op == Op::Sign {
             let rows = by_host.chunks_exact_mut(p.sig_bytes()).enumerate();
-            rows.for_each(|(job, row)| row[..p.n].copy_from_slice(&told.r(job)));
+            rows.for_each(|(job, row)| row[..p.n].copy_from_slice(&digests.r(job)));
         }
-        assert!(by_device == by_host && !told.is_queried, "{op:?}");
+        assert!(by_device == by_host && !digests.is_queried, "{op:?}");
     }
 }
 

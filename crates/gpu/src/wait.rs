@@ -82,13 +82,13 @@ mod tests {
 
     #[test]
     fn a_wait_ends_with_the_work() {
-        let mut asked = 0;
+        let mut polls = 0;
         assert_eq!(FIFTH.poll(|| Ok::<_, ()>(true)), Ok(true));
-        let at_third = |asked: &mut usize| {
-            *asked += 1;
-            *asked == 3
+        let at_third = |polls: &mut usize| {
+            *polls += 1;
+            *polls == 3
         };
-        assert_eq!(FIFTH.poll(|| Ok::<_, ()>(at_third(&mut asked))), Ok(true));
+        assert_eq!(FIFTH.poll(|| Ok::<_, ()>(at_third(&mut polls))), Ok(true));
         assert_eq!(FIFTH.poll(|| Err::<bool, _>("lost")), Err("lost"));
         // A wait that is longer than the loop without pauses ends with the work, too.
         let began = Instant::now();
@@ -122,16 +122,16 @@ mod tests {
     /// A pause that takes longer than intended does not count against the device.
     #[test]
     fn a_process_that_is_stopped_gives_no_device_up() {
-        let mut asked = 0;
+        let mut polls = 0;
         let limit = WaitLimit { time: Some(Duration::from_millis(30)), ..WaitLimit::default() };
-        let stopped = |asked: &mut u32| {
-            *asked += 1;
+        let stopped = |polls: &mut u32| {
+            *polls += 1;
             // Each of the first three queries takes longer than the whole limit.
-            if *asked < 4 {
+            if *polls < 4 {
                 sleep(Duration::from_millis(40));
             }
-            *asked == 10
+            *polls == 10
         };
-        assert_eq!(limit.poll(|| Ok::<_, ()>(stopped(&mut asked))), Ok(true));
+        assert_eq!(limit.poll(|| Ok::<_, ()>(stopped(&mut polls))), Ok(true));
     }
 }

@@ -83,13 +83,13 @@ fn links_are_not_followed() {
     let link = place.path().join("link");
     symlink(&path, &link).unwrap();
     refuses(&link, &link, "symbolic link");
-    let elsewhere = place.path().join("elsewhere");
-    fs::rename(&file, &elsewhere).unwrap();
-    symlink(&elsewhere, &file).unwrap();
+    let target = place.path().join("elsewhere");
+    fs::rename(&file, &target).unwrap();
+    symlink(&target, &file).unwrap();
     refuses(&path, &file, "symbolic link");
     Cache::new(&path).store(&KEY, b"new");
     assert_eq!(load(&path).0, Some(b"new".to_vec()));
-    assert!(fs::read(&elsewhere).unwrap().ends_with(CODE), "the link was replaced, not what it names");
+    assert!(fs::read(&target).unwrap().ends_with(CODE), "the link was replaced, not what it names");
 }
 
 #[test]

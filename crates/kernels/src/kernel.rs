@@ -102,7 +102,7 @@ impl Kernel {
         self >= Kernel::ZkSeed
     }
     /// Whether it is for threads that are lanes of a CPU's vectors: no GPU runs it.
-    pub fn is_solo(self) -> bool {
+    pub fn is_for_cpu(self) -> bool {
         matches!(self, Kernel::LeafSolo | Kernel::ForsSolo | Kernel::ClimbSolo | Kernel::ForsClimbSolo)
     }
     /// Whether there is a Vulkan module of it. Not of those whose blocks share more than 16 kB, which not every device has:

@@ -145,11 +145,11 @@ pub use sizes::{BETWEEN, JOB_WORDS, KEY_WORDS};
 /// Words of a block's tile of nodes.
 pub const TILE_WORDS: usize = number_after(include_str!("../stage/treehash.h"), "SHARED(tile, ") as usize;
 /// Leaves that a block of the cooperative kernels works on at a time.
-pub const WIDE_ROWS: u32 = number_after(include_str!("../stage/wide.h"), "#define WIDE_ROWS ");
+pub const COOPERATIVE_ROWS: u32 = number_after(include_str!("../stage/wide.h"), "#define WIDE_ROWS ");
 /// Levels that a thread of `LeafSolo` goes up, at most.
-pub const SOLO_LEAF_LEVELS: u32 = 3;
+pub const CPU_LEAF_LEVELS: u32 = 3;
 /// Levels that a thread of `ForsSolo` goes up.
-pub const SOLO_FORS_LEVELS: u32 = number_after(include_str!("../entry/fors_solo.k"), "#define MOST_UP ");
+pub const CPU_FORS_LEVELS: u32 = number_after(include_str!("../entry/fors_solo.k"), "#define MOST_UP ");
 
 /// FIPS 205's types of addresses have the same numbers in kernels.
 const _: () = {
@@ -242,8 +242,8 @@ pub fn glsl(kernel: Kernel, family: Family, n: usize) -> String {
 /// SHA-256 of every file of SLH-DSA and SHA-256 that GPUs use, in hexadecimal: what measured times in tables depend on. Of the
 /// build, since hashing 78 kB at each start took 10 to 14 ms on an Emerald Rapids host.
 pub const FINGERPRINT: &str = env!("HYPERGROVE_KERNELS");
-/// SHA-256 of the files that only [solo](Kernel::is_solo) kernels use, in hexadecimal: CPUs' times depend on both hashes.
-pub const SOLO_FINGERPRINT: &str = env!("HYPERGROVE_KERNELS_SOLO");
+/// SHA-256 of the files that only [kernels for CPUs](Kernel::is_for_cpu) use, in hexadecimal: CPUs' times depend on both hashes.
+pub const CPU_FINGERPRINT: &str = env!("HYPERGROVE_KERNELS_CPU");
 
 /// Ready machine code for a device of this compute capability, if this build has it: feature `ready`.
 pub fn ready(kernel: Kernel, config: &Config, capability: (u32, u32)) -> Option<&'static [u8]> {
@@ -312,12 +312,12 @@ mod tests {
 
     #[test]
     fn threads_have_room_for_their_levels() {
-        assert!(Kernel::LeafSolo.entry().contains(&format!(" stack[{SOLO_LEAF_LEVELS} * NW]")));
+        assert!(Kernel::LeafSolo.entry().contains(&format!(" stack[{CPU_LEAF_LEVELS} * NW]")));
     }
 
     /// Only the files listed here use the macros of the choices, as `defines` assumes.
     #[test]
-    fn choices_make_no_difference_elsewhere() {
+    fn choices_change_only_listed_files() {
         let entries = Kernel::ALL.iter().map(|kernel| (kernel.name(), kernel.entry()));
         for (path, text) in SOURCES.iter().copied().chain(entries) {
             let uses = |word| {

@@ -99,8 +99,8 @@ pub fn check(backend: &dyn Backend) {
         let prepare = |plan: &Plan, most| {
             programs.prepare(device, plan, jobs, &Policy(vec![("digest", most)])).expect("prepared")
         };
-        let mut told = DigestJobs::new(p, Op::Sign, (jobs, 0), &text);
-        let seeds: Vec<[&[u8]; 2]> = (0..KEYS).map(|key| [told.pk_seed(key), &text[3000 + key..][..n]]).collect();
+        let mut digests = DigestJobs::new(p, Op::Sign, (jobs, 0), &text);
+        let seeds: Vec<[&[u8]; 2]> = (0..KEYS).map(|key| [digests.pk_seed(key), &text[3000 + key..][..n]]).collect();
         let key = |[pk_seed, sk_seed]: [_; 2]| Key { pk_seed, sk_seed, cached_nodes: &[], cached_id: 0 };
         let keys: Vec<_> = seeds.iter().map(|seeds| key(*seeds)).collect();
         let key_of: Vec<u32> = (0..jobs).map(|job| (job % KEYS) as u32).collect();
@@ -108,52 +108,53 @@ pub fn check(backend: &dyn Backend) {
 
         // The host's digests, and its R.
         let mut expected = vec![0; jobs * size];
-        let positions = told.positions();
+        let positions = digests.positions();
         prepare(&plan, 0).run(&Batch { positions: &positions, ..batch }, &mut expected).expect("signed");
-        expected.chunks_exact_mut(size).enumerate().for_each(|(job, row)| row[..n].copy_from_slice(&told.r(job)));
+        expected.chunks_exact_mut(size).enumerate().for_each(|(job, row)| row[..n].copy_from_slice(&digests.r(job)));
 
-        told.is_queried = false;
+        digests.is_queried = false;
         let mut signs = prepare(&plan, 512);
         // The second time as a recording; and of both kinds in turn.
         for twice in [false, false, true, true, true, false, true] {
             let mut got = vec![7; jobs * size];
             let (first, last) = got.split_at_mut(7 * size);
-            let done = signs.run_held(&batch, &mut told, &mut [first, last], &mut |_| Ok(()), twice);
+            let done = signs.run_held(&batch, &mut digests, &mut [first, last], &mut |_| Ok(()), twice);
             done.expect("held").expect("signed");
-            assert!(got == expected && !told.is_queried, "{p}");
+            assert!(got == expected && !digests.is_queried, "{p}");
         }
         for twice in [false, true] {
             // A message that is too long for it has the host hash all.
             let mut again = vec![7; jobs * size];
-            let done = prepare(&plan, 128).run_held(&batch, &mut told, &mut [&mut again[..]], &mut |_| Ok(()), twice);
+            let done =
+                prepare(&plan, 128).run_held(&batch, &mut digests, &mut [&mut again[..]], &mut |_| Ok(()), twice);
             done.expect("held").expect("signed");
             let rest = |bytes: &[u8]| bytes.chunks_exact(size).flat_map(|row| row[n..].to_vec()).collect::<Vec<u8>>();
-            assert!(told.is_queried && rest(&again) == rest(&expected) && again[..n] == vec![7; n], "{p}");
+            assert!(digests.is_queried && rest(&again) == rest(&expected) && again[..n] == vec![7; n], "{p}");
 
             // And one whose key has another root than before. The device has R of earlier batches, and does not compare it.
-            (told.is_queried, told.roots_differ) = (false, true);
-            let done = signs.run_held(&batch, &mut told, &mut [&mut again[..]], &mut |_| Ok(()), twice);
+            (digests.is_queried, digests.roots_differ) = (false, true);
+            let done = signs.run_held(&batch, &mut digests, &mut [&mut again[..]], &mut |_| Ok(()), twice);
             done.expect("held").expect("signed");
-            assert!(told.is_queried, "{p}");
-            (told.is_queried, told.roots_differ) = (false, false);
+            assert!(digests.is_queried, "{p}");
+            (digests.is_queried, digests.roots_differ) = (false, false);
         }
 
         let Some(memory) = backend.host_memory() else { continue };
         let Ok(mut reached) = memory.allocate(jobs * size) else { continue };
         reached.bytes_mut().copy_from_slice(&expected);
-        let mut told = DigestJobs::new(p, Op::Verify, (jobs, 0), &text);
+        let mut digests = DigestJobs::new(p, Op::Verify, (jobs, 0), &text);
         for (job, row) in reached.bytes_mut().chunks_exact_mut(size).enumerate() {
-            row[..n].copy_from_slice(&told.r(job));
+            row[..n].copy_from_slice(&digests.r(job));
         }
         let signatures: Vec<&[u8]> = reached.bytes().chunks_exact(size).collect();
         let keys: Vec<_> = seeds.iter().map(|[pk_seed, _]| key([pk_seed, &[]])).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &signatures };
         let plan = Plan::new(p, Op::Verify);
         let [mut by_host, mut by_device] = [(); 2].map(|()| vec![0; jobs * n]);
-        let positions = told.positions();
+        let positions = digests.positions();
         prepare(&plan, 0).run(&Batch { positions: &positions, ..batch }, &mut by_host).expect("verified");
-        told.is_queried = false;
-        prepare(&plan, 512).run_fetched(&batch, &mut told, &mut by_device).expect("fetched").expect("verified");
-        assert!(by_device == by_host && !told.is_queried, "{p}");
+        digests.is_queried = false;
+        prepare(&plan, 512).run_fetched(&batch, &mut digests, &mut by_device).expect("fetched").expect("verified");
+        assert!(by_device == by_host && !digests.is_queried, "{p}");
     }
 }

@@ -589,7 +589,7 @@ fn stage(step: &Step) -> &'static str {
         Step::Upload { .. } | Step::UploadColumns { .. } => "upload",
         Step::Download { .. } => "download",
         Step::Zero { .. } => "zeros",
-        Step::Launch(launch) | Step::Beside(launch) => launch.kernel.name(),
+        Step::Launch(launch) | Step::SideLaunch(launch) => launch.kernel.name(),
         Step::Fork | Step::Join => "order",
     }
 }
@@ -597,7 +597,7 @@ fn stage(step: &Step) -> &'static str {
 /// The addresses that a launch may read and write.
 fn addresses(step: &Step) -> Vec<u64> {
     match step {
-        Step::Launch(Launch { args, .. }) | Step::Beside(Launch { args, .. }) => {
+        Step::Launch(Launch { args, .. }) | Step::SideLaunch(Launch { args, .. }) => {
             let Args { keys, jobs, ends, trace, nodes, outs, roots, sigs, flag, .. } = *args;
             vec![keys, jobs, ends, trace, nodes, outs, roots, sigs, flag]
         }
@@ -663,7 +663,7 @@ impl<G: Gpu> FaultyQueue<G> {
         for step in steps {
             let step = match *step {
                 Step::Fork | Step::Join => continue,
-                Step::Beside(launch) => Step::Launch(launch),
+                Step::SideLaunch(launch) => Step::Launch(launch),
                 step => step,
             };
             let name = stage(&step);

@@ -284,7 +284,7 @@ impl CudaQueue {
     /// Whether these steps leave no room on the device for steps of other queues, and so take turns with them.
     fn fills(&self, steps: &[Step]) -> bool {
         let threads = |step: &Step| match step {
-            Step::Launch(launch) | Step::Beside(launch) => u64::from(launch.blocks) * u64::from(launch.threads),
+            Step::Launch(launch) | Step::SideLaunch(launch) => u64::from(launch.blocks) * u64::from(launch.threads),
             _ => 0,
         };
         self.takes_turns && steps.iter().any(|step| threads(step) >= FULL * u64::from(self.gpu.facts.compute_units))
@@ -360,7 +360,7 @@ impl CudaQueue {
                     self.gpu.check(code, "clearing memory")?;
                 }
                 Step::Launch(ref launch) => self.launch(kernels, launch, &self.main)?,
-                Step::Beside(ref launch) => self.launch(kernels, launch, &self.side)?,
+                Step::SideLaunch(ref launch) => self.launch(kernels, launch, &self.side)?,
                 Step::Fork => self.follow(&self.side, &self.fork, &self.main)?,
                 Step::Join => self.follow(&self.main, &self.join, &self.side)?,
             }

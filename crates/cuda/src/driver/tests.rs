@@ -122,7 +122,7 @@ fn bytes_go_to_the_device_and_back() {
 fn kernels_are_loaded_once() {
     let Some(gpu) = device() else { return };
     let config = Config { family: hypergrove_fips205::Family::Sha2, n: 16, defines: Vec::new() };
-    let all = Kernel::ALL.iter().filter(|kernel| !kernel.is_solo());
+    let all = Kernel::ALL.iter().filter(|kernel| !kernel.is_for_cpu());
     let all: Vec<_> = all.map(|kernel| (*kernel, 256)).collect();
     match gpu.kernels(&config, &all) {
         Ok(kernels) => assert_eq!(kernels.functions.len(), all.len()),
@@ -206,7 +206,7 @@ fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
     let (mut wanted, mut seen) = (Vec::new(), HashSet::new());
     for &family in Family::ALL {
         for config in [16, 24, 32].into_iter().flat_map(|n| hypergrove_kernels::default_configs(family, n)) {
-            for &kernel in Kernel::ALL.iter().filter(|kernel| !kernel.is_solo()) {
+            for &kernel in Kernel::ALL.iter().filter(|kernel| !kernel.is_for_cpu()) {
                 let source = hypergrove_kernels::source(kernel, &config);
                 if seen.insert(source.clone()) {
                     let numbers = ARCHITECTURES.into_iter().filter(|number| runs(&config, kernel, *number));

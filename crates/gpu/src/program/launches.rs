@@ -1,17 +1,17 @@
 //! The steps of a pass: which kernels, in which order and shapes.
 
 use super::layout::{Part, flag_words};
-use super::{DigestShape, GpuProgram, MOST_RECORDED, WIDE_CHUNK, first_layers};
+use super::{COOPERATIVE_CHUNK, DigestShape, GpuProgram, MOST_RECORDED, first_layers};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
 use hypergrove_fips205::plan::Op;
 use hypergrove_kernels::arguments::{
-    Arguments, ClimbFors, ClimbFromEnds, ClimbFromValues, Climbing, CompareSignatures, CompleteChains, Destinations,
-    FetchSignatures, ForsLeaves, ForsLeavesSolo, ForsNodes, GrowChains, HashForsRoots, HashMessages, KeepChains,
-    KeptChains, LayOutKeys, Layers, LeavesAgain, LinkChains, MayKeep, ReadCached, Roots, SelectValues, SignChains,
-    Solo, Tiles, Trees, Wide, XmssLeaves, XmssNodes, XmssSolo,
+    Arguments, ClimbFors, ClimbFromEnds, ClimbFromValues, Climbing, CompareSignatures, CompleteChains, Cooperative,
+    Destinations, FetchSignatures, ForsLeaves, ForsLeavesOnCpu, ForsNodes, GrowChains, HashForsRoots, HashMessages,
+    KeepChains, KeptChains, LayOutKeys, Layers, LeavesAgain, LinkChains, MayKeep, OnCpu, ReadCached, Roots,
+    SelectValues, SignChains, Tiles, Trees, XmssLeaves, XmssNodes, XmssOnCpu,
 };
-use hypergrove_kernels::{BETWEEN, JOB_WORDS, KEY_WORDS, Kernel, SOLO_FORS_LEVELS};
+use hypergrove_kernels::{BETWEEN, CPU_FORS_LEVELS, JOB_WORDS, KEY_WORDS, Kernel};
 use std::ops::Range;
 
 /// Values that the steps of signing share.
@@ -141,10 +141,10 @@ impl<G: Gpu> GpuProgram<G> {
         for skipped in (0..leaves).step_by(self.layout.window) {
             let here = self.layout.window.min(leaves - skipped);
             let (skip, count) = (skipped as u32, here as u32);
-            if let Some(up) = self.shape.leaf_solo() {
+            if let Some(up) = self.shape.leaf_levels_on_cpu() {
                 let threads = here >> up;
-                let solo = XmssSolo { jobs, trees, skip, up, to };
-                steps.push(Step::Launch(self.flat([1, number, threads], threads, solo)));
+                let leaves = XmssOnCpu { jobs, trees, skip, up, to };
+                steps.push(Step::Launch(self.flat([1, number, threads], threads, leaves)));
                 first = first.or(Some(Tiles { base: 0, count, chunk: 0, up }));
                 continue;
             }
@@ -152,13 +152,13 @@ impl<G: Gpu> GpuProgram<G> {
             steps.push(Step::Launch(self.flat([1, number, here], here * p.len(), chains)));
             let is_few = self.is_few(number.div_ceil(self.shape.grown.max(1)));
             let own = match is_few {
-                true => Tiles { base: 0, count, chunk: WIDE_CHUNK, up: hp.min(WIDE_CHUNK) },
+                true => Tiles { base: 0, count, chunk: COOPERATIVE_CHUNK, up: hp.min(COOPERATIVE_CHUNK) },
                 false => self.tiles(Kernel::Xmss, hp, 0, count),
             };
             let tiles = first.map_or(own, |first| Tiles { count, ..first });
             let (leaves, most) = (XmssLeaves { jobs, trees, skip, tiles, ends, to }, count.div_ceil(1 << tiles.chunk));
             let launch = match is_few {
-                true => self.wide(count.div_ceil(1 << WIDE_CHUNK), 96, 0, Wide(leaves)),
+                true => self.cooperative(count.div_ceil(1 << COOPERATIVE_CHUNK), 96, 0, Cooperative(leaves)),
                 false => self.tiled(number, own, leaves),
             };
             steps.push(Step::Launch(Launch { blocks: launch.blocks.min(most), ..launch }));
@@ -176,7 +176,7 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// A launch of blocks whose threads work together.
-    fn wide<A: Arguments>(&self, blocks: u32, threads: u32, total: usize, arguments: A) -> Launch {
+    fn cooperative<A: Arguments>(&self, blocks: u32, threads: u32, total: usize, arguments: A) -> Launch {
         Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(total as u32) }
     }
 
@@ -184,10 +184,10 @@ impl<G: Gpu> GpuProgram<G> {
         let (p, trees, of_jobs) = (self.p(), jobs * self.p().k, self.jobs());
         let (height, nodes) = (p.a as u32, self.layout.fors_nodes);
         let (to, roots, signatures) = (self.device(nodes[0]), self.device(self.layout.fors), self.signatures());
-        let (first, up) = if self.shape.solo && height > SOLO_FORS_LEVELS {
-            let (up, threads) = (SOLO_FORS_LEVELS, trees << (height - SOLO_FORS_LEVELS));
-            let solo = ForsLeavesSolo { jobs: of_jobs, up, to, signatures };
-            (self.flat([1, trees, threads], threads, solo), up)
+        let (first, up) = if self.shape.on_cpu && height > CPU_FORS_LEVELS {
+            let (up, threads) = (CPU_FORS_LEVELS, trees << (height - CPU_FORS_LEVELS));
+            let leaves = ForsLeavesOnCpu { jobs: of_jobs, up, to, signatures };
+            (self.flat([1, trees, threads], threads, leaves), up)
         } else {
             let tiles = self.tiles(Kernel::Fors, height, 0, (trees << height) as u32);
             (self.tiled(trees, tiles, ForsLeaves { jobs: of_jobs, tiles, to, roots, signatures }), tiles.up)
@@ -216,7 +216,7 @@ impl<G: Gpu> GpuProgram<G> {
         let (fors_roots, roots) = (self.device(self.layout.fors), self.device(self.layout.roots));
         let hash = HashForsRoots { jobs: self.jobs(), fors_roots, roots };
         match self.is_few(jobs) {
-            true => self.wide(jobs as u32, 32, jobs, Wide(hash)),
+            true => self.cooperative(jobs as u32, 32, jobs, Cooperative(hash)),
             false => self.flat([1, jobs, jobs], jobs, hash),
         }
     }
@@ -281,7 +281,7 @@ impl<G: Gpu> GpuProgram<G> {
             return Vec::new();
         }
         let (climbing, ends) = (self.climbing(layers, compares), self.device(self.layout.checked_ends));
-        if self.shape.solo {
+        if self.shape.on_cpu {
             return vec![self.flat([1, jobs, units], units, ClimbFromValues { climbing })];
         }
         let climb = self.flat([1, jobs, units], units, ClimbFromEnds { climbing, ends });
@@ -309,7 +309,7 @@ impl<G: Gpu> GpuProgram<G> {
         }
         if beside {
             steps.push(Step::Fork);
-            self.fors(jobs, &mut steps, Step::Beside);
+            self.fors(jobs, &mut steps, Step::SideLaunch);
         } else {
             self.fors(jobs, &mut steps, Step::Launch);
         }
@@ -410,8 +410,8 @@ impl<G: Gpu> GpuProgram<G> {
             let LayerGroup { layers, units, values } = group;
             let (jobs, leaves_at) = (self.jobs(), self.leaves_of(signing, group));
             let again = LeavesAgain { jobs, layers, units: units as u32, values, leaves: leaves_at };
-            let launch = self.wide(units as u32, 32, units, again);
-            leaves.push(if beside { Step::Beside(launch) } else { Step::Launch(launch) });
+            let launch = self.cooperative(units as u32, 32, units, again);
+            leaves.push(if beside { Step::SideLaunch(launch) } else { Step::Launch(launch) });
         }
         let after_chains =
             steps.iter().rposition(|step| matches!(step, Step::Launch(Launch { kernel: Kernel::Chains, .. })));
@@ -521,8 +521,8 @@ impl<G: Gpu> GpuProgram<G> {
         let trees = jobs * p.k;
         let climb = ClimbFors { jobs: self.jobs(), signatures: self.signatures(), fors_roots: self.device(l.fors) };
         let mut launches = vec![
-            match self.shape.solo {
-                true => self.flat([1, jobs, trees], trees, Solo(climb)),
+            match self.shape.on_cpu {
+                true => self.flat([1, jobs, trees], trees, OnCpu(climb)),
                 false => self.flat([1, jobs, trees], trees, climb),
             },
             self.fors_pk(jobs),
@@ -537,7 +537,7 @@ impl<G: Gpu> GpuProgram<G> {
             steps.extend(launches.into_iter().map(Step::Launch));
         } else {
             steps.push(Step::Fork);
-            steps.extend(launches.into_iter().map(Step::Beside));
+            steps.extend(launches.into_iter().map(Step::SideLaunch));
             steps.extend(fetches);
             steps.push(Step::Join);
         }

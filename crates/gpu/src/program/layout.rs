@@ -1,12 +1,12 @@
 //! The memory layout of a pass, and how many jobs a pass may have.
 
-use super::{MOST_RECORDED, WIDE_CHUNK};
+use super::{COOPERATIVE_CHUNK, MOST_RECORDED};
 use crate::gpu::Facts;
 use crate::policy::GpuPolicy;
 use crate::ring::Slots;
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{Family, Params};
-use hypergrove_kernels::{BETWEEN, JOB_WORDS, KEY_WORDS, SOLO_LEAF_LEVELS};
+use hypergrove_kernels::{BETWEEN, CPU_LEAF_LEVELS, JOB_WORDS, KEY_WORDS};
 
 /// Device memory for the chain ends of one window of leaves, at most.
 const ENDS_BYTES: usize = 512 << 20;
@@ -67,7 +67,7 @@ pub(super) struct Shape {
     /// Bytes for the chain ends of one window, at most.
     pub(super) ends: usize,
     /// Whether threads are lanes of a CPU's vectors, for which there are other kernels for FIPS 205's lg_w.
-    pub(super) solo: bool,
+    pub(super) on_cpu: bool,
     /// Iterations of all loops of a thread, at most.
     most_iterations: usize,
 }
@@ -90,8 +90,8 @@ impl Shape {
             Op::Cache => (1, plan.cached_layers),
         };
         let ends = (budget / 4).min(ENDS_BYTES as u64) as usize;
-        let solo = facts.is_cpu && p.lg_w == 4;
-        Shape { p, op: plan.op, grown, cached, policy, ends, solo, most_iterations: facts.most_iterations }
+        let on_cpu = facts.is_cpu && p.lg_w == 4;
+        Shape { p, op: plan.op, grown, cached, policy, ends, on_cpu, most_iterations: facts.most_iterations }
     }
     /// XMSS leaves of a job.
     pub(super) fn leaves(&self) -> usize {
@@ -99,27 +99,27 @@ impl Shape {
     }
     /// Whether the chains of a batch leave compute units short of work. Then an addition's latency counts, which is lower in the pipe that
     /// additions usually take.
-    pub(super) fn is_thin(&self, jobs: usize, compute_units: u32) -> bool {
+    pub(super) fn has_low_occupancy(&self, jobs: usize, compute_units: u32) -> bool {
         let units = if self.op == Op::Verify { 1 } else { self.leaves() };
         jobs * units * self.p.len() < 256 * compute_units as usize
     }
     /// Nodes that the first launch leaves of each tree, at most.
     pub(super) fn left(&self, height: usize) -> usize {
-        let up = self.policy.subtree_height.min(self.policy.most_chunk(self.p)).min(WIDE_CHUNK);
-        1 << height.saturating_sub(self.leaf_solo().map_or(up, |solo| up.min(solo)) as usize)
+        let up = self.policy.subtree_height.min(self.policy.most_chunk(self.p)).min(COOPERATIVE_CHUNK);
+        1 << height.saturating_sub(self.leaf_levels_on_cpu().map_or(up, |levels| up.min(levels)) as usize)
     }
 
     /// Levels that a thread of `LeafSolo` goes up, as many as its iterations allow: Keccak has a loop of 24 rounds. `None` where another kernel
     /// grows leaves: if chain values are kept, or threads are no lanes.
-    pub(super) fn leaf_solo(&self) -> Option<u32> {
+    pub(super) fn leaf_levels_on_cpu(&self) -> Option<u32> {
         let p = self.p;
-        let most = self.policy.subtree_height.min(SOLO_LEAF_LEVELS).min(p.hp as u32);
+        let most = self.policy.subtree_height.min(CPU_LEAF_LEVELS).min(p.hp as u32);
         let rounds = match p.family {
             Family::Sha2 => 0,
             Family::Shake => 24,
         };
         let loops = p.len() * (p.w() * (rounds + 2) + 8);
-        let is_in_use = self.solo && !self.keeps() && self.op != Op::Verify;
+        let is_in_use = self.on_cpu && !self.keeps() && self.op != Op::Verify;
         (1..=most).rev().find(|up| is_in_use && loops << up <= self.most_iterations)
     }
 
@@ -144,13 +144,13 @@ impl Shape {
         let leaves = jobs * self.leaves();
         // Windows consist of whole tiles of the largest chunk.
         let tile = 1usize << self.policy.most_chunk(p);
-        let asked = match self.policy.window {
+        let requested = match self.policy.window {
             // `LeafSolo` stores nothing in a window.
-            _ if self.leaf_solo().is_some() => leaves,
+            _ if self.leaf_levels_on_cpu().is_some() => leaves,
             0 => self.ends / (len * n),
             window => 1 << window,
         };
-        let window = asked.next_multiple_of(tile).min(leaves);
+        let window = requested.next_multiple_of(tile).min(leaves);
         let left = |trees: usize, height: usize| trees * self.left(height) * n;
         let xmss = left(jobs * self.grown, p.hp);
         let fors = left(jobs * p.k, p.a);
@@ -183,10 +183,10 @@ impl Shape {
         layout.keys = part(when(op != Op::Cache && jobs > FEW_KEYS, jobs) * KEY_WORDS * 4);
         layout.trace = part(when(keeps, jobs * self.grown * len * p.w() * n));
         layout.cached_trace = part(when(keeps, jobs * self.cached * len * p.w() * n));
-        layout.ends = part(when(op != Op::Verify && self.leaf_solo().is_none(), window * len * n));
+        layout.ends = part(when(op != Op::Verify && self.leaf_levels_on_cpu().is_none(), window * len * n));
         let checks = match op {
             // `ClimbSolo` keeps chain ends in the thread.
-            _ if self.solo && !keeps => 0,
+            _ if self.on_cpu && !keeps => 0,
             Op::Verify => 1,
             Op::Sign => self.grown.max(self.cached).max(when(!keep, p.d)),
             _ => 0,

@@ -312,7 +312,7 @@ arguments! {
         to: Destinations => group,
     }
     /// XMSS leaves from their secrets, and levels above them. A thread 2^`up` leaves.
-    XmssSolo for LeafSolo => {
+    XmssOnCpu for LeafSolo => {
         /// The jobs.
         jobs: JobArguments => group,
         /// The leaves' trees.
@@ -353,7 +353,7 @@ arguments! {
         signatures: u64 => sigs,
     }
     /// FORS leaves and levels above them. A thread 2^`up` leaves.
-    ForsLeavesSolo for ForsSolo => {
+    ForsLeavesOnCpu for ForsSolo => {
         /// The jobs.
         jobs: JobArguments => group,
         /// Levels to go up.
@@ -490,11 +490,11 @@ arguments! {
 
 /// The arguments of `A`, for the kernel whose blocks work together on little work.
 #[derive(Clone, Copy, Debug)]
-pub struct Wide<A>(pub A);
+pub struct Cooperative<A>(pub A);
 
 /// The arguments of `A`, for the kernel whose threads are lanes of a CPU's vectors.
 #[derive(Clone, Copy, Debug)]
-pub struct Solo<A>(pub A);
+pub struct OnCpu<A>(pub A);
 
 macro_rules! same_arguments {
     ($($other:ident<$name:ident> for $kernel:ident;)*) => {$(
@@ -508,7 +508,7 @@ macro_rules! same_arguments {
 }
 
 same_arguments! {
-    Wide<XmssLeaves> for XmssWide;
-    Wide<HashForsRoots> for ForsPkWide;
-    Solo<ClimbFors> for ForsClimbSolo;
+    Cooperative<XmssLeaves> for XmssWide;
+    Cooperative<HashForsRoots> for ForsPkWide;
+    OnCpu<ClimbFors> for ForsClimbSolo;
 }

@@ -57,7 +57,7 @@ pub const DEFAULTS: &[(&str, u32)] = &[("levels", LEVELS), ("block", GPU_BLOCK)]
 const DEFAULTS_ON_CPU: &[(&str, u32)] = &[("levels", LEVELS), ("block", CPU_BLOCK), ("replay", 1)];
 
 /// Compute units (SMs of CUDA) of a GPU that does not report their number.
-const MULTIPROCESSORS: u32 = 16;
+const COMPUTE_UNITS: u32 = 16;
 
 /// Bytes of the driver's allocations from which small ones are cut.
 const POOLED: u64 = 8 << 20;
@@ -235,7 +235,7 @@ impl VulkanGpu {
         let is_cpu = properties.device_type == vk::PhysicalDeviceType::CPU;
         let compute_units = extended.compute_units.unwrap_or_else(|| match is_cpu {
             true => std::thread::available_parallelism().map_or(1, usize::from) as u32,
-            false => MULTIPROCESSORS,
+            false => COMPUTE_UNITS,
         });
 
         // SAFETY: the device is the instance's.

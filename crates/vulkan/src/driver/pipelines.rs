@@ -6,7 +6,7 @@ use crate::spirv::Module;
 use ash::vk;
 use hypergrove_engine::Error;
 use hypergrove_gpu::cache::Cache;
-use hypergrove_kernels::{Args, Config, FINGERPRINT, Kernel, SOLO_FINGERPRINT};
+use hypergrove_kernels::{Args, CPU_FINGERPRINT, Config, FINGERPRINT, Kernel};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -103,7 +103,7 @@ impl Pipelines {
 fn key(identity: &Identity) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(FINGERPRINT);
-    hash.update(SOLO_FINGERPRINT);
+    hash.update(CPU_FINGERPRINT);
     hash.update(format!("{identity:?}"));
     hash.finalize().into()
 }

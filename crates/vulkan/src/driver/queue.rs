@@ -266,15 +266,16 @@ impl VulkanQueue {
     fn parts<'a>(&self, steps: &'a [Step]) -> Vec<(QueueKind, &'a [Step])> {
         let launches = steps::launches(steps);
         let bytes = |steps: &[Step]| steps.iter().flat_map(steps::accesses).map(|access| access.bytes).sum::<usize>();
-        let beside = |steps: &[Step]| self.copying.is_some() && bytes(steps) >= CONCURRENT_COPY;
+        let is_concurrent = |steps: &[Step]| self.copying.is_some() && bytes(steps) >= CONCURRENT_COPY;
         let (first, rest) = steps.split_at(launches.start);
         if launches.is_empty() {
             let up = !matches!(steps.first(), Some(Step::Download { .. }));
             // Memory is cleared after the launches that used it.
             let clears = steps.iter().any(|step| matches!(step, Step::Zero { .. }));
-            let on = if beside(steps) && !clears { QueueKind::Copies(usize::from(!up)) } else { QueueKind::Compute };
+            let on =
+                if is_concurrent(steps) && !clears { QueueKind::Copies(usize::from(!up)) } else { QueueKind::Compute };
             vec![(on, steps)]
-        } else if beside(first) {
+        } else if is_concurrent(first) {
             vec![(QueueKind::Copies(0), first), (QueueKind::Compute, rest)]
         } else {
             vec![(QueueKind::Compute, steps)]
@@ -465,7 +466,7 @@ fn write(kernels: &Kernels, buffer: vk::CommandBuffer, step: &Step) -> Result<()
             unsafe { device.cmd_fill_buffer(buffer, to, offset, bytes as u64, 0) };
         }
         Step::Launch(Launch { kernel, blocks, threads, ref args })
-        | Step::Beside(Launch { kernel, blocks, threads, ref args }) => {
+        | Step::SideLaunch(Launch { kernel, blocks, threads, ref args }) => {
             let pipeline = kernels.pipeline(kernel, threads)?;
             // Any shape gives the same bytes. Memory ends before a thread has so many jobs that it reaches Mesa's end of loops.
             let blocks = blocks.saturating_mul(threads.div_ceil(gpu.most.0)).clamp(1, gpu.most.1);

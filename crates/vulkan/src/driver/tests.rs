@@ -63,7 +63,7 @@ fn bytes_go_to_the_device_and_back() {
         Step::Upload { to: at, from, bytes },
         Step::Zero { at, bytes: 4 },
         Step::Fork,
-        Step::Beside(idle),
+        Step::SideLaunch(idle),
         Step::Launch(Launch { blocks: 1 << 20, ..idle }),
         Step::Join,
         Step::Zero { at: at + 8, bytes: 8 },
@@ -119,8 +119,8 @@ fn pipelines_are_made_once_for_each_size() {
     let of = |kernel, threads| kernels.pipeline(kernel, threads);
     assert_eq!(of(Kernel::Keys, 64).unwrap(), of(Kernel::Keys, 64).unwrap());
     assert!(of(Kernel::Keys, 1 << 20).is_ok(), "as many as the device takes");
-    let wide = gpu.kernels(&config(), &[(Kernel::XmssWide, 96)]);
-    assert!(matches!(wide, Err(Error::Unsupported { .. })));
+    let cooperative = gpu.kernels(&config(), &[(Kernel::XmssWide, 96)]);
+    assert!(matches!(cooperative, Err(Error::Unsupported { .. })));
 }
 
 /// A signature of the first toy set.
