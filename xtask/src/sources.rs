@@ -125,7 +125,7 @@ const LEFT: &[(&str, [usize; 3])] = &[
     ("crates/gpu", [8, 0, 0]),
     ("crates/hypergrove", [12, 0, 0]),
     ("crates/kernels", [7, 0, 0]),
-    ("crates/lab", [7, 0, 0]),
+    ("crates/lab", [2, 0, 0]),
     ("crates/lanes", [5, 0, 0]),
     ("crates/py", [2, 0, 0]),
     ("crates/tune", [4, 0, 0]),

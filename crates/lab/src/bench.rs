@@ -68,12 +68,12 @@ impl Bench {
 
     /// All values of a list, or of `--quick` the first, the middle and the last.
     pub(crate) fn some<T: Clone>(&self, list: &[T]) -> Vec<T> {
-        if self.quick { thin(list) } else { list.to_vec() }
+        if self.quick { first_middle_last(list) } else { list.to_vec() }
     }
 }
 
 /// The first, the middle and the last.
-fn thin<T: Clone>(list: &[T]) -> Vec<T> {
+fn first_middle_last<T: Clone>(list: &[T]) -> Vec<T> {
     match list {
         [] | [_] | [_, _] => list.to_vec(),
         [first, .., last] => vec![first.clone(), list[list.len() / 2].clone(), last.clone()],
@@ -204,6 +204,6 @@ mod tests {
 
     #[test]
     fn some_values_stand_for_all() {
-        assert_eq!((thin(&[1, 2, 3, 4, 5]), thin(&[1, 2])), (vec![1, 3, 5], vec![1, 2]));
+        assert_eq!((first_middle_last(&[1, 2, 3, 4, 5]), first_middle_last(&[1, 2])), (vec![1, 3, 5], vec![1, 2]));
     }
 }

@@ -342,8 +342,9 @@ impl Waits {
 
 /// Cycles a second of the host's first core now, where the system tells.
 pub(crate) fn clock() -> Option<f64> {
-    let told = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let megahertz = told.lines().find_map(|line| line.strip_prefix("cpu MHz")?.split(':').nth(1)?.trim().parse().ok());
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let megahertz =
+        cpuinfo.lines().find_map(|line| line.strip_prefix("cpu MHz")?.split(':').nth(1)?.trim().parse().ok());
     megahertz.map(|megahertz: f64| 1e6 * megahertz)
 }
 

@@ -260,14 +260,14 @@ fn host_threads() -> u32 {
     std::thread::available_parallelism().map_or(1, usize::from) as u32
 }
 
-fn row([device, size, count, median, rate, of_limit, resident, resident_of_limit, policy]: [&str; 9]) -> String {
-    let whole = format!("{device:<8} {size:>8} {count:>9} {median:>9} {rate:>10} {of_limit:>8}");
-    format!("{whole} {resident:>14} {resident_of_limit:>8}  {policy}")
+fn row([device, size, count, median, rate, of_peak, resident, resident_of_peak, policy]: [&str; 9]) -> String {
+    let whole = format!("{device:<8} {size:>8} {count:>9} {median:>9} {rate:>10} {of_peak:>8}");
+    format!("{whole} {resident:>14} {resident_of_peak:>8}  {policy}")
 }
 
 /// The policies that were asked for, the default alone if none was.
-pub(crate) fn policies(asked: &[String], space: &[Axis]) -> Result<Vec<Vec<(&'static str, u32)>>, Failure> {
-    if asked.is_empty() { Ok(vec![Vec::new()]) } else { asked.iter().map(|text| axes(text, space)).collect() }
+pub(crate) fn policies(requested: &[String], space: &[Axis]) -> Result<Vec<Vec<(&'static str, u32)>>, Failure> {
+    if requested.is_empty() { Ok(vec![Vec::new()]) } else { requested.iter().map(|text| axes(text, space)).collect() }
 }
 
 /// `block=256,imad=0xfff` as a policy.

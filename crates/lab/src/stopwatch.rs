@@ -289,9 +289,9 @@ pub(crate) fn measure_at<S: Timed>(
     let batch = question.batch.map_or_else(by_default, Ok::<_, Error>)?;
     let threads = params.threads(engine, op, batch)?;
     // A program's worth of jobs, for the kernels' own time.
-    let apart = have_memory(&engine.devices()) && engine.devices().len() == 1;
+    let is_discrete = have_memory(&engine.devices()) && engine.devices().len() == 1;
     let most = || engine.jobs_per_program(params, op, question.cached_layers_of_keys());
-    let program = if apart { Some(most()?.min(batch)) } else { None };
+    let program = if is_discrete { Some(most()?.min(batch)) } else { None };
     let (trial, in_rows) = (Trial { engine, question, batch, program, pace }, question.rows.is_some());
     let Answer { times, kernels, build } = match op {
         Op::Keygen if in_rows || S::AT_ONCE => trial.keygen_in_rows()?,

@@ -217,12 +217,12 @@ impl Study<'_> {
                 name => all.push(name.parse().map_err(|why: UnknownSet| Failure::new(why.to_string()))?),
             }
         }
-        all.retain(|p| self.args.set.iter().any(|sets| sets.0.iter().any(|asked| std::ptr::eq(*asked, *p))));
+        all.retain(|p| self.args.set.iter().any(|sets| sets.0.iter().any(|requested| std::ptr::eq(*requested, *p))));
         if self.args.quick {
             all.truncate(1);
         }
-        let asked = |op: &Op| self.args.op.iter().any(|ops| ops.ops().contains(op));
-        let ops: Vec<Op> = ops.iter().map(|op| op.op()).filter(asked).collect();
+        let is_requested = |op: &Op| self.args.op.iter().any(|ops| ops.ops().contains(op));
+        let ops: Vec<Op> = ops.iter().map(|op| op.op()).filter(is_requested).collect();
         let layers = self.args.some(layers);
         let mut subjects = Vec::new();
         for p in all {
@@ -384,9 +384,9 @@ impl Study<'_> {
                 drop(trial.take());
                 stages = timed_alone(trials, jobs, batch, &staged).map_err(|why| why.of(describe(&base)))?;
             }
-            let apart = place.kind() == Kind::Gpu;
+            let is_gpu = place.kind() == Kind::Gpu;
             let ideal = limits.seconds(&plan.work(), base.threads).map(|ideal| ideal * batch as f64);
-            let kernels = apart.then(|| execute.median());
+            let kernels = is_gpu.then(|| execute.median());
             let record = Record {
                 ops_per_s: batch as f64 / times.median(),
                 ideal_s: ideal,
@@ -600,15 +600,15 @@ impl Study<'_> {
                 let base = Record { op: "hash".into(), shape: Some(shape), ..Record::of(device) };
                 let threads = self.threads() as u32;
                 let number = |(axis, value): (&'_ String, &Value)| Some((axis.clone(), *value.all(threads).last()?));
-                let asked = choice.axes.iter().filter_map(number);
-                let asked: Vec<(String, u32)> =
-                    asked.chain(streams.map(|streams| ("streams".into(), streams))).collect();
+                let requested = choice.axes.iter().filter_map(number);
+                let requested: Vec<(String, u32)> =
+                    requested.chain(streams.map(|streams| ("streams".into(), streams))).collect();
                 let threads = (!choice.axes.contains_key(THREADS)).then_some((THREADS, threads));
-                if let Some((axis, _)) = asked.iter().find(|(axis, _)| name(axis).is_none()) {
+                if let Some((axis, _)) = requested.iter().find(|(axis, _)| name(axis).is_none()) {
                     self.skip_many(base, format!("there is no axis '{axis}'"), sizes.len())?;
                     continue;
                 }
-                let policy = asked.iter().filter_map(|(axis, value)| Some((name(axis)?, *value))).chain(threads);
+                let policy = requested.iter().filter_map(|(axis, value)| Some((name(axis)?, *value))).chain(threads);
                 let policy = Policy(policy.collect());
                 for &size in &sizes {
                     let base = Record { message_bytes: size, ..base.clone() };

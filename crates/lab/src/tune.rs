@@ -35,7 +35,7 @@ const WHOLE: [usize; 2] = [5, 25];
 const HIDDEN: f64 = 1e-3;
 /// A batch that fills a device weighs more than others: what it gains is gained most often.
 const WEIGHT_OF_FULL: f64 = 3.0;
-/// Questions whose time was over are asked again while so much of the budget is left.
+/// Questions whose time was over are retried while so much of the budget is left.
 const WORTH: f64 = 0.05;
 /// The share of the budget for sizes between those of the ladder.
 const BETWEEN: f64 = 0.15;
@@ -218,15 +218,15 @@ impl Tuner<'_> {
     }
 
     fn rows(&self, sets: &[&'static Params], journal: &mut Journal) -> Result<Vec<Row>, Failure> {
-        let asked = self.questions(sets)?;
+        let targets = self.questions(sets)?;
         self.head()?;
-        let found = self.ladder(&asked, journal)?;
-        for (one, _) in asked.iter().zip(&found).filter(|(_, found)| found.is_none()) {
+        let found = self.ladder(&targets, journal)?;
+        for (one, _) in targets.iter().zip(&found).filter(|(_, found)| found.is_none()) {
             let what = format_args!("{one}: no time was left; give more with --budget");
             self.bar.suspend(|| self.printer.warning(what));
         }
         let found: Vec<(TuneTarget, TuningResult)> =
-            asked.into_iter().zip(found).filter_map(|(one, found)| Some((one, found?))).collect();
+            targets.into_iter().zip(found).filter_map(|(one, found)| Some((one, found?))).collect();
         let between = if self.args.batch.is_empty() { self.between(&found, journal)? } else { Vec::new() };
         let mut rows: Vec<Row> = found.iter().chain(&between).map(|(one, found)| self.row(one, found)).collect();
         share_out(&mut rows);
@@ -240,7 +240,7 @@ impl Tuner<'_> {
 
     /// Every set and op at the batch sizes of the ladder, the largest first: its winner is a candidate of the others.
     fn questions(&self, sets: &[&'static Params]) -> Result<Vec<TuneTarget>, Failure> {
-        let mut asked = Vec::new();
+        let mut targets = Vec::new();
         for params in sets {
             for op in self.args.op.iter().flat_map(|ops| ops.ops()).copied() {
                 let plan = Plan::new(params, op);
@@ -248,13 +248,13 @@ impl Tuner<'_> {
                 let (_, base) = self.space(&plan)?;
                 let batches = self.batches(&plan, &base).map_err(of)?;
                 let most = batches.last().copied();
-                asked.extend(batches.into_iter().rev().map(|jobs| {
+                targets.extend(batches.into_iter().rev().map(|jobs| {
                     let weight = if Some(jobs) == most { WEIGHT_OF_FULL } else { 1.0 };
                     TuneTarget { params, op, jobs, weight }
                 }));
             }
         }
-        Ok(asked)
+        Ok(targets)
     }
 
     /// The time that is left of `of`, which began at the start.
@@ -263,16 +263,16 @@ impl Tuner<'_> {
     }
 
     /// Searches for the best policy of each question, as far as time suffices.
-    fn ladder(&self, asked: &[TuneTarget], journal: &mut Journal) -> Result<Vec<Option<TuningResult>>, Failure> {
+    fn ladder(&self, targets: &[TuneTarget], journal: &mut Journal) -> Result<Vec<Option<TuningResult>>, Failure> {
         let budget = if self.args.batch.is_empty() { self.budget.mul_f64(1.0 - BETWEEN) } else { self.budget };
-        let mut found: Vec<Option<TuningResult>> = asked.iter().map(|_| None).collect();
+        let mut found: Vec<Option<TuningResult>> = targets.iter().map(|_| None).collect();
         let mut winners = Vec::<(Op, Policy)>::new();
-        let mut open: Vec<usize> = (0..asked.len()).collect();
+        let mut open: Vec<usize> = (0..targets.len()).collect();
         while !open.is_empty() {
             let mut over = Vec::new();
             for (nth, i) in open.iter().copied().enumerate() {
-                let one = &asked[i];
-                let weights: f64 = open[nth..].iter().map(|i| asked[*i].weight).sum();
+                let one = &targets[i];
+                let weights: f64 = open[nth..].iter().map(|i| targets[*i].weight).sum();
                 let left = self.left(budget);
                 let share = left.mul_f64(one.weight / weights);
                 let own = found[i].as_ref().map(|found| found.outcome.policy.clone());
@@ -298,7 +298,7 @@ impl Tuner<'_> {
             }
             // Sizes that ran out of time are retried with the time that others did not use; the journal has their samples.
             open = if self.left(budget) > self.budget.mul_f64(WORTH) { over } else { Vec::new() };
-            open.iter().for_each(|i| journal.again(&asked[*i].question()));
+            open.iter().for_each(|i| journal.again(&targets[*i].question()));
         }
         Ok(found)
     }

@@ -164,14 +164,14 @@ fn by_batch(name: String, records: &[&Record]) -> Series {
 /// Jobs a second, with quartiles.
 fn rate(record: &Record, x: f64) -> Point {
     let range = quartiles(&record.times_s).map(|(low, high)| (record.batch as f64 / high, record.batch as f64 / low));
-    let told = format!(
+    let tooltip = format!(
         "batch {}: {} a second, {} a job, spread {}",
         grouped(record.batch as u64),
         significant(record.ops_per_s),
         seconds(record.median_s / record.batch as f64),
         percent(record.spread)
     );
-    Point { x, y: record.ops_per_s, range, told }
+    Point { x, y: record.ops_per_s, range, tooltip }
 }
 
 fn shape_name(record: &Record) -> String {
@@ -187,7 +187,7 @@ pub(crate) fn through(record: &Record) -> &'static str {
     }
 }
 
-fn of_limit(fraction: Option<f64>) -> String {
+fn of_peak(fraction: Option<f64>) -> String {
     fraction.map_or(UNKNOWN.into(), percent)
 }
 

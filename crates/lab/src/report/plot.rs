@@ -62,7 +62,7 @@ pub(crate) struct Point {
     pub(crate) y: f64,
     /// Quartiles of y, if they are known.
     pub(crate) range: Option<(f64, f64)>,
-    pub(crate) told: String,
+    pub(crate) tooltip: String,
 }
 
 /// Points of one kind.
@@ -103,7 +103,7 @@ pub(crate) struct Bar {
     pub(crate) values: Vec<Value>,
     /// At the right.
     pub(crate) text: String,
-    pub(crate) told: String,
+    pub(crate) tooltip: String,
 }
 
 /// Named rows.
@@ -229,10 +229,11 @@ fn p(value: f64) -> String {
 }
 
 /// The mark of a series.
-fn mark(style: usize, x: f64, y: f64, told: &str, r: f64) -> Markup {
+fn mark(style: usize, x: f64, y: f64, tooltip: &str, r: f64) -> Markup {
     let ring = r >= RING;
     let class = format!("mark s{}{}", style % STYLES, if ring { " ring" } else { "" });
-    let circle = || html! { circle class=(class) cx=(p(x)) cy=(p(y)) r=(p(r)) data-told=(told) { title { (told) } } };
+    let circle =
+        || html! { circle class=(class) cx=(p(x)) cy=(p(y)) r=(p(r)) data-told=(tooltip) { title { (tooltip) } } };
     let d = match style % STYLES {
         _ if ring => return circle(),
         0 => return circle(),
@@ -245,7 +246,7 @@ fn mark(style: usize, x: f64, y: f64, told: &str, r: f64) -> Markup {
         4 => format!("M{} {}l{} -{}h-{}z", p(x), p(y + r + 1.0), p(r + 1.0), p(2.0 * r + 0.6), p(2.0 * r + 2.0)),
         _ => format!("M{0} {1}h{2}v{3}h-{2}z", p(x - r), p(y - 1.4), p(2.0 * r), p(2.8)),
     };
-    html! { path class=(class) d=(d) data-told=(told) { title { (told) } } }
+    html! { path class=(class) d=(d) data-told=(tooltip) { title { (tooltip) } } }
 }
 
 fn radius(series: &Series) -> f64 {
@@ -261,8 +262,8 @@ fn legend(names: &[(usize, &str, Look)], top: f64, room: Room) -> (Markup, f64) 
     let (mut x, mut y) = (8.0, top);
     let mut items = Vec::new();
     for (style, name, look) in names {
-        let wide = 22.0 + width(name);
-        if x > 8.0 && x + wide > room.width - 4.0 {
+        let taken = 22.0 + width(name);
+        if x > 8.0 && x + taken > room.width - 4.0 {
             (x, y) = (8.0, y + 16.0);
         }
         items.push(html! {
@@ -274,7 +275,7 @@ fn legend(names: &[(usize, &str, Look)], top: f64, room: Room) -> (Markup, f64) 
             }
             text x=(p(x + 15.0)) y=(p(y)) { (name) }
         });
-        x += wide + 4.0;
+        x += taken + 4.0;
     }
     (html! { g class="legend" { @for item in items { (item) } } }, if names.is_empty() { 0.0 } else { y - top + 22.0 })
 }
@@ -354,7 +355,7 @@ impl Plot {
                             @if let Some((low, high)) = point.range {
                                 path class={ "range s" (style % STYLES) } d={ "M" (p(px(point.x))) " " (p(py(low))) "V" (p(py(high))) } {}
                             }
-                            (mark(style, px(point.x), py(point.y), &point.told, radius(series)))
+                            (mark(style, px(point.x), py(point.y), &point.tooltip, radius(series)))
                         }
                     }
                 }
@@ -423,9 +424,9 @@ impl Bars {
                         @if let Some((low, high)) = range {
                             path class={ "range s" (style % STYLES) } d={ "M" (p(px(*low))) " " (p(y - 1.5)) "H" (p(px(*high))) } {}
                         }
-                        (mark(*style, px(*value), y - 1.5, &row.told, MARK))
+                        (mark(*style, px(*value), y - 1.5, &row.tooltip, MARK))
                     } @else {
-                        rect class={ "bar mark s" (style % STYLES) } x=(p(left)) y=(p(y - 7.0)) width=(p((px(*value) - left).max(1.0))) height="11" data-told=(row.told) { title { (row.told) } }
+                        rect class={ "bar mark s" (style % STYLES) } x=(p(left)) y=(p(y - 7.0)) width=(p((px(*value) - left).max(1.0))) height="11" data-told=(row.tooltip) { title { (row.tooltip) } }
                     }
                 }
                 text class="tick end value" x=(p(room.width - 8.0)) y=(p(y + 2.0)) { (row.text) }

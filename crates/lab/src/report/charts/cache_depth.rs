@@ -33,7 +33,7 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
                     label: format!("{}", record.cached_layers),
                     values: vec![(0, record.ops_per_s, None)],
                     text: bytes.clone(),
-                    told: format!(
+                    tooltip: format!(
                         "{} layers, {bytes}: {} a second",
                         record.cached_layers,
                         significant(record.ops_per_s)

@@ -38,13 +38,13 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
         let series = |y: &dyn Fn(&Record) -> Option<f64>| {
             let of = |(name, records): &(String, Vec<&Record>)| {
                 let point = |record: &&Record| {
-                    let told = format!(
+                    let tooltip = format!(
                         "{} callers: {} a second, half wait {}",
                         grouped(record.batch as u64),
                         significant(record.ops_per_s),
                         seconds(record.median_s)
                     );
-                    Some(Point { x: record.batch as f64, y: y(record)?, range: None, told })
+                    Some(Point { x: record.batch as f64, y: y(record)?, range: None, tooltip })
                 };
                 let points = records.iter().filter_map(point).collect();
                 Series { name: name.clone(), look: Look::Joined, points }

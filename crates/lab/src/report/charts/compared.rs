@@ -21,7 +21,7 @@ pub(crate) fn compared(first: &RecordedRun, second: &RecordedRun) -> Section {
         let Some((_, two)) = b.iter().find(|(other, _)| other == key) else { continue };
         let times = two.ops_per_s / one.ops_per_s;
         let spread = one.spread.hypot(two.spread);
-        let told = format!(
+        let tooltip = format!(
             "{key}: {} against {} a second, {:.2} ± {:.1} %",
             significant(two.ops_per_s),
             significant(one.ops_per_s),
@@ -36,7 +36,7 @@ pub(crate) fn compared(first: &RecordedRun, second: &RecordedRun) -> Section {
             format!("± {:.1} %", 50.0 * spread),
         ]);
         let range = Some((times * (1.0 - spread / 2.0).max(0.05), times * (1.0 + spread / 2.0)));
-        bars.push(Bar { label: key.clone(), values: vec![(0, times, range)], text: format!("{times:.2}×"), told });
+        bars.push(Bar { label: key.clone(), values: vec![(0, times, range)], text: format!("{times:.2}×"), tooltip });
     }
     let mut group = FigureGroup { title: format!("{} against {}", second.name, first.name), ..FigureGroup::default() };
     while !bars.is_empty() {

@@ -18,15 +18,13 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
         for (threads, pair) in by(&records, |record| record.threads) {
             let of = |is_processes: bool| pair.iter().find(|record| record.processes.is_some() == is_processes);
             let cells = |record: Option<&&&Record>| match record {
-                Some(record) => {
-                    [significant(record.ops_per_s), percent(record.spread), of_limit(record.limit_fraction)]
-                }
+                Some(record) => [significant(record.ops_per_s), percent(record.spread), of_peak(record.limit_fraction)],
                 None => [UNKNOWN; 3].map(String::from),
             };
             let fraction = of(false).and_then(|record| record.process_fraction);
             let mut row = vec![short(&set).into(), op.clone(), grouped(threads as u64)];
             row.extend(cells(of(false)).into_iter().chain(cells(of(true))));
-            row.push(of_limit(fraction));
+            row.push(of_peak(fraction));
             rows.push(row);
         }
         let series = |name: &str, is_processes: bool| {

@@ -157,7 +157,7 @@ fn function(record: &Record, name: &str, measured: &[Measured]) -> Option<(Plot,
     let gpu = samples.iter().any(|s| s.shape.blocks > 1);
     let staircase = units.filter(|_| gpu).and_then(|_| staircase::MODEL.fit(kernel, &samples).ok());
     let star = adaptive.as_ref().and_then(|fit| optimum(fit, ends));
-    let told = |m: &Measured| {
+    let tooltip = |m: &Measured| {
         let Shape { blocks, threads } = m.sample.shape;
         format!(
             "{}: {} × {threads} = {} threads, {}",
@@ -173,7 +173,7 @@ fn function(record: &Record, name: &str, measured: &[Measured]) -> Option<(Plot,
             x: shape.total(),
             y: seconds,
             range: Some(((seconds - sigma).max(seconds / 2.0), seconds + sigma)),
-            told: told(m),
+            tooltip: tooltip(m),
         }
     };
     let curve = |fit: &Fit| {
@@ -182,7 +182,7 @@ fn function(record: &Record, name: &str, measured: &[Measured]) -> Option<(Plot,
             // The staircase depends on both; 128 threads a block are what is drawn.
             let threads = if gpu { 128.0f64.min(total) } else { 1.0 };
             let shape = Shape { blocks: (total / threads).round().max(1.0) as u32, threads: threads as u32 };
-            Point { x: shape.total(), y: fit.predict(shape).seconds, range: None, told: String::new() }
+            Point { x: shape.total(), y: fit.predict(shape).seconds, range: None, tooltip: String::new() }
         };
         let mut points: Vec<Point> = (0..=60).map(at).filter(|point| point.y > 0.0).collect();
         points.dedup_by(|a, b| a.x == b.x);

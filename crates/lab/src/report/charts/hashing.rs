@@ -36,9 +36,9 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
     for (kind, rate) in kinds {
         let point = |record: &&Record| {
             let (x, y) = (record.message_bytes as f64, bytes_a_second(record, rate(record)?));
-            let told =
+            let tooltip =
                 format!("{} B, {} messages: {}B/s", record.message_bytes, grouped(record.batch as u64), counted(y));
-            Some(Point { x, y, range: None, told })
+            Some(Point { x, y, range: None, tooltip })
         };
         let series = by(shapes.iter().copied(), |record| shape_name(record));
         let series = series.into_iter().map(|(name, records)| (name, records.iter().filter_map(point).collect()));
@@ -47,7 +47,7 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
     let point = |record: &&Record| {
         let y = bytes_a_second(record, record.ops_per_s);
         let x = record.policy["streams"];
-        Point { x: x.into(), y, range: None, told: format!("{x} streams: {}B/s", counted(y)) }
+        Point { x: x.into(), y, range: None, tooltip: format!("{x} streams: {}B/s", counted(y)) }
     };
     // Pieces of other sizes are in the table.
     let plain = streams.iter().copied().filter(|record| !record.policy.contains_key("piece"));
@@ -64,9 +64,9 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
             grouped(record.message_bytes as u64),
             grouped(record.batch as u64),
             rate(Some(record.ops_per_s)),
-            of_limit(record.limit_fraction),
+            of_peak(record.limit_fraction),
             rate(record.kernels_per_s),
-            of_limit(record.kernels_limit_fraction),
+            of_peak(record.kernels_limit_fraction),
         ]
     };
     let heads = vec!["shape", "bytes", "messages", "end to end", "% of peak", "in the device's memory", "% of peak"];

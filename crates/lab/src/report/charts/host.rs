@@ -21,9 +21,9 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
         let mut series = Vec::new();
         for (name, records) in by(records, |record| through(record)) {
             let point = |record: &&Record| {
-                let Point { x, y, range, told } = rate(record, record.batch as f64);
+                let Point { x, y, range, tooltip } = rate(record, record.batch as f64);
                 let range = range.map(|(low, high)| (low / kernels, high / kernels));
-                Point { x, y: y / kernels, range, told }
+                Point { x, y: y / kernels, range, tooltip }
             };
             for record in &records {
                 rows.push(vec![

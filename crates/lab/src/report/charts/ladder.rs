@@ -35,7 +35,7 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
                 label: shape_name(record),
                 values: vec![(0, record.median_s, None)],
                 text: seconds(record.median_s),
-                told: format!("levels {}: {}, widest launch {launch}", shape_name(record), seconds(record.median_s)),
+                tooltip: format!("levels {}: {}, widest launch {launch}", shape_name(record), seconds(record.median_s)),
             }
         });
         let (title, x) = (format!("{}, one {}", short(&set), noun(&op)), axis("time, logarithmic", Scale::Log, timed));

@@ -33,7 +33,7 @@ fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> Table {
                 format!("{:.0} %", 100.0 * each),
             ]);
         }
-        let ideal = (1..=most).map(|n| Point { x: n as f64, y: one * n as f64, range: None, told: String::new() });
+        let ideal = (1..=most).map(|n| Point { x: n as f64, y: one * n as f64, range: None, tooltip: String::new() });
         let series = vec![
             Series { name: "measured".into(), look: Look::Joined, points },
             Series { name: "in proportion".into(), look: Look::Dashed, points: ideal.collect() },

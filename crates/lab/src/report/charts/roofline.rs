@@ -75,8 +75,8 @@ fn row(record: &Record) -> Vec<String> {
         seconds(record.median_s / record.batch as f64),
         significant(record.ops_per_s),
         percent(record.spread),
-        of_limit(record.limit_fraction),
-        of_limit(record.kernels_limit_fraction),
+        of_peak(record.limit_fraction),
+        of_peak(record.kernels_limit_fraction),
     ]
 }
 
@@ -92,9 +92,9 @@ fn chart(
         let known = || records.iter().filter_map(|record| Some((*record, of(record)?)));
         let at = |op: &str| ops.iter().position(|other| other == op).unwrap_or(0);
         let values: Vec<Value> = known().map(|(record, fraction)| (at(&record.op), fraction, None)).collect();
-        let told: Vec<String> = known().map(|(r, fraction)| format!("{} {:.0} %", r.op, 100.0 * fraction)).collect();
-        let told = format!("{}: {}", short(&set), told.join(", "));
-        Bar { label: short(&set).into(), values, text: String::new(), told }
+        let tooltip: Vec<String> = known().map(|(r, fraction)| format!("{} {:.0} %", r.op, 100.0 * fraction)).collect();
+        let tooltip = format!("{}: {}", short(&set), tooltip.join(", "));
+        Bar { label: short(&set).into(), values, text: String::new(), tooltip }
     });
     let rows: Vec<Bar> = rows.filter(|row| !row.values.is_empty()).collect();
     let bars = Bars {
