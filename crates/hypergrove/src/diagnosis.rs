@@ -330,14 +330,14 @@ impl Engine {
     ) -> Result<Option<Diagnosis>, Error> {
         let keys = keys(key);
         let is_length = |length: usize| keys.iter().any(|(_, key)| key.params().sig_bytes() == length);
-        let (asked, context) = match mode {
+        let (requested, context) = match mode {
             Mode::Pure { context } => (SignedMode::Pure, context),
             Mode::PreHash { context, hash } => (SignedMode::PreHash(hash), context),
             Mode::Digest { context, hash } => (SignedMode::Digest(hash), context),
             Mode::Internal => (SignedMode::Internal, &[][..]),
         };
         let contexts = contexts(context);
-        let forms = match asked {
+        let forms = match requested {
             // A digest has one form, because nobody edits a digest.
             SignedMode::Digest(_) => vec![(None, Cow::from(message))],
             _ => messages(message),
@@ -364,7 +364,7 @@ impl Engine {
                     for (i, context) in contexts.iter().enumerate().take(count) {
                         let found = Diagnosis {
                             key: implied.map(|change| (other.clone(), change)),
-                            mode: (mode != asked).then_some(mode),
+                            mode: (mode != requested).then_some(mode),
                             context: (i > 0).then(|| context.to_vec()),
                             message: message_change,
                             signature: signature_change,

@@ -608,8 +608,8 @@ impl Inner {
         let scheduler = &self.scheduler;
         let kind = Kind::slh_dsa(params, op, cached_layers);
         let of = |worker: &Worker| Group { kind, threads: scheduler.threads_for(worker, kind, batch) };
-        let wide = Group { kind, threads: scheduler.options.threads };
-        let suited = scheduler.suited((batch > 1).then_some(wide), Some(batch));
+        let of_all_threads = Group { kind, threads: scheduler.options.threads };
+        let suited = scheduler.suited((batch > 1).then_some(of_all_threads), Some(batch));
         let (live, device_why) = (suited.workers, suited.why);
         let worker = match scheduler.suited_alone(kind).filter(|_| batch == 1) {
             Some(other) => other,

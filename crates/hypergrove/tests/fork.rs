@@ -58,7 +58,7 @@ fn tickets_are_refused(engine: &Engine, key: &SigningKey) {
 
 /// One test: nothing else happens in this process.
 #[test]
-fn a_child_computes_or_is_told_that_it_cannot() {
+fn a_child_computes_or_gets_an_error() {
     let key = key(1);
     let cpu = || Engine::builder().backend(Arc::new(Cpu::new())).threads(2).build().unwrap();
     let two_devices = || mock(2, 2).engine();

@@ -195,8 +195,8 @@ mod tests {
             assert_eq!(column.get(values.len()), None);
             let span = column.span(0..values.len());
             assert!(span.is_none_or(|span| span == values.concat()), "{column:?}");
-            let is_apart = matches!(column, Column::Slices(_) | Column::Packed { width: 2, stride: 3, .. });
-            assert_eq!(span.is_none(), is_apart, "{column:?}");
+            let is_scattered = matches!(column, Column::Slices(_) | Column::Packed { width: 2, stride: 3, .. });
+            assert_eq!(span.is_none(), is_scattered, "{column:?}");
         }
     }
 
@@ -218,8 +218,8 @@ mod tests {
         }
         // A wrong offset is an error of its row alone.
         let offsets = [0, 5, 3, 9, -1, 0, i32::MIN, i32::MAX];
-        let wide = offsets.map(i64::from);
-        for offsets in [Offsets::I32(&offsets), Offsets::I64(&wide), Offsets::I64(&[0, 5, 3, i64::MAX, i64::MIN])] {
+        let as_i64 = offsets.map(i64::from);
+        for offsets in [Offsets::I32(&offsets), Offsets::I64(&as_i64), Offsets::I64(&[0, 5, 3, i64::MAX, i64::MIN])] {
             let column = Column::Variable { bytes, offsets };
             assert_eq!(column.check("messages", column.rows()), Ok(()));
             assert_eq!(column.get(0), Some(&b"abcde"[..]));

@@ -263,11 +263,11 @@ fn sign_sound(
     signatures: &mut [&mut SignatureBytes],
 ) -> Result<(), Error> {
     let make = |place: &Place<'_>, signatures: &mut [&mut SignatureBytes]| {
-        let mut asked = Vec::with_capacity(jobs.len());
+        let mut requests = Vec::with_capacity(jobs.len());
         for &(key, _, message) in jobs {
-            asked.push(ZkSign { key: key.as_ref(), expanded: expands.then(|| key.made()), message });
+            requests.push(ZkSign { key: key.as_ref(), expanded: expands.then(|| key.made()), message });
         }
-        program(place, Op::Sign, jobs.len(), |program| program.sign(&asked, signatures))
+        program(place, Op::Sign, jobs.len(), |program| program.sign(&requests, signatures))
     };
     make(place, signatures)?;
     if place.scheduler.options.redundant {
@@ -403,9 +403,9 @@ fn judge<'m>(
         let (key, (message, signature)) = (keys[of[i] as usize], job(i));
         ZkVerify { key: key.as_ref(), expanded: expands.then(|| key.expanded()), message, signature }
     };
-    let asked = place.map(of.len(), JOBS_OF_A_THREAD, &one);
+    let requests = place.map(of.len(), JOBS_OF_A_THREAD, &one);
     let mut verdicts = Vec::with_capacity(of.len());
-    program(place, Op::Verify, of.len(), |program| program.verify(&asked, &mut verdicts))?;
+    program(place, Op::Verify, of.len(), |program| program.verify(&requests, &mut verdicts))?;
     match verdicts.len() == of.len() {
         true => Ok(verdicts),
         false => Err(too_few(place, verdicts.len(), of.len())),

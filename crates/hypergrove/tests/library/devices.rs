@@ -169,7 +169,7 @@ fn work_is_split_by_speed() {
 }
 
 #[test]
-fn a_device_that_fails_is_set_aside_and_nothing_is_lost() {
+fn a_device_that_fails_is_disabled_and_nothing_is_lost() {
     for queue in [1, 2] {
         let failing = mock(3, queue).answering(|call| match (call.device, call.nth) {
             (1, 2..) => call.fails("fell off the bus"),
@@ -512,25 +512,25 @@ fn devices_are_named_once_and_exist() {
 #[test]
 fn a_device_with_memory_of_its_own_is_filled() {
     let rich = Mock { memory: 1 << 30, jobs: 5000, ..mock(1, 2) };
-    let told = rich.engine().explain(P, Op::Sign, 1_000_000).unwrap();
-    assert_eq!((told.memory.sub_batch, told.memory.budget), (5000, DEVICE_MEMORY_BUDGET));
-    let told = mock(1, 1).engine().explain(P, Op::Sign, 1_000_000).unwrap();
-    assert_eq!((told.memory.sub_batch, told.memory.budget), (8, MEMORY_BUDGET));
+    let explained = rich.engine().explain(P, Op::Sign, 1_000_000).unwrap();
+    assert_eq!((explained.memory.sub_batch, explained.memory.budget), (5000, DEVICE_MEMORY_BUDGET));
+    let explained = mock(1, 1).engine().explain(P, Op::Sign, 1_000_000).unwrap();
+    assert_eq!((explained.memory.sub_batch, explained.memory.budget), (8, MEMORY_BUDGET));
     let engine = mock(2, 2).engine();
     engine.calibrate(P).unwrap();
-    let told = engine.explain(P, Op::Sign, 1000).unwrap();
-    assert!(told.predicted.is_some());
+    let explained = engine.explain(P, Op::Sign, 1000).unwrap();
+    assert!(explained.predicted.is_some());
 }
 
 /// A host and a device that is initialised lazily, and how often that happened.
-fn asleep(host: &Mock, other: &Mock) -> (EngineBuilder, Arc<AtomicUsize>) {
-    let woken = Arc::new(AtomicUsize::new(0));
-    let (other, times) = (Mock { name: "other", ..other.clone() }, woken.clone());
+fn lazily_initialised(host: &Mock, other: &Mock) -> (EngineBuilder, Arc<AtomicUsize>) {
+    let initialised = Arc::new(AtomicUsize::new(0));
+    let (other, times) = (Mock { name: "other", ..other.clone() }, initialised.clone());
     let wake: Wake = Arc::new(move || {
         times.fetch_add(1, SeqCst);
         vec![Arc::new(other.clone()) as Arc<dyn Backend>]
     });
-    (Engine::builder().automatic(Arc::new(host.clone()), wake).threads(2), woken)
+    (Engine::builder().automatic(Arc::new(host.clone()), wake).threads(2), initialised)
 }
 
 fn each(micros: u64) -> [Duration; 4] {
@@ -542,34 +542,34 @@ fn small_batches_wake_nobody_and_large_ones_go_where_they_are_fast() {
     // The host takes 20 ms a job, the other device 0.1 ms.
     let host = Mock { delay: each(20_000), ..mock(1, 1) };
     let fast = Mock { delay: each(100), memory: 1 << 30, ..mock(1, 2) };
-    let ((builder, woken), key) = (asleep(&host, &fast), key(1));
+    let ((builder, initialised), key) = (lazily_initialised(&host, &fast), key(1));
     let engine = builder.build().unwrap();
     let signature = engine.sign(&key, PURE, b"one", Randomizer::Hedged).unwrap();
     assert!(engine.verify(&key.verifying_key(), PURE, b"one", signature.as_bytes()).unwrap());
     assert_eq!(sign(&engine, &key, 8), (Ok(()), 8));
     assert_eq!(sign(&engine, &key, 8), (Ok(()), 8));
-    assert_eq!((woken.load(SeqCst), engine.devices().len()), (0, 1), "0.16 s are not worth a driver");
-    assert_eq!((engine.explain(P, Op::Sign, 8).unwrap().device.backend, woken.load(SeqCst)), ("mock", 0));
+    assert_eq!((initialised.load(SeqCst), engine.devices().len()), (0, 1), "0.16 s are not worth a driver");
+    assert_eq!((engine.explain(P, Op::Sign, 8).unwrap().device.backend, initialised.load(SeqCst)), ("mock", 0));
 
     // 4 s on the host: the other one is initialised, and soon known.
     assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
-    assert_eq!((woken.load(SeqCst), engine.devices().len()), (1, 2));
+    assert_eq!((initialised.load(SeqCst), engine.devices().len()), (1, 2));
     let before = fast.shares()[0];
     assert!(before > 100, "the other device did {before}");
     assert_eq!(sign(&engine, &key, 200), (Ok(()), 200));
     // How much the host helps depends on what else the machine does.
     assert!(fast.shares()[0] - before >= 100, "the other device did {}", fast.shares()[0] - before);
-    assert_eq!(woken.load(SeqCst), 1);
-    let told = engine.explain(P, Op::Sign, 200).unwrap();
-    assert_eq!((told.device.backend, told.predicted_by), ("other", "runs of this engine"));
-    assert!(told.device_why.contains("jobs a second"), "{}", told.device_why);
+    assert_eq!(initialised.load(SeqCst), 1);
+    let explained = engine.explain(P, Op::Sign, 200).unwrap();
+    assert_eq!((explained.device.backend, explained.predicted_by), ("other", "runs of this engine"));
+    assert!(explained.device_why.contains("jobs a second"), "{}", explained.device_why);
     // Of signing the two are known, of single verifications the host is.
     assert_eq!(engine.explain(P, Op::Verify, 1).unwrap().device.backend, "mock");
-    assert!(told.crossover.is_some_and(|jobs| jobs <= 8), "{:?}", told.crossover);
+    assert!(explained.crossover.is_some_and(|jobs| jobs <= 8), "{:?}", explained.crossover);
 }
 
 #[test]
-fn a_host_that_fails_is_replaced_by_a_device_that_is_awake() {
+fn a_host_that_fails_is_replaced_by_an_initialised_device() {
     let fails = Arc::new(AtomicBool::new(false));
     let failing = fails.clone();
     let host = Mock { delay: each(4_000), ..mock(1, 1) }.answering(move |_| match failing.load(SeqCst) {
@@ -577,7 +577,7 @@ fn a_host_that_fails_is_replaced_by_a_device_that_is_awake() {
         false => Ok(()),
     });
     let slow = Mock { delay: each(100_000), jobs: 2, memory: 1 << 30, ..mock(1, 1) };
-    let ((builder, _), key) = (asleep(&host, &slow), key(1));
+    let ((builder, _), key) = (lazily_initialised(&host, &slow), key(1));
     let engine = builder.build().unwrap();
     assert_eq!(sign(&engine, &key, 400), (Ok(()), 400));
     assert_eq!((engine.faults().len(), engine.devices().len()), (0, 2));
@@ -591,15 +591,15 @@ fn a_host_that_fails_is_replaced_by_a_device_that_is_awake() {
 fn a_device_that_is_slower_is_left_alone_once_that_is_known() {
     let host = Mock { delay: each(4_000), ..mock(1, 1) };
     let slow = Mock { delay: each(400_000), jobs: 2, memory: 1 << 30, ..mock(1, 1) };
-    let ((builder, woken), key) = (asleep(&host, &slow), key(1));
+    let ((builder, initialised), key) = (lazily_initialised(&host, &slow), key(1));
     let engine = builder.build().unwrap();
     assert_eq!(sign(&engine, &key, 400), (Ok(()), 400));
     let known = slow.shares()[0];
-    assert_eq!(woken.load(SeqCst), 1);
+    assert_eq!(initialised.load(SeqCst), 1);
     assert_eq!(sign(&engine, &key, 400), (Ok(()), 400));
     assert_eq!(slow.shares()[0], known);
-    let told = engine.explain(P, Op::Sign, 400).unwrap();
-    assert_eq!((told.device.backend, told.crossover), ("mock", None));
+    let explained = engine.explain(P, Op::Sign, 400).unwrap();
+    assert_eq!((explained.device.backend, explained.crossover), ("mock", None));
 }
 
 #[test]
@@ -622,10 +622,10 @@ fn a_device_is_used_once_and_a_cpu_under_a_gpus_driver_only_where_it_is_named() 
 }
 
 #[test]
-fn a_row_without_an_end_goes_on_elsewhere_in_order() {
+fn a_stream_without_an_end_goes_on_in_order_on_other_devices() {
     let host = Mock { delay: each(5_000), ..mock(1, 1) };
     let fast = Mock { delay: each(50), memory: 1 << 30, ..mock(2, 2) };
-    let ((builder, woken), key) = (asleep(&host, &fast), key(1));
+    let ((builder, initialised), key) = (lazily_initialised(&host, &fast), key(1));
     let engine = builder.build().unwrap();
     let mut next = 0;
     // Nobody knows how many there are.
@@ -638,7 +638,7 @@ fn a_row_without_an_end_goes_on_elsewhere_in_order() {
             next += 1;
         })
         .unwrap();
-    assert_eq!((next, woken.load(SeqCst), engine.devices().len()), (150, 1, 3));
+    assert_eq!((next, initialised.load(SeqCst), engine.devices().len()), (150, 1, 3));
     assert!(fast.shares()[..2].iter().all(|jobs| *jobs > 0), "{:?}", fast.shares());
 
     // Where nothing wakes up, the host does it all.
@@ -648,7 +648,7 @@ fn a_row_without_an_end_goes_on_elsewhere_in_order() {
 }
 
 #[test]
-fn what_backends_leave_out_is_told_once() {
+fn omissions_of_backends_are_reported_once() {
     let engine = Mock { notices: vec!["left out".into()], ..mock(2, 1) }.builder().threads(1).build().unwrap();
     assert_eq!(engine.notices(), ["left out"]);
 }
@@ -680,10 +680,10 @@ fn a_table_is_followed_and_doubted_where_its_time_is_far_off() {
     let (key, explain) = (key(1), |engine: &Engine| engine.explain(P, Op::Sign, 4).unwrap());
 
     let right = build(table(&space, 2, 0.09));
-    let told = explain(&right);
-    assert_eq!((told.policy_source, told.policy.get("slowness")), (PolicySource::Table, Some(2)));
-    assert_eq!((told.predicted, told.predicted_by), (Some(Duration::from_millis(90)), "a table's row"));
-    assert!(told.policy_why.contains("a table"), "{}", told.policy_why);
+    let explained = explain(&right);
+    assert_eq!((explained.policy_source, explained.policy.get("slowness")), (PolicySource::Table, Some(2)));
+    assert_eq!((explained.predicted, explained.predicted_by), (Some(Duration::from_millis(90)), "a table's row"));
+    assert!(explained.policy_why.contains("a table"), "{}", explained.policy_why);
     for _ in 0..8 {
         assert_eq!(sign(&right, &key, 4), (Ok(()), 4));
     }
@@ -694,9 +694,13 @@ fn a_table_is_followed_and_doubted_where_its_time_is_far_off() {
     for _ in 0..16 {
         assert_eq!(sign(&wrong, &key, 4), (Ok(()), 4));
     }
-    let told = explain(&wrong);
-    assert_eq!((told.policy_source, told.policy.get("slowness")), (PolicySource::Adjusted, Some(2)), "{told:?}");
-    assert!(told.policy_why.contains("predicted 250.00 µs; slowness = 2 takes"), "{}", told.policy_why);
+    let explained = explain(&wrong);
+    assert_eq!(
+        (explained.policy_source, explained.policy.get("slowness")),
+        (PolicySource::Adjusted, Some(2)),
+        "{explained:?}"
+    );
+    assert!(explained.policy_why.contains("predicted 250.00 µs; slowness = 2 takes"), "{}", explained.policy_why);
 
     let stale = build(table("0123456789abcdef", 2, 0.009));
     assert_eq!(stale.notices().len(), 1, "{:?}", stale.notices());

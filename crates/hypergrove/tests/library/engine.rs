@@ -722,11 +722,11 @@ fn verified_signing_withholds_faulty_signatures() {
 #[test]
 fn explanations_tell_plan_memory_and_time() {
     let engine = within(30_000);
-    let told = engine.explain(&TOY_SHA2_16, Op::Sign, 1_000_000).unwrap();
-    assert_eq!((&told.plan, told.work), (&Plan::new(&TOY_SHA2_16, Op::Sign), told.plan.work()));
-    assert_eq!((told.predicted, told.threads), (None, 1));
-    let MemoryUse { budget, program, output, sub_batch } = told.memory;
-    assert!(sub_batch > 1 && program + sub_batch as u64 * output <= budget, "{:?}", told.memory);
+    let explained = engine.explain(&TOY_SHA2_16, Op::Sign, 1_000_000).unwrap();
+    assert_eq!((&explained.plan, explained.work), (&Plan::new(&TOY_SHA2_16, Op::Sign), explained.plan.work()));
+    assert_eq!((explained.predicted, explained.threads), (None, 1));
+    let MemoryUse { budget, program, output, sub_batch } = explained.memory;
+    assert!(sub_batch > 1 && program + sub_batch as u64 * output <= budget, "{:?}", explained.memory);
     engine.calibrate(&TOY_SHA2_16).unwrap();
     let predict = |batch| engine.explain(&TOY_SHA2_16, Op::Sign, batch).unwrap().predicted.unwrap();
     assert!(predict(1000) > predict(10) && predict(10).as_nanos() > 0);

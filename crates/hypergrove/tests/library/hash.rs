@@ -235,7 +235,7 @@ fn few_bytes_are_hashed_by_the_host_wherever_it_stands() {
 }
 
 #[test]
-fn a_device_is_tried_once_and_kept_if_it_is_fast() {
+fn a_device_is_measured_once_and_kept_if_it_is_fast() {
     let data = bytes(8 << 20);
     let slow = gpu(|_| {
         std::thread::sleep(Duration::from_secs(1));

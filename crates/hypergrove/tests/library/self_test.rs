@@ -34,7 +34,7 @@ fn key(p: &'static Params) -> SigningKey {
 }
 
 /// The error names device, op and family.
-fn is_told(why: &Error, what: &str) {
+fn assert_reported(why: &Error, what: &str) {
     assert_eq!(why.kind(), ErrorKind::Withheld);
     let why = why.to_string();
     assert!(
@@ -60,7 +60,7 @@ fn a_device_that_is_alone_computes_nothing_of_the_op() {
                     done.into_iter().zip(["key generation", "signing", "verification"]).enumerate()
                 {
                     match number == op as usize {
-                        true => is_told(&done.unwrap_err(), &format!("{title} by {family}")),
+                        true => assert_reported(&done.unwrap_err(), &format!("{title} by {family}")),
                         false => assert_eq!(done, Ok(true), "{title}"),
                     }
                 }
@@ -90,7 +90,7 @@ fn others_go_on() {
     assert_eq!((next, runs.load(Relaxed)), (40, 0));
     let faults = engine.faults();
     assert!(!faults.is_empty());
-    faults.iter().for_each(|fault| is_told(&fault.error, "signing by SHA2 with n = 16"));
+    faults.iter().for_each(|fault| assert_reported(&fault.error, "signing by SHA2 with n = 16"));
     assert_eq!(engine.devices().iter().map(Device::id).collect::<Vec<_>>(), ["cpu:0"]);
 }
 
@@ -102,7 +102,7 @@ fn wrong_digests_are_withheld() {
         let (messages, mut statuses) = (Column::packed(&[7; 30], 10), [RowStatus::Hashed; 3]);
         let why = engine.sha256_rows(messages, &mut digests, &mut statuses).unwrap_err();
         assert_eq!(statuses, [RowStatus::NotComputed; 3]);
-        is_told(&why, "SHA-256 of messages");
+        assert_reported(&why, "SHA-256 of messages");
     }
     assert_eq!(digests, [0; 96]);
 }
@@ -117,14 +117,14 @@ fn wrong_signatures_of_zkdilithium_are_withheld() {
     let alone = builder().devices(vec![(wrong.clone(), 0)]).build().unwrap();
     for _ in 0..2 {
         for signature in alone.sign_batch_to_vec(jobs()).unwrap() {
-            is_told(&signature.unwrap_err(), "signing for zkDilithium");
+            assert_reported(&signature.unwrap_err(), "signing for zkDilithium");
         }
         assert!(alone.from_seeds(zkdilithium::ZkDilithium, &[[1; 32]]).is_err(), "all of it is one test");
     }
     let both = builder().devices(vec![(wrong, 0), (cpu, 0)]).build().unwrap();
     let right = key.sign_message(zkdilithium::Message::Bytes(b"m"));
     assert_eq!(both.sign_batch_to_vec(jobs()).unwrap(), vec![right; 3]);
-    both.faults().iter().for_each(|fault| is_told(&fault.error, "signing for zkDilithium"));
+    both.faults().iter().for_each(|fault| assert_reported(&fault.error, "signing for zkDilithium"));
     assert_eq!(both.faults().len(), 1);
 }
 
