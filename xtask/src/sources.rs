@@ -127,7 +127,6 @@ const LEFT: &[(&str, [usize; 3])] = &[
     ("crates/lab", [2, 0, 0]),
     ("crates/lanes", [5, 0, 0]),
     ("crates/py", [2, 0, 0]),
-    ("crates/tune", [4, 0, 0]),
     ("crates/vulkan", [1, 0, 0]),
 ];
 

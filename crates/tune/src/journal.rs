@@ -95,7 +95,7 @@ pub struct Journal {
     file: File,
     /// Samples that nobody has read yet, and those that somebody has.
     known: BTreeMap<Sampled, Times>,
-    told: BTreeMap<Sampled, Times>,
+    read: BTreeMap<Sampled, Times>,
     /// Samples that were there already, as far as they are of use.
     pub found: usize,
     /// Lines that were there and are no samples of any measurement: they are dropped.
@@ -124,28 +124,28 @@ impl Journal {
         std::fs::write(&next, format!("{}\n{lines}", serde_json::to_string(head)?))?;
         std::fs::rename(&next, path)?;
         let file = OpenOptions::new().append(true).open(path)?;
-        Ok(Journal { path: path.into(), file, known, told: BTreeMap::new(), found, damaged })
+        Ok(Journal { path: path.into(), file, known, read: BTreeMap::new(), found, damaged })
     }
 
     fn take(&mut self, question: &Question, policy: &Policy) -> Option<Option<f64>> {
         let sampled = (question.clone(), named(policy));
         let seconds = self.known.get_mut(&sampled)?.pop_front()?;
-        self.told.entry(sampled).or_default().push_back(seconds);
+        self.read.entry(sampled).or_default().push_back(seconds);
         Some(seconds)
     }
 
-    /// Tells all samples of a question once more, from the first one on: it is asked again.
+    /// Gives all samples of a question once more, from the first one on: the question is retried.
     pub fn again(&mut self, question: &Question) {
-        for (sampled, mut times) in self.told.extract_if(.., |(of, _), _| of == question) {
-            let untold = self.known.entry(sampled).or_default();
-            times.append(untold);
-            *untold = times;
+        for (sampled, mut times) in self.read.extract_if(.., |(of, _), _| of == question) {
+            let unread = self.known.entry(sampled).or_default();
+            times.append(unread);
+            *unread = times;
         }
     }
 
     fn put(&mut self, question: &Question, policy: &Policy, seconds: Option<f64>) -> io::Result<()> {
         let (question, axes) = (question.clone(), named(policy));
-        self.told.entry((question.clone(), axes.clone())).or_default().push_back(seconds);
+        self.read.entry((question.clone(), axes.clone())).or_default().push_back(seconds);
         let line = Line { question, axes, seconds };
         // One write a line: nobody else writes here, and a torn one is known by its missing end.
         self.file.write_all(format!("{}\n", serde_json::to_string(&line)?).as_bytes())
@@ -182,10 +182,10 @@ impl<L: Lab> Lab for Recorded<'_, L> {
     }
 
     fn expect(&mut self, policies: &[Policy]) {
-        let untold = |policy: &&Policy| {
+        let unread = |policy: &&Policy| {
             let times = self.journal.known.get(&(self.question.clone(), named(policy)));
             times.is_none_or(VecDeque::is_empty)
         };
-        self.lab.expect(&policies.iter().filter(untold).cloned().collect::<Vec<_>>());
+        self.lab.expect(&policies.iter().filter(unread).cloned().collect::<Vec<_>>());
     }
 }

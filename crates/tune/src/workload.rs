@@ -111,8 +111,8 @@ impl Lab for Timed<'_> {
         }
         match self.workload.run(policy) {
             Ok((seconds, timing)) => {
-                let is_apart = self.workload.device.memory > 0;
-                let by_kernels = *self.by_kernels.get_or_insert(is_apart && !timing.execute.is_zero());
+                let is_discrete = self.workload.device.memory > 0;
+                let by_kernels = *self.by_kernels.get_or_insert(is_discrete && !timing.execute.is_zero());
                 Ok(Some(if by_kernels { timing.execute.as_secs_f64() } else { seconds }))
             }
             Err(Error::OutOfMemory { .. } | Error::Unsupported { .. } | Error::Value { .. }) => Ok(None),

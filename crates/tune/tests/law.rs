@@ -318,7 +318,7 @@ fn a_device_that_hangs_ends_the_search() {
 }
 
 #[test]
-fn a_question_that_is_asked_again_goes_on_where_it_ended() {
+fn a_question_that_is_retried_goes_on_where_it_ended() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fake.jsonl");
     let question = || Question { set: "SLH-DSA-SHA2-128f".into(), op: "sign".into(), jobs: 64 };

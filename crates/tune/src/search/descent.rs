@@ -26,7 +26,7 @@ fn run(space: &[Axis], start: &[Policy], lab: &mut dyn Lab, seen: &mut PolicyTim
             let values: Vec<u32> = match round {
                 0 if axis.values.len() > FEW => curve(axis, &best, lab, seen)?,
                 0 => axis.values.to_vec(),
-                _ => beside(axis, &best),
+                _ => neighbours(axis, &best),
             };
             let others = values.into_iter().map(|value| best.with(axis.name, value));
             let candidates = distinct(std::iter::once(best.clone()).chain(others));
@@ -39,7 +39,7 @@ fn run(space: &[Axis], start: &[Policy], lab: &mut dyn Lab, seen: &mut PolicyTim
 }
 
 /// The values next to the one that is chosen.
-fn beside(axis: &Axis, best: &Policy) -> Vec<u32> {
+fn neighbours(axis: &Axis, best: &Policy) -> Vec<u32> {
     let at = best.get(axis.name).and_then(|value| axis.values.iter().position(|other| *other == value));
     let Some(at) = at else { return Vec::new() };
     [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| axis.values.get(at).copied()).collect()
