@@ -118,7 +118,6 @@ const COUNTED: [&str; 3] =
 #[rustfmt::skip]
 const LEFT: &[(&str, [usize; 3])] = &[
     ("crates/capi", [1, 0, 0]),
-    ("crates/cli", [5, 0, 0]),
     ("crates/cpu", [3, 0, 0]),
     ("crates/cuda", [1, 0, 0]),
     ("crates/fips205", [3, 0, 0]),

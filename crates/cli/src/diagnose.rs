@@ -179,7 +179,7 @@ fn key_words(args: &Verify, suspect: &Suspect<'_>, found: &Diagnosis) -> Option<
 /// How the message becomes M'.
 fn mode_words(args: &Verify, suspect: &Suspect<'_>, found: &Diagnosis) -> (SignedMode, Vec<String>) {
     let mut words = Vec::new();
-    let (asked, context) = match suspect.mode {
+    let (requested, context) = match suspect.mode {
         Mode::Pure { context } => (SignedMode::Pure, context),
         Mode::PreHash { context, hash } | Mode::Digest { context, hash } if args.digest.is_some() => {
             (SignedMode::Digest(hash), context)
@@ -187,7 +187,7 @@ fn mode_words(args: &Verify, suspect: &Suspect<'_>, found: &Diagnosis) -> (Signe
         Mode::PreHash { context, hash } | Mode::Digest { context, hash } => (SignedMode::PreHash(hash), context),
         Mode::Internal => (SignedMode::Internal, &[][..]),
     };
-    let mode = found.mode.unwrap_or(asked);
+    let mode = found.mode.unwrap_or(requested);
     match mode {
         SignedMode::Pure => {}
         SignedMode::PreHash(hash) | SignedMode::Digest(hash) => {

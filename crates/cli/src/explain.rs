@@ -12,7 +12,7 @@ use serde_json::json;
 use std::time::Duration;
 
 /// Seconds that the jobs which are tried out take together, or one job if it takes longer: a longer run says no more.
-const TRIED: f64 = 0.1;
+const TIMED: f64 = 0.1;
 /// Seconds that the hashes of one job may take for it to be tried out.
 const LONGEST: f64 = 2.0;
 /// Time for the timed runs; at least three are timed.
@@ -138,13 +138,13 @@ fn try_out(
         return Ok(Limits::measure(engine, options));
     }
     let limits = Limits::measure(engine, options);
-    let ideal = limits.seconds(&explanation.work, explanation.threads).unwrap_or(TRIED);
+    let ideal = limits.seconds(&explanation.work, explanation.threads).unwrap_or(TIMED);
     // Of the draft's sets, a signature takes minutes.
     if ideal > LONGEST {
         engine.calibrate(params)?;
         return Ok(limits);
     }
-    let jobs = ((TRIED / ideal) as usize).clamp(1, explanation.memory.sub_batch.max(1));
+    let jobs = ((TIMED / ideal) as usize).clamp(1, explanation.memory.sub_batch.max(1));
     let question =
         Question { params: SlhDsa::from(params), op, batch: Some(jobs), cached_layers: 0, budget: BUDGET, rows: None };
     match measure(engine, question, options) {

@@ -156,9 +156,10 @@ fn in_pem(
         (plain, encrypted) => plain.map(Ok).or_else(|| encrypted.map(|encrypted| decrypt(&encrypted))).transpose()?,
     };
     match (private_block, pem.block("PUBLIC KEY")?) {
-        (Some(der), beside) => {
+        (Some(der), public_block) => {
             let key = private(&der)?;
-            if beside.map(|beside| public(&beside)).transpose()?.is_some_and(|beside| beside.public() != key.public()) {
+            let stated = public_block.map(|block| public(&block)).transpose()?;
+            if stated.is_some_and(|stated| stated.public() != key.public()) {
                 return Err(mixed());
             }
             Ok((key, der))

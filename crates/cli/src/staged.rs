@@ -116,7 +116,7 @@ pub(crate) fn commit_pair(mut first: Staged, mut second: Staged, replace: bool) 
     let mut live = live();
     // A kill between the two renames must not leave the old second file next to the new first.
     let aside = directory(&second.path).join(REPLACED);
-    let is_aside = replace && set_aside(&second.path, &aside).map_err(of_second)?;
+    let is_aside = replace && move_away(&second.path, &aside).map_err(of_second)?;
     if let Err(error) = first.name(replace, &mut live) {
         if is_aside {
             let _ = fs::rename(&aside, &second.path);
@@ -141,7 +141,7 @@ pub(crate) fn commit_pair(mut first: Staged, mut second: Staged, replace: bool) 
 }
 
 /// Renames a file, which comes back if what it makes way for fails; returns whether there was one.
-fn set_aside(path: &Path, aside: &Path) -> io::Result<bool> {
+fn move_away(path: &Path, aside: &Path) -> io::Result<bool> {
     match patiently(|| fs::rename(path, aside)) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         renamed => renamed.map(|()| true),

@@ -214,7 +214,7 @@ fn place() -> Place {
 }
 
 /// The text after a label on a line of standard error.
-fn told<'r>(stderr: &'r str, label: &str) -> Option<&'r str> {
+fn labelled<'r>(stderr: &'r str, label: &str) -> Option<&'r str> {
     stderr.lines().find_map(|line| line.trim_start().strip_prefix(label)).map(str::trim)
 }
 
@@ -231,9 +231,9 @@ fn every_mix_up_is_named_and_its_command_succeeds() {
         let signature = edit(place.read("a file.sig"));
         place.write("a file.sig", signature);
         let run = place.run(&[&["verify", "a file", "--diagnose"], &verify[..]].concat()).exits(code);
-        let sentence = told(&run.stderr, "diagnosis: a file: ").unwrap_or_else(|| panic!("{name}: {}", run.stderr));
+        let sentence = labelled(&run.stderr, "diagnosis: a file: ").unwrap_or_else(|| panic!("{name}: {}", run.stderr));
         assert!(sentence.starts_with("the signature is valid ") && sentence.contains(&says), "{name}: {sentence}");
-        let command = told(&run.stderr, "command: ").unwrap_or_else(|| panic!("{name}: {}", run.stderr));
+        let command = labelled(&run.stderr, "command: ").unwrap_or_else(|| panic!("{name}: {}", run.stderr));
         assert!(command.contains("hypergrove verify"), "{name}: {command}");
         #[cfg(unix)]
         {
@@ -251,10 +251,10 @@ fn digests_lists_and_several_keys_are_diagnosed() {
     place.write("m", TEXT);
     let check = |args: &[&str], code: i32, says: &str| {
         let run = place.run(&[&["verify", "--diagnose"], args].concat()).exits(code);
-        let sentence = told(&run.stderr, "diagnosis: ").unwrap_or_else(|| panic!("{}", run.stderr));
+        let sentence = labelled(&run.stderr, "diagnosis: ").unwrap_or_else(|| panic!("{}", run.stderr));
         assert!(sentence.contains(says), "{sentence}");
         #[cfg(unix)]
-        if let Some(command) = told(&run.stderr, "command: ") {
+        if let Some(command) = labelled(&run.stderr, "command: ") {
             let run = place.shell(&command.replace("hypergrove verify", "\"$H\" verify"));
             assert_eq!(run.code, Some(0), "{command}: {}", run.stderr);
         }
@@ -284,7 +284,7 @@ fn digests_lists_and_several_keys_are_diagnosed() {
     place.run(&["sign", "--key", "k.pem", "good"]).good();
     let run = check(&["--key", "o.pub", "--key", "p.pem", "good", "m"], 1, "nothing that was tried fits");
     assert_eq!(run.text(), "good: OK\nm: FAILED\n");
-    assert!(told(&run.stderr, "command:").is_none(), "{}", run.stderr);
+    assert!(labelled(&run.stderr, "command:").is_none(), "{}", run.stderr);
     place.run(&["sign", "--key", "k.pem", "m", "--force", "--internal"]).good();
     let run = check(&["--key", "o.pub", "--key", "p.pem", "m"], 1, "through the internal interface");
     assert!(run.stderr.contains("--key p.pem --internal"), "{}", run.stderr);
@@ -310,14 +310,18 @@ fn what_cannot_be_diagnosed_is_said() {
     // No file, no signature, no bytes: the errors are those without the option.
     for args in [&["absent", "--signature", "m.sig"][..], &["m", "--signature", "absent"]] {
         let run = verify(args).exits(2).says(&["cannot read absent"]);
-        assert!(told(&run.stderr, "diagnosis:").is_none(), "{}", run.stderr);
+        assert!(labelled(&run.stderr, "diagnosis:").is_none(), "{}", run.stderr);
     }
     place.write("empty.sig", "");
     assert!(verify(&["m", "--signature", "empty.sig"]).exits(2).stderr.contains("nothing that was tried fits"));
     // A long file.
     place.write("long", vec![0; (64 << 20) + 1]);
     let run = verify(&["long", "--signature", "m.sig", "--prehash", "SHA2-256"]).exits(1);
-    assert!(told(&run.stderr, "diagnosis: long: ").is_some_and(|said| said.contains("a small file")), "{}", run.stderr);
+    assert!(
+        labelled(&run.stderr, "diagnosis: long: ").is_some_and(|said| said.contains("a small file")),
+        "{}",
+        run.stderr
+    );
     place.run(&["keygen", "--scheme", "zkdilithium", "-o", "z.pem"]).good();
     place.run(&["sign", "--key", "z.pem", "m", "-o", "z.sig"]).good();
     let run = place.run(&["verify", "--key", "z.pem", "--diagnose", "m", "--signature", "z.sig"]);

@@ -125,12 +125,12 @@ fn plans_are_explained() {
     let place = Place::new();
     for op in ["keygen", "sign", "verify"] {
         let run = place.run(&["explain", "--set", "sha2-128f", "--op", op, "--batch", "10", "--json"]).good();
-        let told: Value = serde_json::from_slice(&run.stdout).unwrap();
-        assert_eq!((&told["op"], &told["batch"], &told["backend"]), (&op.into(), &10.into(), &"cpu".into()));
-        assert!(told["predicted_s"].as_f64().unwrap() > 0.0 && told["ideal_s"].as_f64().unwrap() > 0.0);
-        assert!(!told["stages"].as_array().unwrap().is_empty());
+        let report: Value = serde_json::from_slice(&run.stdout).unwrap();
+        assert_eq!((&report["op"], &report["batch"], &report["backend"]), (&op.into(), &10.into(), &"cpu".into()));
+        assert!(report["predicted_s"].as_f64().unwrap() > 0.0 && report["ideal_s"].as_f64().unwrap() > 0.0);
+        assert!(!report["stages"].as_array().unwrap().is_empty());
         if op == "sign" {
-            assert_eq!(told["work"]["sha256"], 106_796.0);
+            assert_eq!(report["work"]["sha256"], 106_796.0);
         }
         let text = place.run(&["explain", "--set", "sha2-128f", "--op", op]).good();
         for line in ["set", "op", "device", "plan", "policy", "work", "predicted"] {
@@ -178,23 +178,24 @@ fn a_busy_machine_is_named() {
     let explain = ["explain", "--set", "sha2-128f", "--batch", "256", "--threads", &threads];
     let text = place.run(&explain).good();
     assert!(text.text().contains("the machine is busy: threads waited"), "{}", text.text());
-    let told: Value = serde_json::from_slice(&place.run(&[&explain[..], &["--json"]].concat()).good().stdout).unwrap();
-    assert!((0.1..1.0).contains(&told["waited"].as_f64().unwrap()), "{told}");
+    let report: Value =
+        serde_json::from_slice(&place.run(&[&explain[..], &["--json"]].concat()).good().stdout).unwrap();
+    assert!((0.1..1.0).contains(&report["waited"].as_f64().unwrap()), "{report}");
 }
 
 #[test]
 fn devices_are_listed() {
     let place = Place::new();
     let run = place.run(&["devices", "--json"]).good();
-    let told: Value = serde_json::from_slice(&run.stdout).unwrap();
-    assert_eq!(told["devices"][0]["backend"], "cpu");
-    let portable = told["isas"].as_array().unwrap().iter().find(|isa| isa["name"] == "portable").unwrap();
+    let report: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(report["devices"][0]["backend"], "cpu");
+    let portable = report["isas"].as_array().unwrap().iter().find(|isa| isa["name"] == "portable").unwrap();
     assert_eq!(portable["available"], true);
-    let device = &told["devices"][0];
+    let device = &report["devices"][0];
     assert!(!device["name"].as_str().unwrap().is_empty());
     assert_eq!((&device["memory"], &device["queue"]), (&0.into(), &1.into()));
     // A backend without a device says why.
-    for backend in told["absent"].as_array().unwrap() {
+    for backend in report["absent"].as_array().unwrap() {
         assert!(!backend["reason"].as_str().unwrap().is_empty());
     }
     let text = place.run(&["devices"]).good();
@@ -211,8 +212,8 @@ fn devices_tell_what_the_tuner_knows() {
         place.command(args).env("XDG_CONFIG_HOME", place.path("config")).output().unwrap().into()
     };
     let devices = || {
-        let told: Value = serde_json::from_slice(&run(&["devices", "--json"]).good().stdout).unwrap();
-        told["devices"].as_array().unwrap().clone()
+        let report: Value = serde_json::from_slice(&run(&["devices", "--json"]).good().stdout).unwrap();
+        report["devices"].as_array().unwrap().clone()
     };
     let has_own = |device: &Value| !device["tuning"]["tables"].as_array().unwrap().is_empty();
     for (i, device) in devices().iter().enumerate() {

@@ -193,14 +193,14 @@ fn lists_name_files() {
     }
     place.write("list", names.join("\n") + "\n\n");
     let run = place.run(&sign(&["--list", "list"])).good();
-    let told: String = names.iter().map(|name| format!("{name}: SIGNED\n")).collect();
-    assert_eq!(run.text(), told);
+    let expected: String = names.iter().map(|name| format!("{name}: SIGNED\n")).collect();
+    assert_eq!(run.text(), expected);
     place.write("file 17", "changed");
     let list = place.read("list");
     let run = place.run_with(&verify(&["--list", "-", "--threads", "1"]), &list).exits(1);
-    let told: String =
+    let expected: String =
         names.iter().map(|name| format!("{name}: {}\n", if name == "file 17" { "FAILED" } else { "OK" })).collect();
-    assert_eq!(run.text(), told);
+    assert_eq!(run.text(), expected);
     assert_eq!(run.stderr, "39 OK, 1 FAILED\n");
     place.run(&verify(&["--list", "missing"])).refuses(&["cannot read missing"]);
     place.run(&verify(&["--list", "."])).refuses(&["directory"]);

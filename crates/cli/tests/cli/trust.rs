@@ -18,8 +18,8 @@ fn no_driver_is_loaded_from_where_others_may_write() {
         place.command(args).env("LD_LIBRARY_PATH", list).output().unwrap().into()
     };
     let absent = |list: &str| -> Vec<Value> {
-        let told: Value = serde_json::from_slice(&run(list, &["devices", "--json"]).good().stdout).unwrap();
-        told["absent"].as_array().unwrap().iter().map(|absent| absent["reason"].clone()).collect()
+        let report: Value = serde_json::from_slice(&run(list, &["devices", "--json"]).good().stdout).unwrap();
+        report["absent"].as_array().unwrap().iter().map(|absent| absent["reason"].clone()).collect()
     };
     let refuses = |list: &str, why: &str| {
         let reasons = absent(list);
@@ -60,8 +60,8 @@ fn no_driver_is_loaded_from_where_others_may_write() {
 #[test]
 fn a_cache_of_compiled_kernels_that_others_may_write_is_left_out_with_a_line() {
     let place = Place::new();
-    let told: Value = serde_json::from_slice(&place.run(&["devices", "--json"]).good().stdout).unwrap();
-    if !told["devices"].as_array().unwrap().iter().any(|device| device["backend"] == "vulkan") {
+    let report: Value = serde_json::from_slice(&place.run(&["devices", "--json"]).good().stdout).unwrap();
+    if !report["devices"].as_array().unwrap().iter().any(|device| device["backend"] == "vulkan") {
         return println!("skipped: a planted cache: there is no Vulkan device");
     }
     place.write("file", "message");
