@@ -118,7 +118,7 @@ const COUNTED: [&str; 3] =
 #[rustfmt::skip]
 const LEFT: &[(&str, [usize; 3])] = &[
     ("crates/capi", [1, 0, 0]),
-    ("crates/cpu", [3, 0, 0]),
+    ("crates/cpu", [2, 0, 0]),
     ("crates/cuda", [1, 0, 0]),
     ("crates/fips205", [3, 0, 0]),
     ("crates/gpu", [8, 0, 0]),

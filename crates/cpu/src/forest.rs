@@ -236,7 +236,7 @@ impl Forest<'_> {
     /// Computes the leaves: WOTS+ public keys (FIPS 205, Algorithm 6).
     fn xmss_leaves(&self, scratch: &mut Scratch, s: usize, chunk: &mut Subtrees<'_>) {
         let (n, len) = (self.p.n, self.p.len());
-        let Scratch { adrs, key_of, chains, wide, nodes, .. } = scratch;
+        let Scratch { adrs, key_of, chains, values, nodes, .. } = scratch;
         let leaves = || {
             let first = (chunk.sub << s) as u32;
             chunk.trees.iter().flat_map(move |t| (first..first + (1 << s)).map(move |leaf| (t, leaf)))
@@ -246,10 +246,10 @@ impl Forest<'_> {
             let prf = Adrs::new(t.layer, t.tree, AdrsType::WotsPrf).key_pair(leaf);
             adrs.extend((0..len as u32).map(|i| prf.chain(i).0));
         }
-        let wide = sized(wide, adrs.len() * n);
+        let values = sized(values, adrs.len() * n);
         {
             let keys = keys(self.keys, key_of, chunk.trees, len << s);
-            self.hash.prf(keys, adrs, wide);
+            self.hash.prf(keys, adrs, values);
             for a in adrs.iter_mut() {
                 a[4] = AdrsType::WotsHash as u32;
             }
@@ -265,12 +265,12 @@ impl Forest<'_> {
                 }
                 Some(Trace { chains, out: chunk.traces })
             };
-            self.hash.chain(keys, adrs, self.p.w(), Steps::All, wide, trace);
+            self.hash.chain(keys, adrs, self.p.w(), Steps::All, values, trace);
         }
         adrs.clear();
         adrs.extend(leaves().map(|(t, leaf)| Adrs::new(t.layer, t.tree, AdrsType::WotsPk).key_pair(leaf).0));
         let keys = keys(self.keys, key_of, chunk.trees, 1 << s);
-        self.hash.t_l(keys, adrs, len, wide, sized(nodes, adrs.len() * n));
+        self.hash.t_l(keys, adrs, len, values, sized(nodes, adrs.len() * n));
     }
 
     /// Reduces `levels.nodes`, 2^`up` nodes a tree at height `base`, by `up` levels; authentication nodes go to `parts`.

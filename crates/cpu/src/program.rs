@@ -202,7 +202,7 @@ impl CpuProgram {
             return Ok(());
         }
         let nodes = CachedNodes::new(p, self.plan.cached_layers, nodes)?;
-        let Scratch { adrs, digits, wide, .. } = scratch;
+        let Scratch { adrs, digits, values, .. } = scratch;
         adrs.clear();
         let all_digits = sized(digits, self.plan.cached_layers * len);
         for (layer, digits) in nodes.layers().zip(all_digits.chunks_mut(len)) {
@@ -213,7 +213,7 @@ impl CpuProgram {
             let prf = Adrs::new(layer as u32, tree, AdrsType::WotsPrf).key_pair(leaf);
             adrs.extend((0..len as u32).map(|i| prf.chain(i).0));
         }
-        let chains = sized(wide, adrs.len() * n);
+        let chains = sized(values, adrs.len() * n);
         self.hash().prf(key, adrs, chains);
         for a in adrs.iter_mut() {
             a[4] = AdrsType::WotsHash as u32;

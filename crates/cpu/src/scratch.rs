@@ -13,8 +13,8 @@ pub(crate) struct Scratch {
     pub chains: Vec<u32>,
     pub digits: Vec<u8>,
     pub order: Vec<Chain>,
-    /// Nodes of n bytes: chains, a level and the level above it, and messages. Some are secret.
-    pub wide: Vec<u8>,
+    /// Values of n bytes: of chains, or pairs of siblings; nodes of a level and of the level above it, and messages. Some are secret.
+    pub values: Vec<u8>,
     pub nodes: Vec<u8>,
     pub parents: Vec<u8>,
     pub messages: Vec<u8>,
@@ -28,7 +28,7 @@ pub(crate) struct Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        for secret in [&mut self.wide, &mut self.nodes, &mut self.parents, &mut self.traces] {
+        for secret in [&mut self.values, &mut self.nodes, &mut self.parents, &mut self.traces] {
             secret.zeroize();
         }
     }
@@ -62,7 +62,7 @@ impl Pool {
         let bytes = |s: &Scratch| {
             let nodes = [
                 &s.digits,
-                &s.wide,
+                &s.values,
                 &s.nodes,
                 &s.parents,
                 &s.messages,

@@ -91,7 +91,7 @@ impl VerifyGroup<'_> {
         clock.start();
         let signatures = &self.batch.signatures[self.jobs.clone()];
         let job_keys = &self.batch.key_of[self.jobs.clone()];
-        let Scratch { adrs, key_of, digits, order, wide, nodes, parents, messages, .. } = scratch;
+        let Scratch { adrs, key_of, digits, order, values, nodes, parents, messages, .. } = scratch;
         let kept = kept.chunks_mut(SlotValues::bytes(p));
 
         // FORS leaves from the revealed secrets, then the climb (FIPS 205, Algorithm 17).
@@ -111,7 +111,7 @@ impl VerifyGroup<'_> {
         }
         self.hash.f(self.keys(key_of, p.k), adrs, trees);
         for z in 0..p.a {
-            let pairs = sized(wide, 2 * trees.len());
+            let pairs = sized(values, 2 * trees.len());
             adrs.clear();
             for (((pair, node), part), (tree, index)) in
                 rows_mut::<N>(pairs).as_chunks_mut::<2>().0.iter_mut().zip(rows::<N>(trees)).zip(parts()).zip(level(z))
@@ -147,7 +147,7 @@ impl VerifyGroup<'_> {
             sort(p.w(), len, digits, order);
             adrs.clear();
             key_of.clear();
-            let chains = sized(wide, jobs * len * N);
+            let chains = sized(values, jobs * len * N);
             for ((chain, value), digit) in order.iter().zip(rows_mut::<N>(chains)).zip(sorted.iter_mut()) {
                 let (job, i) = (chain.job as usize, chain.number as usize);
                 let (tree, leaf) = places[job];
@@ -174,7 +174,7 @@ impl VerifyGroup<'_> {
             adrs.extend(at(AdrsType::WotsPk).map(|(adrs, leaf)| adrs.key_pair(leaf).0));
             self.hash.t_l(self.keys(key_of, 1), adrs, len, ends, messages);
             for z in 0..p.hp {
-                let pairs = sized(wide, 2 * messages.len());
+                let pairs = sized(values, 2 * messages.len());
                 adrs.clear();
                 for (((pair, node), part), (tree, leaf)) in rows_mut::<N>(pairs)
                     .as_chunks_mut::<2>()

@@ -159,7 +159,7 @@ zk_tests!(program_outside_of_a_pool, program(3));
 
 /// Expanded keys are used where they are passed; elsewhere they are made anew, so that a damaged expansion shows.
 #[test]
-fn expanded_keys_are_used_and_elsewhere_made_anew() {
+fn expanded_keys_are_used_where_they_are_passed() {
     let [pair, other] = [[1; 32], [2; 32]].map(|seed| reference::keygen(&seed));
     let (message, right) = (
         Message::Bytes(b"message"),
