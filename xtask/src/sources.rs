@@ -120,7 +120,6 @@ const LEFT: &[(&str, [usize; 3])] = &[
     ("crates/capi", [1, 0, 0]),
     ("crates/cpu", [2, 0, 0]),
     ("crates/cuda", [1, 0, 0]),
-    ("crates/fips205", [3, 0, 0]),
     ("crates/gpu", [8, 0, 0]),
     ("crates/kernels", [7, 0, 0]),
     ("crates/lab", [2, 0, 0]),

@@ -126,15 +126,15 @@ fn toys() -> impl Iterator<Item = &'static Params> {
 #[test]
 fn a_new_key_takes_three_seeds() {
     for p in toys() {
-        let (mut asked, mut next) = (Vec::new(), 0);
+        let (mut requested, mut next) = (Vec::new(), 0);
         let key = slh_keygen(p, |seed| {
-            asked.push(seed.len());
+            requested.push(seed.len());
             next += 1;
             seed.fill(next);
             Ok::<(), ()>(())
         });
         assert_eq!(
-            (asked, key),
+            (requested, key),
             (vec![p.n; 3], Ok(slh_keygen_internal(p, &vec![1; p.n], &vec![2; p.n], &vec![3; p.n])))
         );
         assert_eq!(slh_keygen(p, |_| Err("no randomness")).unwrap_err(), "no randomness");

@@ -302,7 +302,7 @@ fn errors_of_the_traits_are_the_nearest() {
 }
 
 #[test]
-fn a_public_key_beside_the_private_key_must_be_its_own() {
+fn a_public_key_with_the_private_key_must_be_its_own() {
     let p = &SLH_DSA_SHA2_128S;
     let key = some_key(p);
     let (raw, oid, public) = (key.to_bytes(), oid_der(p), key.verifying_key().to_bytes());

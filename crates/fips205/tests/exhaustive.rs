@@ -26,7 +26,7 @@ fn lengths(p: &Params) -> BTreeSet<usize> {
 fn one_length_is_taken() {
     for p in every_set() {
         let bytes = vec![7; 2 * 49_856 + 2];
-        let (mut tried, mut taken) = (0, Vec::new());
+        let (mut count, mut taken) = (0, Vec::new());
         for length in lengths(p) {
             let bytes = &bytes[..length.min(bytes.len())];
             let wrong = |error: KeyError| assert!(matches!(error, KeyError::Length { .. }), "{error}");
@@ -42,9 +42,9 @@ fn one_length_is_taken() {
                 Ok(signature) => taken.push((length, signature.as_bytes() == bytes)),
                 Err(error) => wrong(error),
             }
-            tried += 1;
+            count += 1;
         }
-        assert_eq!(taken, [(p.pk_bytes(), true), (p.sk_bytes(), true), (p.sig_bytes(), true)], "{p}, {tried} lengths");
+        assert_eq!(taken, [(p.pk_bytes(), true), (p.sk_bytes(), true), (p.sig_bytes(), true)], "{p}, {count} lengths");
     }
 }
 
