@@ -104,8 +104,8 @@ impl Value {
 /// Zeros, or an exception where there is no memory for them.
 pub(crate) fn zeros(len: usize) -> PyResult<Vec<u8>> {
     // Asked first, since `vec!` ends the process where there is none. Its zeros are the system's: nobody has to write them.
-    let asked = Vec::<u8>::new().try_reserve_exact(len);
-    asked.map_err(|_| PyMemoryError::new_err(format!("there is no memory for {len} bytes")))?;
+    let reserved = Vec::<u8>::new().try_reserve_exact(len);
+    reserved.map_err(|_| PyMemoryError::new_err(format!("there is no memory for {len} bytes")))?;
     Ok(vec![0; len])
 }
 
@@ -476,7 +476,7 @@ impl Signals {
         if self.is_main == Some(false) || Instant::now() < self.next {
             return ControlFlow::Continue(());
         }
-        let asked = Inside::begin().and_then(|_inside| {
+        let checked = Inside::begin().and_then(|_inside| {
             Python::try_attach(|py| {
                 let is_main = match self.is_main {
                     Some(is_main) => is_main,
@@ -487,7 +487,7 @@ impl Signals {
             })
         });
         self.next = Instant::now() + Signals::PAUSE;
-        match asked {
+        match checked {
             Some(Ok(())) => ControlFlow::Continue(()),
             Some(Err(why)) => {
                 self.raised = Some(why);

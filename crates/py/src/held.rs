@@ -119,8 +119,8 @@ impl ForeignRows for RacingRows<'_> {
                 (None, _) => 1,
                 (Some(width), None) => to.len() / width,
                 (Some(width), Some(picked)) => {
-                    let apart = picked[row..].iter().zip(number..).take(to.len() / width);
-                    apart.take_while(|(picked, next)| *picked == next).count()
+                    let consecutive = picked[row..].iter().zip(number..).take(to.len() / width);
+                    consecutive.take_while(|(picked, next)| *picked == next).count()
                 }
             };
             let (next, others) = to.split_at_mut(rows * self.length(row));

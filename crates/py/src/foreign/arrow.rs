@@ -385,8 +385,8 @@ impl ArrowColumn {
         for chunk in &self.chunks {
             let Some((_, dictionary)) = &chunk.dictionary else { continue };
             // One more than the number of each entry that was seen. Its zeros are the system's, as those of `columns::zeros`.
-            let asked = Vec::<u32>::new().try_reserve_exact(dictionary.count);
-            asked.map_err(|_| too_many(dictionary.count))?;
+            let reserved = Vec::<u32>::new().try_reserve_exact(dictionary.count);
+            reserved.map_err(|_| too_many(dictionary.count))?;
             let mut seen = vec![0_u32; dictionary.count];
             for row in 0..chunk.rows.count {
                 let Ok(index) = chunk.index(row) else {
