@@ -423,8 +423,8 @@ mod tests {
         let mut out = Out(room.as_mut_ptr());
         let inside = In(room.as_ptr().wrapping_add(2)).span(1, "y");
         assert!(status(out.slice(3, "x", &[inside]).map(drop)).unwrap_err().contains("x: it overlaps y"));
-        let beside = In(words.as_ptr()).span(3, "y");
-        out.slice(3, "x", &[beside]).unwrap_or_else(|_| panic!("apart")).fill(7);
+        let adjacent = In(words.as_ptr()).span(3, "y");
+        out.slice(3, "x", &[adjacent]).unwrap_or_else(|_| panic!("apart")).fill(7);
         assert_eq!(room, [7; 3]);
     }
 
