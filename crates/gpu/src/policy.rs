@@ -27,7 +27,7 @@ pub struct GpuPolicy {
     pub subtree_height: u32,
     /// log2 of the nodes that a block works on at a time, if they fit.
     pub tile: u32,
-    /// log2 of the chains that a block sorts by length.
+    /// log2 of the chains that a block sorts by length at a time, at most.
     pub sort: u32,
     /// log2 of the leaves whose chains are grown at a time; 0: as many as a fixed amount of memory takes.
     pub window: u32,

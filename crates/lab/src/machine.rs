@@ -302,14 +302,16 @@ impl Limits {
     }
 }
 
-/// Bytes a second over the links from the host's memory to these devices, measured one after another; `None` if one of them needs no link, or its
-/// backend does not measure it.
+/// Bytes a second over the links from the host's memory to these devices, each measured alone and once a program; `None` if one of them needs no
+/// link, or its backend does not measure it.
 pub(crate) fn links(devices: &[Device]) -> Option<f64> {
-    let link = |device: &Device| {
+    static MEASURED: Mutex<BTreeMap<String, Option<f64>>> = Mutex::new(BTreeMap::new());
+    let measure = |device: &Device| {
         let backend = make(device.backend, IsaName(None)).filter(|_| device.memory > 0)?;
         backend.sha256_on(device).ok()?.prepare(device, &Policy::default()).ok()?.link().ok()?
     };
-    devices.iter().map(link).sum()
+    let mut known = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    devices.iter().map(|device| *known.entry(device.id()).or_insert_with(|| measure(device))).sum()
 }
 
 /// How long this process's threads have computed, and how long they have waited for a core.
