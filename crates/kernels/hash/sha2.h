@@ -101,7 +101,7 @@ FN void thash_f(U32Ptr keys, U32 at, ARRIN(U32, adrs, 7), ARR(U32, node, NW), U3
   seeded_f(seeded(keys, at), adrs, node, one);
 }
 
-// A WOTS+ chain being walked: what its steps have in common, and the state after the five rounds that see only the address.
+// A WOTS+ chain being walked: what its steps have in common, and the state after the rounds that see only the address.
 struct Chain { ChainSchedule schedule; U32 begun[8]; U32 state[NW]; };
 
 FN Chain seeded_chain(Seeded key, ARRIN(U32, adrs, 7), U32 one) {

@@ -27,8 +27,9 @@ FN U32 majority(U32 x, U32 y, U32 z) { return (x & y) ^ (x & z) ^ (y & z); }
   ROUND(a, b, c, d, e, f, g, h, 0x428a2f98u, w[0]) ROUND(h, a, b, c, d, e, f, g, 0x71374491u, w[1]) \
   ROUND(g, h, a, b, c, d, e, f, 0xb5c0fbcfu, w[2]) ROUND(f, g, h, a, b, c, d, e, 0xe9b5dba5u, w[3]) \
   ROUND(e, f, g, h, a, b, c, d, 0x3956c25bu, w[4])
-#define ROUNDS_5_15 \
-  ROUND(d, e, f, g, h, a, b, c, 0x59f111f1u, w[5]) ROUND(c, d, e, f, g, h, a, b, 0x923f82a4u, w[6]) \
+#define ROUND_5(w5) ROUND(d, e, f, g, h, a, b, c, 0x59f111f1u, w5)
+#define ROUNDS_6_15 \
+  ROUND(c, d, e, f, g, h, a, b, 0x923f82a4u, w[6]) \
   ROUND(b, c, d, e, f, g, h, a, 0xab1c5ed5u, w[7]) ROUND(a, b, c, d, e, f, g, h, 0xd807aa98u, w[8]) \
   ROUND(h, a, b, c, d, e, f, g, 0x12835b01u, w[9]) ROUND(g, h, a, b, c, d, e, f, 0x243185beu, w[10]) \
   ROUND(f, g, h, a, b, c, d, e, 0x550c7dc3u, w[11]) ROUND(e, f, g, h, a, b, c, d, 0x72be5d74u, w[12]) \
@@ -52,13 +53,14 @@ FN U32 majority(U32 x, U32 y, U32 z) { return (x & y) ^ (x & z) ^ (y & z); }
   SIXTEEN(EXPAND, 0x19a4c116u, 0x1e376c08u, 0x2748774cu, 0x34b0bcb5u, 0x391c0cb3u, 0x4ed8aa4au, 0x5b9cca4fu, 0x682e6ff3u, \
           0x748f82eeu, 0x78a5636fu, 0x84c87814u, 0x8cc70208u, 0x90befffau, 0xa4506cebu, 0xbef9a3f7u, 0xc67178f2u)
 
-// The working variables after rounds 0 to 4, which see only w[0..5].
+// The working variables after rounds 0 to 4, which see only w[0..5], and round 5 as if w[5] were zero: it is added to two of them.
 FN void sha256_begin(ARR(U32, s, 8), ARRIN(U32, w, 16), U32 one) {
   U32 a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
   ROUNDS_0_4
-  // Five rounds on, the variable a stands in d's place, and so on.
-  s[0] = d; s[1] = e; s[2] = f; s[3] = g; s[4] = h; s[5] = a; s[6] = b; s[7] = c;
+  ROUND_5(0u)
+  s[0] = a; s[1] = b; s[2] = c; s[3] = d; s[4] = e; s[5] = f; s[6] = g; s[7] = h;
 }
+
 // What the schedules of all steps along a chain have in common, because words 0 to 4 are its address, words 10 to 14 are zero if n = 16, and
 // word 15 is the length.
 struct ChainSchedule {
@@ -99,12 +101,14 @@ FN ChainSchedule chain_schedule(ARRIN(U32, w, 16), U32 one) {
 #define EXPAND_SECOND(i) EXPAND(i)
 #endif
 
-// Rounds 5 to 63 of a step along a chain, without the final addition. Words 5 to 15 are given; all are used up.
+// The rest of round 5 and rounds 6 to 63 of a step along a chain, without the final addition. Words 5 to 15 are given; all are used up.
 FN void sha256_finish(ARR(U32, s, 8), ARR(U32, w, 16), ChainSchedule schedule, U32 one) {
-  U32 d = s[0], e = s[1], f = s[2], g = s[3], h = s[4], a = s[5], b = s[6], c = s[7];
+  U32 a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
   UNROLL for (int i = 0; i < 4; i++) w[i] = schedule.sums[i];
   w[4] = schedule.w4;
-  ROUNDS_5_15
+  c = ADD(9, c, w[5]);
+  g = ADD(8, g, w[5]);
+  ROUNDS_6_15
   ROUNDS_16_63(EXPAND_FIRST, EXPAND_SECOND)
   s[0] = a; s[1] = b; s[2] = c; s[3] = d; s[4] = e; s[5] = f; s[6] = g; s[7] = h;
 }
@@ -112,7 +116,8 @@ FN void sha256_finish(ARR(U32, s, 8), ARR(U32, w, 16), ChainSchedule schedule, U
 FN void sha256_unrolled(ARR(U32, s, 8), ARR(U32, w, 16), U32 one) {
   U32 a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
   ROUNDS_0_4
-  ROUNDS_5_15
+  ROUND_5(w[5])
+  ROUNDS_6_15
   ROUNDS_16_63(EXPAND, EXPAND)
   s[0] += a; s[1] += b; s[2] += c; s[3] += d; s[4] += e; s[5] += f; s[6] += g; s[7] += h;
 }
