@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 use std::{env, fs};
 
@@ -302,16 +303,24 @@ impl Limits {
     }
 }
 
-/// Bytes a second over the links from the host's memory to these devices, each measured alone and once a program; `None` if one of them needs no
-/// link, or its backend does not measure it.
+/// Bytes a second over the links from the host's memory to these devices, while all of them copy, measured once a program; `None` if one of them
+/// needs no link, or its backend does not measure it.
 pub(crate) fn links(devices: &[Device]) -> Option<f64> {
-    static MEASURED: Mutex<BTreeMap<String, Option<f64>>> = Mutex::new(BTreeMap::new());
-    let measure = |device: &Device| {
+    static MEASURED: Mutex<BTreeMap<Vec<String>, Option<f64>>> = Mutex::new(BTreeMap::new());
+    let prepare = |device: &Device| {
         let backend = make(device.backend, IsaName(None)).filter(|_| device.memory > 0)?;
-        backend.sha256_on(device).ok()?.prepare(device, &Policy::default()).ok()?.link().ok()?
+        backend.sha256_on(device).ok()?.prepare(device, &Policy::default()).ok()
+    };
+    let measure = || {
+        let mut programs = devices.iter().map(prepare).collect::<Option<Vec<_>>>()?;
+        thread::scope(|scope| {
+            let copying = programs.iter_mut().map(|program| scope.spawn(|| program.link().ok()?));
+            let copying: Vec<_> = copying.collect();
+            copying.into_iter().map(|thread| thread.join().ok()?).sum()
+        })
     };
     let mut known = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
-    devices.iter().map(|device| *known.entry(device.id()).or_insert_with(|| measure(device))).sum()
+    *known.entry(devices.iter().map(Device::id).collect()).or_insert_with(measure)
 }
 
 /// How long this process's threads have computed, and how long they have waited for a core.

@@ -245,17 +245,26 @@ fn results_that_wait_are_withdrawn_when_another_call_finds_their_device_wrong() 
 #[test]
 fn when_no_device_is_left_the_call_fails_with_the_first_error() {
     for queue in [1, 2] {
-        let failing = mock(2, queue).answering(|call| match (call.device, call.nth) {
+        let engine = Arc::new(OnceLock::<Engine>::new());
+        let known = engine.clone();
+        let failing = mock(2, queue).answering(move |call| match (call.device, call.nth) {
             (0, 2..) => call.fails("first"),
-            (1, 6..) => call.fails("second"),
+            (1, 6..) => {
+                // Device 1 fails once the call knows that device 0 did.
+                while known.get().is_none_or(|engine| engine.devices().len() == 2) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                call.fails("second")
+            }
             _ => Ok(()),
         });
-        let (engine, key) = (failing.engine(), key(1));
-        let (done, count) = sign(&engine, &key, 500);
+        let (built, key) = (failing.engine(), key(1));
+        let engine = engine.get_or_init(|| built);
+        let (done, count) = sign(engine, &key, 500);
         assert_eq!(done, Err(Error::Device { device: "mock:0".into(), what: "first".into() }));
         assert!((16..=500 - 8).contains(&count), "{count} results were good and came out");
         assert_eq!(engine.devices().len(), 1, "the last one may be tried again");
-        assert_eq!(sign(&engine, &key, 3).1, 0);
+        assert_eq!(sign(engine, &key, 3).1, 0);
     }
 }
 
