@@ -122,8 +122,14 @@ FN U64 u64(U32 hi, U32 lo) { return (U64(hi) << 32) | U64(lo); }
 FN U32 funnel(U32 hi, U32 lo, U32 s) { return (hi << (32u - s)) | (lo >> s); }
 
 // An addition that a policy may move to the multiply-add pipe, which is otherwise idle: x·1 + y, where the compiler
-// cannot see that the factor is 1. `site` numbers the places in a compression; bit `site` of IMAD decides.
-#if defined(__CUDA_ARCH__) && IMAD != 0
+// cannot see that the factor is 1. `site` numbers the places in a compression; bit `site` of IMAD (in Vulkan IMAD_SITES) decides.
+#if defined(VULKAN) && FAMILY == 0
+  // Whoever makes a pipeline decides.
+  layout(constant_id = 1) const uint IMAD_SITES = 0u;
+  uint add_at(bool multiplies, uint x, uint y, uint one) { return x * (multiplies ? one : 1u) + y; }
+  #define ADD(site, x, y) add_at((IMAD_SITES >> site & 1u) != 0u, x, y, one)
+  #define SHIFT(site, x, by) ((x) >> (by))
+#elif defined(__CUDA_ARCH__) && IMAD != 0
 FN U32 add_at(U32 site, U32 x, U32 y, U32 one) {
   if (((U32(IMAD) >> site) & 1u) != 0u) {
     U32 sum;

@@ -136,6 +136,11 @@ impl<T> Allocations<T> {
     pub fn remove(&mut self, at: u64) {
         self.0.remove(&at);
     }
+    /// Whether an allocation has some of these bytes.
+    pub fn overlaps(&self, at: u64, bytes: usize) -> bool {
+        let before = self.0.range(..at.saturating_add(bytes as u64)).next_back();
+        before.is_some_and(|(_, (end, ..))| *end > at)
+    }
     /// The value of the allocation that contains the whole access and has its kind, and the access's offset in it.
     pub fn find(&self, access: Access) -> Option<(&T, u64)> {
         let (start, (end, place, kept)) = self.0.range(..=access.at).next_back()?;
@@ -189,6 +194,10 @@ mod tests {
         assert_eq!(find(Place::Device, 0x1100, 4), Some((&'b', 0)));
         assert_eq!(find(Place::Host, 0x2004, 4), Some((&'c', 4)));
         assert_eq!(find(Place::Device, 0x1000, 0x101), None, "it would run into the next");
+        let overlapping = [(0xfff, 2), (0x11ff, 1), (0, 0x3000), (0x2007, 9)];
+        assert!(overlapping.iter().all(|(at, bytes)| allocations.overlaps(*at, *bytes)));
+        let free = [(0xfff, 1), (0x1200, 0xe00), (0x2008, 8)];
+        assert!(!free.iter().any(|(at, bytes)| allocations.overlaps(*at, *bytes)));
         for (place, at, bytes) in [
             (Place::Device, 0xfff, 1),
             (Place::Device, 0x1200, 1),

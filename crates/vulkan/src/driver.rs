@@ -6,6 +6,7 @@ mod instance;
 mod memory;
 mod pipelines;
 mod queue;
+mod reached;
 mod tables;
 
 pub(crate) use device::devices;

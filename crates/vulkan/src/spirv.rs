@@ -1,5 +1,6 @@
 //! The kernels' modules, and the hints by which drivers compile them.
 
+use hypergrove_fips205::Family;
 use hypergrove_kernels::{Config, Kernel};
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 
@@ -19,15 +20,19 @@ const DONT_UNROLL: u32 = 2;
 pub(crate) struct Module {
     name: String,
     unrolled: bool,
+    /// The additions that run on the multiply-add pipe (`ADD` in dialect.h).
+    pub(crate) imad: u32,
 }
 
 impl Module {
     /// A kernel's module. `None` for zkDilithium's kernels, and for kernels whose blocks need more memory than every device has.
     pub(crate) fn of(kernel: Kernel, config: &Config) -> Option<Module> {
         let unrolled = config.defines.contains(&("UNROLLED", 1));
-        kernel
-            .has_module()
-            .then(|| Module { name: hypergrove_kernels::module_name(kernel, config.family, config.n), unrolled })
+        let imad = config.defines.iter().find(|(name, _)| *name == "IMAD").map_or(0, |(_, imad)| *imad);
+        // SHAKE has no such additions.
+        let imad = if config.family == Family::Sha2 { imad } else { 0 };
+        let name = || hypergrove_kernels::module_name(kernel, config.family, config.n);
+        kernel.has_module().then(|| Module { name: name(), unrolled, imad })
     }
 
     /// The module's words. The error is for a build without the module, or with a damaged one.
@@ -76,7 +81,6 @@ fn hint(words: &mut [u32], control: u32) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove_fips205::Family;
 
     #[test]
     fn every_kernel_has_a_module_that_fits_any_device() {
@@ -92,7 +96,7 @@ mod tests {
                 }
             }
         }
-        assert!(Module { name: "chains".into(), unrolled: false }.code().is_err());
+        assert!(Module { name: "chains".into(), unrolled: false, imad: 0 }.code().is_err());
     }
 
     #[test]

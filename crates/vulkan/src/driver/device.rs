@@ -3,6 +3,7 @@
 use super::memory::{HostMemory, Memory};
 use super::pipelines::{Kernels, Pipelines};
 use super::queue::VulkanQueue;
+use super::reached::Reached;
 use super::tables::Tables;
 use super::{Instance, lock};
 use ash::{amd, ext, khr, nv, vk};
@@ -10,7 +11,7 @@ use gpu_allocator::AllocationSizes;
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use hypergrove_engine::{Error, ReachableMemory};
 use hypergrove_gpu::cache::Cache;
-use hypergrove_gpu::steps::{self, Access, Allocations};
+use hypergrove_gpu::steps::{self, Access, Allocations, Place};
 use hypergrove_gpu::{Facts, Gpu, Step, WaitLimit};
 use hypergrove_kernels::{Config, Kernel};
 use std::ffi::CStr;
@@ -20,8 +21,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// The oldest Vulkan version that a device's driver may have. Drivers of this and later versions report whether a device lacks a feature.
 const OLDEST: u32 = vk::API_VERSION_1_2;
 
-/// Axes that Vulkan's GPUs lack: those of NVIDIA's compiler, and the levels of parallelism, whose blocks of one thread would be compiled anew.
-pub const WITHOUT: &[&str] = &["occupancy", "imad", "levels"];
+/// Axes that NVIDIA's GPUs lack: one for CUDA's compiler, and the levels of parallelism, whose blocks of one thread would be compiled anew.
+pub const WITHOUT: &[&str] = &["occupancy", "levels"];
+/// Axes that other GPUs lack. Their multiplications are slower than additions, or nothing is known about them.
+const WITHOUT_ON_OTHERS: &[&str] = &["occupancy", "imad", "levels"];
+/// NVIDIA's number among the makers of devices.
+const NVIDIA: u32 = 0x10de;
 /// Axes that a CPU lacks. The size of blocks is among them: a CPU goes through blocks vector after vector. So is their number: more jobs in a
 /// thread make more iterations. Mesa counts the iterations of all loops of a thread, and after 65,535 it ends every loop at its first. And
 /// so is the sorting of a batch's chains: a thread sorts its own.
@@ -84,7 +89,7 @@ pub(crate) fn devices(instance: &Arc<Instance>, cache: Option<&Arc<Cache>>) -> R
 
 /// A device.
 pub(crate) struct VulkanGpu {
-    facts: Facts,
+    pub(super) facts: Facts,
     physical: vk::PhysicalDevice,
     families: Families,
     extensions: Vec<&'static CStr>,
@@ -101,6 +106,10 @@ pub(crate) struct VulkanGpu {
     hung: OnceLock<Error>,
     /// All allocations, each with its buffer.
     pub(super) allocations: Mutex<Allocations<vk::Buffer>>,
+    /// Callers' memory that the device has imported, by the host's addresses. It overlaps with no allocation.
+    pub(super) reached: Mutex<Allocations<vk::Buffer>>,
+    /// The alignment of pages that the device imports; `None` if it imports none.
+    import_alignment: Option<usize>,
     /// The driver's answer to the next submission or allocation, if a test has set it.
     #[cfg(test)]
     pub(super) fault: Mutex<Option<vk::Result>>,
@@ -160,6 +169,8 @@ struct Extended {
     driver: String,
     /// Bytes of the largest allocation that the device allows.
     largest: u64,
+    /// The alignment of pages that the device imports, if it can.
+    import_alignment: u64,
     /// Compute units, if NVIDIA's or AMD's extension reports them.
     compute_units: Option<u32>,
 }
@@ -169,11 +180,15 @@ impl Extended {
         let mut vulkan11 = vk::PhysicalDeviceVulkan11Properties::default();
         let mut vulkan12 = vk::PhysicalDeviceVulkan12Properties::default();
         let mut maintenance = vk::PhysicalDeviceMaintenance4Properties::default();
+        let mut imports = vk::PhysicalDeviceExternalMemoryHostPropertiesEXT::default();
         let mut nvidia = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
         let mut amd = vk::PhysicalDeviceShaderCorePropertiesAMD::default();
         let mut chain = vk::PhysicalDeviceProperties2::default().push_next(&mut vulkan11).push_next(&mut vulkan12);
         if newer || has(khr::maintenance4::NAME) {
             chain = chain.push_next(&mut maintenance);
+        }
+        if has(ext::external_memory_host::NAME) {
+            chain = chain.push_next(&mut imports);
         }
         if has(nv::shader_sm_builtins::NAME) {
             chain = chain.push_next(&mut nvidia);
@@ -193,6 +208,7 @@ impl Extended {
                 0 => vulkan11.max_memory_allocation_size,
                 most => most.min(vulkan11.max_memory_allocation_size),
             },
+            import_alignment: imports.min_imported_host_pointer_alignment.max(1),
             compute_units: [nvidia.shader_sm_count, cores].into_iter().find(|known| *known > 0),
         }
     }
@@ -266,13 +282,17 @@ impl VulkanGpu {
             ecc: true,
             largest: extended.largest,
             fixed_blocks: true,
-            without: if is_cpu { WITHOUT_ON_CPU } else { WITHOUT },
+            without: match properties.vendor_id {
+                _ if is_cpu => WITHOUT_ON_CPU,
+                NVIDIA => WITHOUT,
+                _ => WITHOUT_ON_OTHERS,
+            },
             defaults: if is_cpu { DEFAULTS_ON_CPU } else { DEFAULTS },
             uuid: Some(extended.uuid),
             is_cpu,
             most_iterations: if is_cpu { CPU_ITERATIONS } else { usize::MAX },
         };
-        let used = [khr::portability_subset::NAME, ext::memory_budget::NAME];
+        let used = [khr::portability_subset::NAME, ext::memory_budget::NAME, ext::external_memory_host::NAME];
         Ok(VulkanGpu {
             facts,
             physical,
@@ -291,6 +311,8 @@ impl VulkanGpu {
             lost: OnceLock::new(),
             hung: OnceLock::new(),
             allocations: Mutex::default(),
+            reached: Mutex::default(),
+            import_alignment: has(ext::external_memory_host::NAME).then_some(extended.import_alignment as usize),
             #[cfg(test)]
             fault: Mutex::default(),
             instance: instance.clone(),
@@ -364,13 +386,36 @@ impl VulkanGpu {
     }
 
     pub(super) fn check_accesses(&self, accesses: impl Iterator<Item = Access>) -> Result<(), Error> {
-        let allocations = lock(&self.allocations);
         for access in accesses {
-            if allocations.find(access).is_none() {
+            if self.find(access).is_none() {
                 return Err(self.error(format!("a program uses memory that it does not have: {access:x?}")));
             }
         }
         Ok(())
+    }
+
+    /// The buffer that contains the whole access, and the access's offset in it.
+    pub(super) fn find(&self, access: Access) -> Option<(vk::Buffer, u64)> {
+        let find = |all: &Mutex<Allocations<vk::Buffer>>| lock(all).find(access).map(|(buffer, at)| (*buffer, at));
+        find(&self.allocations).or_else(|| find(&self.reached))
+    }
+
+    /// The functions by which the device imports memory.
+    pub(super) fn import_extension(&self) -> Result<ext::external_memory_host::Device, Error> {
+        Ok(ext::external_memory_host::Device::new(&self.instance.instance, &self.open()?.device))
+    }
+
+    /// A kind of memory among these (a bit each) that the host and the device see without flushing, through the host's caches if there is one.
+    pub(super) fn coherent(&self, kinds: u32) -> Option<u32> {
+        use vk::MemoryPropertyFlags as Flags;
+        // SAFETY: the device is the instance's.
+        let memory = unsafe { self.instance.instance.get_physical_device_memory_properties(self.physical) };
+        let all = memory.memory_types_as_slice();
+        let with = |flags: Flags| {
+            (0..all.len()).find(|kind| kinds >> kind & 1 == 1 && all[*kind].property_flags.contains(flags))
+        };
+        let visible = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
+        with(visible | Flags::HOST_CACHED).or_else(|| with(visible)).map(|kind| kind as u32)
     }
 }
 
@@ -537,13 +582,14 @@ impl Gpu for VulkanGpu {
         memory.bytes.write(at, bytes);
     }
 
-    /// There is no such memory: a driver would have to import it. Rows go through staging.
-    fn alloc_reached(self: &Arc<Self>, _: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>> {
-        None
+    /// Other devices of the driver do not reach it: their rows go through staging.
+    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>> {
+        let alignment = self.import_alignment?;
+        Some(Reached::new(self, bytes, alignment).map(|memory| Box::new(memory) as _))
     }
 
-    fn reaches(&self, _: u64, _: usize) -> bool {
-        false
+    fn reaches(&self, at: u64, bytes: usize) -> bool {
+        lock(&self.reached).find(Access { place: Place::Host, at, bytes, writes: false }).is_some()
     }
 
     fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Kernels, Error> {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const LARGE: usize = 1 << 20;
 
 /// Whether a driver returns this code for want of memory.
-fn is_for_memory(code: vk::Result) -> bool {
+pub(super) fn is_for_memory(code: vk::Result) -> bool {
     matches!(code, vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY)
 }
 
@@ -104,6 +104,9 @@ impl Buffer {
         // SAFETY: the buffer has memory and was made to have an address.
         made.address =
             unsafe { device.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(buffer)) };
+        if lock(&gpu.reached).overlaps(made.address, bytes) {
+            return Err(gpu.error(format!("its memory at {:x} has addresses of a caller's", made.address)));
+        }
         lock(&gpu.allocations).insert(made.address, bytes, place, buffer);
         Ok(made)
     }

@@ -145,13 +145,16 @@ impl Kernels {
         if !self.loaded.contains(&kernel) {
             return Err(gpu.error(format!("kernel {} was launched and not loaded", kernel.name())));
         }
-        let Some(module) = Module::of(kernel, &self.config) else {
+        let Some(mut module) = Module::of(kernel, &self.config) else {
             let what = match kernel.is_zk() {
                 true => "zkDilithium: there are no modules of its kernels".into(),
                 false => format!("kernel {}: its blocks share more memory than every device has", kernel.name()),
             };
             return Err(Error::Unsupported { device: gpu.name(), what });
         };
+        if gpu.facts.without.contains(&"imad") {
+            module.imad = 0;
+        }
         let opened = gpu.open()?;
         let threads = threads.clamp(1, gpu.most.0);
         let slot = lock(&opened.pipelines.made).entry((module.clone(), threads)).or_default().clone();
@@ -165,9 +168,9 @@ impl Kernels {
         // SAFETY: the code is a whole module, as glslc made it.
         let made = unsafe { device.create_shader_module(&vk::ShaderModuleCreateInfo::default().code(&code), None) };
         let shader = gpu.check(made, &doing)?;
-        let entry = vk::SpecializationMapEntry { constant_id: 0, offset: 0, size: 4 };
-        let threads = threads.to_ne_bytes();
-        let constants = vk::SpecializationInfo::default().map_entries(std::slice::from_ref(&entry)).data(&threads);
+        let entries = [0, 1].map(|id| vk::SpecializationMapEntry { constant_id: id, offset: 4 * id, size: 4 });
+        let values = [threads, module.imad].map(u32::to_ne_bytes).concat();
+        let constants = vk::SpecializationInfo::default().map_entries(&entries).data(&values);
         let stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
             .module(shader)

@@ -427,9 +427,7 @@ fn write(kernels: &Kernels, buffer: vk::CommandBuffer, step: &Step) -> Result<()
     let opened = gpu.open()?;
     let device = &opened.device;
     let places = |step: &Step| {
-        let allocations = lock(&gpu.allocations);
-        let found = steps::accesses(step).map(|access| allocations.find(access).map(|(buffer, at)| (*buffer, at)));
-        let found: Option<Vec<_>> = found.collect();
+        let found: Option<Vec<_>> = steps::accesses(step).map(|access| gpu.find(access)).collect();
         found.ok_or_else(|| gpu.error("a program uses memory that it does not have".to_owned()))
     };
     match *step {

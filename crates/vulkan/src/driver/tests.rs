@@ -109,6 +109,48 @@ fn bytes_go_to_the_device_and_back() {
 }
 
 #[test]
+fn a_callers_memory_is_copied_without_staging() {
+    let Some((instance, gpu)) = device() else { return };
+    // Two buffers: one has 64 KiB in tests.
+    let (bytes, first) = (100_000, 64 << 10);
+    let Some(reached) = gpu.alloc_reached(bytes) else {
+        println!("skipped: vulkan driver: {} imports no memory of the host", gpu.facts().name);
+        return;
+    };
+    let mut reached = reached.unwrap();
+    assert!(reached.bytes().len() == bytes && reached.bytes().iter().all(|byte| *byte == 0));
+    reached.bytes_mut().iter_mut().enumerate().for_each(|(i, byte)| *byte = (i % 251) as u8);
+    let at = reached.bytes().as_ptr() as u64;
+    let (end, second) = (at + bytes as u64, at + first as u64);
+    assert!(gpu.reaches(at, first) && gpu.reaches(at + 7, 1) && gpu.reaches(second, bytes - first));
+    assert!(!gpu.reaches(at, first + 1) && !gpu.reaches(at - 1, 2) && !gpu.reaches(end, first));
+
+    let memory = gpu.alloc(2 * first).unwrap();
+    let (to, kernels) = (VulkanGpu::address(&memory), gpu.kernels(&config(), &[(Kernel::Cached, 64)]).unwrap());
+    let mut queue = gpu.queue().unwrap();
+    let steps = [
+        Step::Upload { to, from: at + 1000, bytes: 3000 },
+        Step::UploadColumns { to: to + 4096, from: at + 8192, width: 16, pitch: 64, rows: 100 },
+        Step::Download { to: second, from: to, bytes: 3000 },
+        Step::Download { to: second + 4096, from: to + 4096 + 64, bytes: 16 },
+    ];
+    queue.submit(&kernels, &steps).unwrap();
+    queue.wait().unwrap();
+    let got = reached.bytes();
+    assert!(got[first..first + 3000] == got[1000..4000]);
+    assert!(got[first + 4096..first + 4112] == got[8192 + 64..8192 + 80]);
+    assert!(queue.submit(&kernels, &[Step::Upload { to, from: second - 1, bytes: 2 }]).is_err(), "two buffers");
+    drop(reached);
+    assert!(!gpu.reaches(at, 1) && queue.submit(&kernels, &steps).is_err(), "it is gone");
+    let much = gpu.alloc_reached(usize::MAX).unwrap();
+    assert!(matches!(much, Err(Error::OutOfMemory { device, .. }) if device.contains("host memory")));
+    *lock(&gpu.fault) = Some(vk::Result::ERROR_OUT_OF_HOST_MEMORY);
+    assert!(matches!(gpu.alloc_reached(1).unwrap(), Err(Error::OutOfMemory { .. })));
+    drop((memory, queue, kernels, gpu));
+    assert_eq!(instance.remarks(), Vec::<String>::new());
+}
+
+#[test]
 fn pipelines_are_made_once_for_each_size() {
     let Some((_, gpu)) = device() else { return };
     let small: Vec<_> = Kernel::ALL.iter().filter(|kernel| kernel.has_module()).map(|kernel| (*kernel, 64)).collect();
