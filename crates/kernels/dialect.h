@@ -120,6 +120,18 @@ FN U32 bswap(U32 x) {
 FN U64 u64(U32 hi, U32 lo) { return (U64(hi) << 32) | U64(lo); }
 // The low word of (hi ‖ lo) >> s, for 0 < s < 32.
 FN U32 funnel(U32 hi, U32 lo, U32 s) { return (hi << (32u - s)) | (lo >> s); }
+// A rotation to the left by s, neither 0 nor 32. A GPU rotates each word by one funnel shift.
+FN U64 rotl64(U64 x, U32 s) {
+#if defined(__CUDA_ARCH__)
+  U32 high = U32(s < 32u ? x >> 32 : x), low = U32(s < 32u ? x : x >> 32);
+  return u64(__funnelshift_l(low, high, s), __funnelshift_l(high, low, s));
+#elif defined(VULKAN)
+  U32 high = U32(s < 32u ? x >> 32 : x), low = U32(s < 32u ? x : x >> 32), right = 32u - (s & 31u);
+  return u64(funnel(high, low, right), funnel(low, high, right));
+#else
+  return (x << s) | (x >> (64u - s));
+#endif
+}
 
 // An addition that a policy may move to the multiply-add pipe, which is otherwise idle: x·1 + y, where the compiler
 // cannot see that the factor is 1. `site` numbers the places in a compression; bit `site` of IMAD (in Vulkan IMAD_SITES) decides.

@@ -16,10 +16,6 @@ CONST_END
 // computes c ^ rotl64(c', 1) once for the five lanes of a column instead, which is one instruction more in all. Where lanes are known to be
 // zero, it should choose.
 #if defined(__CUDA_ARCH__)
-FN U64 rotl64(U64 x, U32 s) {
-  U32 high = U32(s < 32u ? x >> 32 : x), low = U32(s < 32u ? x : x >> 32);
-  return u64(__funnelshift_l(low, high, s), __funnelshift_l(high, low, s));
-}
 FN U32 xor3_word(U32 x, U32 y, U32 z) {
   U32 all;
   asm("lop3.b32 %0, %1, %2, %3, 0x96;" : "=r"(all) : "r"(x), "r"(y), "r"(z));
@@ -27,7 +23,6 @@ FN U32 xor3_word(U32 x, U32 y, U32 z) {
 }
 FN U64 xor3(U64 x, U64 y, U64 z) { return u64(xor3_word(U32(x >> 32), U32(y >> 32), U32(z >> 32)), xor3_word(U32(x), U32(y), U32(z))); }
 #else
-FN U64 rotl64(U64 x, U32 s) { return (x << s) | (x >> (64u - s)); }
 FN U64 xor3(U64 x, U64 y, U64 z) { return x ^ y ^ z; }
 #endif
 FN U64 xor3_chosen(U64 x, U64 y, U64 z) { return x ^ y ^ z; }

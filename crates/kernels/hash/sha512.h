@@ -27,7 +27,7 @@ CONST_U32(K512, 160)
   0x4cc5d4beu, 0xcb3e42b6u, 0x597f299cu, 0xfc657e2au, 0x5fcb6fabu, 0x3ad6faecu, 0x6c44198cu, 0x4a475817u
 CONST_END
 
-FN U64 rotr64(U64 x, U32 s) { return (x >> s) | (x << (64u - s)); }
+FN U64 rotr64(U64 x, U32 s) { return rotl64(x, 64u - s); }
 
 #define ROUND512(a, b, c, d, e, f, g, h, i) { \
   U64 t1 = h + (rotr64(e, 14u) ^ rotr64(e, 18u) ^ rotr64(e, 41u)) + ((e & f) ^ (~e & g)) + u64(K512[2u * (r + i)], K512[2u * (r + i) + 1u]) + w[i]; \
