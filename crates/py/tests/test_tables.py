@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars as pl
-import pyarrow as pa
 import pytest
+
+# A Python without a GIL has no wheels of these.
+duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+pl = pytest.importorskip("polars", reason="polars is not installed")
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 from conftest import SET
 
 import hypergrove.duckdb
