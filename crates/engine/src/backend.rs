@@ -283,11 +283,13 @@ pub trait Backend: Send + Sync {
     fn host_memory(&self) -> Option<&dyn HostMemory>;
 }
 
-/// Allocates memory of the host that every device of a backend reaches by itself, because it is pinned and mapped by each of them. No thread has to
+/// Allocates memory of the host that devices of a backend reach by themselves, because it is pinned and mapped by them. No thread has to
 /// copy the contents. The memory keeps the driver's objects that it needs for as long as it lives.
 pub trait HostMemory: Send + Sync {
-    /// Allocates zeroed memory. `Err(Unsupported)` if the backend's devices reach no memory of the host but their programs' own.
-    fn allocate(&self, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error>;
+    /// Allocates zeroed memory that this device reaches. `Err(Unsupported)` if it reaches no memory of the host but its programs' own.
+    fn allocate(&self, device: &Device, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error>;
+    /// Whether a device of the backend reaches memory that was allocated for one of them.
+    fn reaches(&self, device: &Device, memory: &dyn ReachableMemory) -> bool;
 }
 
 /// Memory from a [`HostMemory`]. Dropping it does not wipe it: whoever drops it must have wiped it.

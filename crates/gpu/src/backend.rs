@@ -180,12 +180,15 @@ impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
 }
 
 impl<G: Gpu> HostMemory for Gpus<G> {
-    fn allocate(&self, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error> {
+    fn allocate(&self, device: &Device, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error> {
         let none =
             || Error::Unsupported { device: self.name.into(), what: "memory of the host that devices reach".into() };
-        // All devices of the driver reach memory that one of them allocates.
-        let gpu = self.gpus.iter().find(|(gpu, _)| gpu.hung().is_none()).or(self.gpus.first());
-        gpu.and_then(|(gpu, _)| gpu.alloc_reached(bytes)).unwrap_or_else(|| Err(none()))
+        self.gpu(device)?.0.alloc_reached(bytes).unwrap_or_else(|| Err(none()))
+    }
+
+    fn reaches(&self, device: &Device, memory: &dyn ReachableMemory) -> bool {
+        // A device reaches all of such a memory, or nothing.
+        self.gpu(device).is_ok_and(|(gpu, _)| gpu.reaches(memory.bytes().as_ptr() as u64, 1))
     }
 }
 

@@ -159,7 +159,7 @@ pub trait Gpu: Send + Sync + Sized + 'static {
     /// Copies bytes to an offset of the memory. Neither the device nor another thread may use the bytes there now, but several threads may fill
     /// different bytes. Panics if the bytes exceed the memory.
     fn host_write(memory: &Self::HostMemory, at: usize, bytes: &[u8]);
-    /// Allocates zeroed host memory that every device of the driver reaches at its address. `None` where the driver has no such memory.
+    /// Allocates zeroed host memory that the device reaches at its address. `None` where the driver has no such memory.
     ///
     /// An engine's caller owns this memory, and may have references to it while a device copies. The caller lends the engine bytes that a device
     /// reads by a shared reference, and bytes that it writes by an exclusive one.

@@ -894,7 +894,7 @@ fn a_device_hashes_messages_once_it_is_tested() {
         let keys: Vec<_> = (0..KEYS)
             .map(|key| Key { pk_seed: digests.pk_seed(key), sk_seed, cached_nodes: &[], cached_id: 0 })
             .collect();
-        let mut memory = backend.host_memory().unwrap().allocate(jobs * p.sig_bytes()).unwrap();
+        let mut memory = backend.host_memory().unwrap().allocate(&device, jobs * p.sig_bytes()).unwrap();
         for (job, row) in memory.bytes_mut().chunks_exact_mut(p.sig_bytes()).enumerate() {
             row[..p.n].copy_from_slice(&digests.r(job));
         }

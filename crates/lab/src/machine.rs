@@ -303,7 +303,7 @@ impl Limits {
     }
 }
 
-/// Bytes a second over the links from the host's memory to these devices, while all of them copy, measured once a program; `None` if one of them
+/// Bytes a second over the links from the host's memory to these devices, the best run of each while others copy too, measured once a program; `None` if one of them
 /// needs no link, or its backend does not measure it.
 pub(crate) fn links(devices: &[Device]) -> Option<f64> {
     static MEASURED: Mutex<BTreeMap<Vec<String>, Option<f64>>> = Mutex::new(BTreeMap::new());

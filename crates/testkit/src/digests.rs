@@ -140,7 +140,7 @@ pub fn check(backend: &dyn Backend) {
         }
 
         let Some(memory) = backend.host_memory() else { continue };
-        let Ok(mut reached) = memory.allocate(jobs * size) else { continue };
+        let Ok(mut reached) = memory.allocate(device, jobs * size) else { continue };
         reached.bytes_mut().copy_from_slice(&expected);
         let mut digests = DigestJobs::new(p, Op::Verify, (jobs, 0), &text);
         for (job, row) in reached.bytes_mut().chunks_exact_mut(size).enumerate() {

@@ -113,6 +113,8 @@ pub struct Mock {
     pub queue: u32,
     /// See [`Device::memory`].
     pub memory: u64,
+    /// Whether a device reaches memory of the host.
+    pub reaching: fn(&Device) -> bool,
     /// Whether its devices may be chosen without being named.
     pub automatic: bool,
     /// The number by which device 0 is known.
@@ -166,6 +168,7 @@ pub fn mock(count: u32, queue: u32) -> Mock {
         count,
         queue,
         memory: 0,
+        reaching: |_| true,
         automatic: true,
         uuid: None,
         facts: |device| device,
@@ -291,11 +294,14 @@ impl Backend for Mock {
 
 /// Memory of its devices' host, if they have memory of their own.
 impl HostMemory for Mock {
-    fn allocate(&self, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error> {
-        match self.memory {
-            0 => Err(Error::Unsupported { device: self.name.into(), what: "memory of the host".into() }),
-            _ => Ok(Box::new(Page(vec![0; bytes]))),
+    fn allocate(&self, device: &Device, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error> {
+        if self.memory == 0 || !(self.reaching)(device) {
+            return Err(Error::Unsupported { device: self.name.into(), what: "memory of the host".into() });
         }
+        Ok(Box::new(Page(vec![0; bytes])))
+    }
+    fn reaches(&self, device: &Device, _: &dyn ReachableMemory) -> bool {
+        (self.reaching)(device)
     }
 }
 

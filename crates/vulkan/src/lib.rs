@@ -6,7 +6,7 @@ mod driver;
 mod spirv;
 
 use driver::Instance;
-/// The policy axes that Vulkan's GPUs lack, and their defaults. Tables of measured times depend on both, and a test of `gpu` compares them.
+/// The policy axes that NVIDIA's GPUs lack with Vulkan, and their defaults. Tables of measured times depend on both, and a test of `gpu` compares them.
 #[doc(hidden)]
 pub use driver::{DEFAULTS, WITHOUT};
 use hypergrove_engine::Backend;

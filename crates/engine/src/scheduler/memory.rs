@@ -54,11 +54,17 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Takes the smallest idle block of a backend that serves a request.
-    fn take(&self, backend: &str, bytes: usize) -> Option<Box<dyn ReachableMemory>> {
+    /// Takes the smallest idle block of a backend that serves a request, and that `reaches` accepts.
+    fn take(
+        &self,
+        backend: &str,
+        bytes: usize,
+        reaches: impl Fn(&dyn ReachableMemory) -> bool,
+    ) -> Option<Box<dyn ReachableMemory>> {
         let mut idle = lock(&self.idle);
         let serves = |(of, block): &(&str, Box<dyn ReachableMemory>)| {
-            *of == backend && (bytes..=bytes.saturating_mul(SHARE_OF_A_BLOCK)).contains(&block.bytes().len())
+            let fits = (bytes..=bytes.saturating_mul(SHARE_OF_A_BLOCK)).contains(&block.bytes().len());
+            *of == backend && fits && reaches(&**block)
         };
         let fitting = idle.iter().enumerate().filter(|(_, it)| serves(it));
         let at = fitting.min_by_key(|(_, (_, block))| block.bytes().len()).map(|(at, _)| at)?;
@@ -153,11 +159,14 @@ impl Scheduler {
             let Some(memory) = backend.host_memory() else { continue };
             // Each worker may have its backend in a wrapper of its own.
             let of_backend = |other: &&Worker| other.programs.backend().name() == backend.name();
-            match self.memory.take(backend.name(), bytes).map_or_else(|| memory.allocate(bytes), Ok) {
+            let taken = self.memory.take(backend.name(), bytes, |block| memory.reaches(worker.device(), block));
+            let made = match taken.map_or_else(|| memory.allocate(worker.device(), bytes), Ok) {
                 Err(Error::Unsupported { .. }) => continue,
-                made => block = Some(Block::Reachable(backend.name(), made?)),
-            }
-            devices = workers().filter(of_backend).map(|worker| worker.device().id()).collect();
+                made => made?,
+            };
+            let reaching = workers().filter(of_backend).filter(|other| memory.reaches(other.device(), &*made));
+            devices = reaching.map(|worker| worker.device().id()).collect();
+            block = Some(Block::Reachable(backend.name(), made));
             break;
         }
         let block = match block {

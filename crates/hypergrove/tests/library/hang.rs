@@ -197,7 +197,8 @@ fn is_not_written_late(
         let (backend, faults) = gpus(2);
         let engine = engine(&backend, 2);
         let mut memory = engine.memory(right.len()).unwrap();
-        assert_eq!(memory.devices(), ["host:0", "host:1"]);
+        // Rows of the other device go through staging.
+        assert_eq!(memory.devices(), ["host:0"]);
         for _ in 0..2 {
             call(&engine, &mut memory).unwrap();
         }

@@ -460,17 +460,28 @@ fn a_panic_leaves_no_key_and_no_untrusted_signature() {
     assert!(private.iter().chain(&public).all(|byte| *byte == 0));
 }
 
-/// CUDA's first device, if there is one.
-fn cuda() -> Option<Engine> {
-    #[cfg(feature = "cuda")]
-    {
-        let cuda = backends().into_iter().find(|backend| backend.name() == "cuda")?;
-        match cuda.absent() {
-            None => return Some(Engine::builder().backend(cuda).build().unwrap()),
-            Some(why) => println!("skipped: cuda: {why}"),
+/// The first device of CUDA and that of Vulkan, where there are any.
+fn gpus() -> Vec<(&'static str, Engine)> {
+    let mut found = Vec::new();
+    for backend in backends().into_iter().filter(|backend| backend.name() != "cpu") {
+        match backend.absent() {
+            None => found.push((backend.name(), Engine::builder().devices(vec![(backend, 0)]).build().unwrap())),
+            Some(why) => println!("skipped: {}: {why}", backend.name()),
         }
     }
-    None
+    found
+}
+
+/// A driver's other devices do not copy from memory that one of them has imported, and do not get it later.
+#[test]
+fn memory_names_the_devices_that_reach_it() {
+    let one = Mock { memory: 1 << 30, reaching: |device| device.index == 1, ..mock(3, 2) };
+    let memory = one.engine().memory(1 << 20).unwrap();
+    assert_eq!(memory.devices(), ["mock:1"]);
+    let none = Mock { memory: 1 << 30, reaching: |_| false, ..mock(3, 2) };
+    let engine = none.engine();
+    drop(engine.memory(1 << 20).unwrap());
+    assert!(engine.memory(1 << 20).unwrap().devices().is_empty() && engine.stats().memory_idle == 0);
 }
 
 /// With and without memory that devices reach: the same bytes, whatever part of the rows lies in it.
@@ -479,7 +490,7 @@ fn rows_may_lie_in_memory_that_devices_reach() {
     let keys = [1, 2].map(key);
     let public = keys.each_ref().map(SigningKey::verifying_key);
     let size = P.sig_bytes();
-    for (what, engine) in engines().into_iter().chain(cuda().map(|engine| ("cuda", engine))) {
+    for (what, engine) in engines().into_iter().chain(gpus()) {
         for count in [1, 17, 300] {
             let texts = messages(count);
             let of: Vec<u32> = (0..count as u32).map(|i| i / 7 % 2).collect();
@@ -499,7 +510,7 @@ fn rows_may_lie_in_memory_that_devices_reach() {
                 let is_reached = !memory.devices().is_empty();
                 assert_eq!(
                     is_reached,
-                    ["discrete devices", "redundant discrete devices", "cuda"].contains(&what),
+                    ["discrete devices", "redundant discrete devices", "cuda", "vulkan"].contains(&what),
                     "{what}"
                 );
                 assert!(memory.iter().all(|byte| *byte == 0), "{what}: memory is wiped before it is used again");
@@ -560,7 +571,8 @@ fn signatures_stay_on_the_device_until_their_roots_are_right() {
     bytes[3 * P.n] ^= 1;
     let damaged = SigningKey::from_bytes(P, &bytes).unwrap();
     let keys = [good, damaged];
-    for engine in [Some(Mock { memory: 1 << 30, jobs: 64, ..mock(1, 2) }.engine()), cuda()].into_iter().flatten() {
+    let discrete = ("mock", Mock { memory: 1 << 30, jobs: 64, ..mock(1, 2) }.engine());
+    for (_, engine) in gpus().into_iter().chain([discrete]) {
         let of: Vec<u32> = (0..100).map(|i| u32::from(i == 70)).collect();
         let texts = messages(100);
         let slices: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();

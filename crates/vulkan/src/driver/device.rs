@@ -214,6 +214,21 @@ impl Extended {
     }
 }
 
+/// Whether buffers for copies may have memory that the device imports from the host.
+fn imports(vulkan: &ash::Instance, physical: vk::PhysicalDevice, has: &dyn Fn(&CStr) -> bool) -> bool {
+    let info = vk::PhysicalDeviceExternalBufferInfo::default()
+        .usage(vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST)
+        .handle_type(vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT);
+    let mut buffers = vk::ExternalBufferProperties::default();
+    if has(ext::external_memory_host::NAME) {
+        // SAFETY: the device is the instance's, and has the extension that knows this type.
+        unsafe { vulkan.get_physical_device_external_buffer_properties(physical, &info, &mut buffers) };
+    }
+    let can = buffers.external_memory_properties;
+    can.external_memory_features.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE)
+        && can.compatible_handle_types.contains(vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT)
+}
+
 fn kind(device: vk::PhysicalDeviceType) -> &'static str {
     match device {
         vk::PhysicalDeviceType::CPU => "a CPU",
@@ -312,7 +327,7 @@ impl VulkanGpu {
             hung: OnceLock::new(),
             allocations: Mutex::default(),
             reached: Mutex::default(),
-            import_alignment: has(ext::external_memory_host::NAME).then_some(extended.import_alignment as usize),
+            import_alignment: imports(vulkan, physical, &has).then_some(extended.import_alignment as usize),
             #[cfg(test)]
             fault: Mutex::default(),
             instance: instance.clone(),

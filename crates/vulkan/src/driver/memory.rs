@@ -104,10 +104,14 @@ impl Buffer {
         // SAFETY: the buffer has memory and was made to have an address.
         made.address =
             unsafe { device.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(buffer)) };
-        if lock(&gpu.reached).overlaps(made.address, bytes) {
-            return Err(gpu.error(format!("its memory at {:x} has addresses of a caller's", made.address)));
+        let (mut allocations, reached) = (lock(&gpu.allocations), lock(&gpu.reached));
+        if place == Place::Host && reached.overlaps(made.address, bytes) {
+            let at = made.address;
+            drop((allocations, reached));
+            return Err(gpu.error(format!("its memory at {at:x} has addresses of a caller's")));
         }
-        lock(&gpu.allocations).insert(made.address, bytes, place, buffer);
+        allocations.insert(made.address, bytes, place, buffer);
+        drop((allocations, reached));
         Ok(made)
     }
 }

@@ -553,14 +553,17 @@ impl Queue for VulkanQueue {
     }
 
     fn wait(&mut self) -> Result<Option<Timing>, Error> {
+        // Whatever has become of the device: a copy may be under way to memory that a caller has lent.
+        let until = if self.began.is_some() { self.awaited } else { self.last };
+        let waited = self.timeline.wait(until, self.limit);
         if self.limit.time.is_some() || !self.gpu.is_hung() {
             self.gpu.open()?;
         }
         let timed = std::mem::take(&mut self.timed);
         let Some(began) = self.began.take() else {
-            return self.timeline.wait(self.last, self.limit).map(|()| None);
+            return waited.map(|()| None);
         };
-        self.timeline.wait(self.awaited, self.limit)?;
+        waited?;
         let mut timing = Timing::default();
         for (stamps, submission) in &timed {
             let [upload, execute, download] = stamps.read(*submission)?;

@@ -63,8 +63,11 @@ impl Reached {
     fn import(&mut self, first: usize, bytes: usize, too_much: impl Fn() -> Error) -> Result<(), Error> {
         let gpu = self.gpu.clone();
         let device = &gpu.open()?.device;
+        // Then the caller gets ordinary memory.
+        let refuses = |what: String| Error::Unsupported { device: gpu.name(), what };
         let made = |answer: Result<(), vk::Result>, doing: &str| match answer {
             Err(code) if is_for_memory(code) => Err(too_much()),
+            Err(code) if code != vk::Result::ERROR_DEVICE_LOST => Err(refuses(format!("{doing}: {code}"))),
             answer => gpu.check(answer, doing),
         };
         // SAFETY: `new` takes parts of the pages alone.
@@ -92,10 +95,10 @@ impl Reached {
         let ask = extension.fp().get_memory_host_pointer_properties_ext;
         // SAFETY: the pages live, and one structure is written.
         let answer = unsafe { ask(extension.device(), BY, start.cast(), &mut can) };
-        gpu.check(answer.result(), "asking how to import memory")?;
+        made(answer.result(), "asking how to import memory")?;
         let kind = gpu.coherent(needs.memory_type_bits & can.memory_type_bits);
         let Some(kind) = kind.filter(|_| needs.size <= bytes as u64) else {
-            return Err(gpu.error("it does not import memory of the host as it is".to_owned()));
+            return Err(refuses("memory of the host that is not made for it".to_owned()));
         };
         let mut pages = vk::ImportMemoryHostPointerInfoEXT::default().handle_type(BY).host_pointer(start.cast());
         let info = vk::MemoryAllocateInfo::default().allocation_size(bytes as u64).memory_type_index(kind);
@@ -105,10 +108,12 @@ impl Reached {
         made(answer.map(|memory| part.memory = memory), "importing memory")?;
         // SAFETY: both were made just now, for each other.
         made(unsafe { device.bind_buffer_memory(part.buffer, part.memory, 0) }, "binding memory")?;
-        if lock(&gpu.allocations).overlaps(at, bytes) {
-            return Err(gpu.error(format!("it has memory of its own at {at:x}, an address of the host")));
+        // Both lists stay locked, so that no staging memory of these addresses comes in between.
+        let (allocations, mut reached) = (lock(&gpu.allocations), lock(&gpu.reached));
+        if allocations.overlaps(at, bytes) {
+            return Err(refuses(format!("memory of the host at {at:x}, where it has memory of its own")));
         }
-        lock(&gpu.reached).insert(at, bytes, Place::Host, part.buffer);
+        reached.insert(at, bytes.min(self.bytes.count() - first), Place::Host, part.buffer);
         Ok(())
     }
 }

@@ -123,7 +123,7 @@ fn a_callers_memory_is_copied_without_staging() {
     let at = reached.bytes().as_ptr() as u64;
     let (end, second) = (at + bytes as u64, at + first as u64);
     assert!(gpu.reaches(at, first) && gpu.reaches(at + 7, 1) && gpu.reaches(second, bytes - first));
-    assert!(!gpu.reaches(at, first + 1) && !gpu.reaches(at - 1, 2) && !gpu.reaches(end, first));
+    assert!(!gpu.reaches(at, first + 1) && !gpu.reaches(at - 1, 2) && !gpu.reaches(end, 1));
 
     let memory = gpu.alloc(2 * first).unwrap();
     let (to, kernels) = (VulkanGpu::address(&memory), gpu.kernels(&config(), &[(Kernel::Cached, 64)]).unwrap());
