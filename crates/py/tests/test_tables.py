@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 # A Python without a GIL has no wheels of these.
-duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
-pl = pytest.importorskip("polars", reason="polars is not installed")
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+for package in ["duckdb", "polars", "pyarrow"]:
+    pytest.importorskip(package, reason=f"{package} is not installed")
+
+import duckdb
+import polars as pl
+import pyarrow as pa
 from conftest import SET
 
 import hypergrove.duckdb
