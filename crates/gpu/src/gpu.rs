@@ -46,7 +46,7 @@ pub struct Facts {
 
 impl Facts {
     /// Whether a policy may name this axis.
-    pub(crate) fn has(&self, axis: &str) -> bool {
+    pub fn has(&self, axis: &str) -> bool {
         !self.without.contains(&axis)
     }
 

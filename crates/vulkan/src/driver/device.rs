@@ -3,7 +3,7 @@
 use super::memory::{HostMemory, Memory};
 use super::pipelines::{Kernels, Pipelines};
 use super::queue::VulkanQueue;
-use super::reached::Reached;
+use super::reached::{self, Reached};
 use super::tables::Tables;
 use super::{Instance, lock};
 use ash::{amd, ext, khr, nv, vk};
@@ -214,21 +214,6 @@ impl Extended {
     }
 }
 
-/// Whether buffers for copies may have memory that the device imports from the host.
-fn imports(vulkan: &ash::Instance, physical: vk::PhysicalDevice, has: &dyn Fn(&CStr) -> bool) -> bool {
-    let info = vk::PhysicalDeviceExternalBufferInfo::default()
-        .usage(vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST)
-        .handle_type(vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT);
-    let mut buffers = vk::ExternalBufferProperties::default();
-    if has(ext::external_memory_host::NAME) {
-        // SAFETY: the device is the instance's, and has the extension that knows this type.
-        unsafe { vulkan.get_physical_device_external_buffer_properties(physical, &info, &mut buffers) };
-    }
-    let can = buffers.external_memory_properties;
-    can.external_memory_features.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE)
-        && can.compatible_handle_types.contains(vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT)
-}
-
 fn kind(device: vk::PhysicalDeviceType) -> &'static str {
     match device {
         vk::PhysicalDeviceType::CPU => "a CPU",
@@ -327,7 +312,8 @@ impl VulkanGpu {
             hung: OnceLock::new(),
             allocations: Mutex::default(),
             reached: Mutex::default(),
-            import_alignment: imports(vulkan, physical, &has).then_some(extended.import_alignment as usize),
+            import_alignment: (has(ext::external_memory_host::NAME) && reached::imports(vulkan, physical))
+                .then_some(extended.import_alignment as usize),
             #[cfg(test)]
             fault: Mutex::default(),
             instance: instance.clone(),
@@ -435,6 +421,11 @@ impl VulkanGpu {
 }
 
 impl Families {
+    /// Each family once.
+    pub(super) fn all(&self) -> Vec<u32> {
+        [self.compute].into_iter().chain(self.copies.map(|(copies, _)| copies)).collect()
+    }
+
     /// A family that computes, if possible one that does not draw; and a family that only copies, if there is one.
     fn of(families: &[vk::QueueFamilyProperties]) -> Option<Families> {
         use vk::QueueFlags as Flags;

@@ -28,6 +28,20 @@ fn lacks_memory(why: &AllocationError) -> bool {
     }
 }
 
+/// Every buffer is copied from and to.
+pub(super) const COPIED: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
+    vk::BufferUsageFlags::TRANSFER_SRC.as_raw() | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
+);
+
+/// A description of a buffer that the queues of all these families use.
+pub(super) fn buffer_info(families: &[u32], bytes: usize, usage: vk::BufferUsageFlags) -> vk::BufferCreateInfo<'_> {
+    let info = vk::BufferCreateInfo::default().size(bytes as u64).usage(usage);
+    match families.len() {
+        1 => info,
+        _ => info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(families),
+    }
+}
+
 /// A buffer and its memory. Whoever drops it has waited for the queues that use it. Memory of a hung device is never freed.
 struct Buffer {
     gpu: Arc<VulkanGpu>,
@@ -52,17 +66,9 @@ impl Buffer {
         if bytes as u64 > facts.largest {
             return Err(too_much(facts.largest));
         }
-        let families = gpu.families();
-        let both = families.copies.map(|(copies, _)| [families.compute, copies]);
-        let mut info = vk::BufferCreateInfo::default().size(bytes as u64).usage(
-            vk::BufferUsageFlags::TRANSFER_SRC
-                | vk::BufferUsageFlags::TRANSFER_DST
-                | vk::BufferUsageFlags::STORAGE_BUFFER
-                | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS,
-        );
-        if let Some(both) = &both {
-            info = info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(both);
-        }
+        let families = gpu.families().all();
+        let by_kernels = vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
+        let info = buffer_info(&families, bytes, COPIED | by_kernels);
         let device = &opened.device;
         // SAFETY: the structure is whole, and the buffer is destroyed by `drop`.
         let made = gpu.call(|| unsafe { device.create_buffer(&info, None) });
@@ -104,14 +110,12 @@ impl Buffer {
         // SAFETY: the buffer has memory and was made to have an address.
         made.address =
             unsafe { device.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(buffer)) };
+        // These locks end before the drop of `made`, which takes the first.
         let (mut allocations, reached) = (lock(&gpu.allocations), lock(&gpu.reached));
         if place == Place::Host && reached.overlaps(made.address, bytes) {
-            let at = made.address;
-            drop((allocations, reached));
-            return Err(gpu.error(format!("its memory at {at:x} has addresses of a caller's")));
+            return Err(gpu.error(format!("its memory at {:x} has addresses of a caller's", made.address)));
         }
         allocations.insert(made.address, bytes, place, buffer);
-        drop((allocations, reached));
         Ok(made)
     }
 }

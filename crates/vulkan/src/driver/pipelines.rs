@@ -152,7 +152,7 @@ impl Kernels {
             };
             return Err(Error::Unsupported { device: gpu.name(), what });
         };
-        if gpu.facts.without.contains(&"imad") {
+        if !gpu.facts.has("imad") {
             module.imad = 0;
         }
         let opened = gpu.open()?;

@@ -3,7 +3,7 @@
 
 use super::device::VulkanGpu;
 use super::lock;
-use super::memory::is_for_memory;
+use super::memory::{COPIED, buffer_info, is_for_memory};
 use ash::vk;
 use hypergrove_engine::{Error, ReachableMemory};
 use hypergrove_gpu::steps::Place;
@@ -17,6 +17,17 @@ const MOST_OF_BUFFER: usize = if cfg!(test) { 64 << 10 } else { 2 << 30 };
 
 /// How the pages come into the device's hands.
 const BY: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
+
+/// Whether a device that has the extension imports memory for such buffers.
+pub(super) fn imports(vulkan: &ash::Instance, physical: vk::PhysicalDevice) -> bool {
+    let info = vk::PhysicalDeviceExternalBufferInfo::default().usage(COPIED).handle_type(BY);
+    let mut buffers = vk::ExternalBufferProperties::default();
+    // SAFETY: the device is the instance's, and has the extension that knows this type.
+    unsafe { vulkan.get_physical_device_external_buffer_properties(physical, &info, &mut buffers) };
+    let can = buffers.external_memory_properties;
+    can.external_memory_features.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE)
+        && can.compatible_handle_types.contains(BY)
+}
 
 /// Part of the pages, as the device knows it.
 #[derive(Default)]
@@ -53,8 +64,9 @@ impl Reached {
         let bytes = unsafe { MappedBytes::zeroed(start, bytes) };
         let mut reached = Reached { gpu: gpu.clone(), bytes, pages, imports: Vec::new() };
         let most = (MOST_OF_BUFFER as u64).min(gpu.facts().largest) as usize / alignment * alignment;
-        for first in (0..whole).step_by(most.max(alignment)) {
-            reached.import(first, most.max(alignment).min(whole - first), too_much)?;
+        let most = most.max(alignment);
+        for first in (0..whole).step_by(most) {
+            reached.import(first, most.min(whole - first), too_much)?;
         }
         Ok(reached)
     }
@@ -75,16 +87,9 @@ impl Reached {
         let at = start as u64;
         self.imports.push(Import { at, ..Import::default() });
         let part = self.imports.last_mut().expect("it was pushed just now");
-        let families = gpu.families();
-        let both = families.copies.map(|(copies, _)| [families.compute, copies]);
+        let families = gpu.families().all();
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(BY);
-        let mut info = vk::BufferCreateInfo::default()
-            .size(bytes as u64)
-            .usage(vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST)
-            .push_next(&mut external);
-        if let Some(both) = &both {
-            info = info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(both);
-        }
+        let info = buffer_info(&families, bytes, COPIED).push_next(&mut external);
         // SAFETY: the structure is whole; `drop` destroys the buffer.
         let answer = gpu.call(|| unsafe { device.create_buffer(&info, None) });
         made(answer.map(|buffer| part.buffer = buffer), "making a buffer")?;
