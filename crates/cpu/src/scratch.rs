@@ -1,6 +1,5 @@
 //! Working memory, which is allocated once and wiped when it is freed.
 
-use crate::verify::Chain;
 use hypergrove_lanes::AdrsWords;
 use std::sync::{Mutex, PoisonError};
 use zeroize::Zeroize;
@@ -12,7 +11,7 @@ pub(crate) struct Scratch {
     pub key_of: Vec<u32>,
     pub chains: Vec<u32>,
     pub digits: Vec<u8>,
-    pub order: Vec<Chain>,
+    pub order: Vec<u32>,
     /// Values of n bytes: of chains, or pairs of siblings; nodes of a level and of the level above it, and messages. Some are secret.
     pub values: Vec<u8>,
     pub nodes: Vec<u8>,

@@ -116,7 +116,7 @@ impl VerifyGroup<'_> {
             for (((pair, node), part), (tree, index)) in
                 rows_mut::<N>(pairs).as_chunks_mut::<2>().0.iter_mut().zip(rows::<N>(trees)).zip(parts()).zip(level(z))
             {
-                *pair = siblings(node, row(part, 1 + z), index);
+                put_siblings(pair, node, row(part, 1 + z), index);
                 adrs.push(tree.node(z as u32 + 1, index >> 1).0);
             }
             self.hash.t_l(self.keys(key_of, p.k), adrs, 2, pairs, trees);
@@ -136,6 +136,8 @@ impl VerifyGroup<'_> {
         // Layer by layer: chains to their ends, T_len, the climb (FIPS 205, Algorithms 8, 11 and 13).
         let digits = sized(digits, 2 * jobs * len);
         let (digits, sorted) = digits.split_at_mut(jobs * len);
+        // The place of each chain among all of them in their sorted order.
+        let order = sized(order, jobs * len);
         let one_key = job_keys.iter().all(|key| *key == job_keys[0]);
         for layer in 0..p.d {
             let places: Vec<(u64, u32)> = positions.iter().map(|at| at.at_layer(p, layer)).collect();
@@ -144,18 +146,25 @@ impl VerifyGroup<'_> {
             for (message, digits) in messages.chunks(N).zip(digits.chunks_mut(len)) {
                 wots::digits(p, message, digits);
             }
-            sort(p.w(), len, digits, order);
-            adrs.clear();
-            key_of.clear();
-            let chains = sized(values, jobs * len * N);
-            for ((chain, value), digit) in order.iter().zip(rows_mut::<N>(chains)).zip(sorted.iter_mut()) {
-                let (job, i) = (chain.job as usize, chain.number as usize);
-                let (tree, leaf) = places[job];
-                *value = parts[job][i];
-                *digit = digits[job * len + i];
-                adrs.push(Adrs::new(layer as u32, tree, AdrsType::WotsHash).key_pair(leaf).chain(i as u32).0);
-                if !one_key {
-                    key_of.push(job_keys[job]);
+            let mut starts = starts(p.w(), digits);
+            let chains = rows_mut::<N>(sized(values, jobs * len * N));
+            adrs.resize(chains.len(), [0; 8]);
+            key_of.resize(if one_key { 0 } else { chains.len() }, 0);
+            // In the order of the signatures, which are too large for the caches.
+            let mut sources = digits.iter().zip(&mut *order);
+            for ((part, (tree, leaf)), key) in parts.iter().zip(&places).zip(job_keys) {
+                let of_job = Adrs::new(layer as u32, *tree, AdrsType::WotsHash).key_pair(*leaf);
+                for ((value, i), (digit, place)) in part.iter().zip(0..len as u32).zip(&mut sources) {
+                    let next = &mut starts[usize::from(*digit)];
+                    *place = *next;
+                    *next += 1;
+                    let at = *place as usize;
+                    chains[at] = *value;
+                    sorted[at] = *digit;
+                    adrs[at] = of_job.chain(i).0;
+                    if !one_key {
+                        key_of[at] = *key;
+                    }
                 }
             }
             let keys = if one_key {
@@ -163,11 +172,11 @@ impl VerifyGroup<'_> {
             } else {
                 Keys::Of { keys: self.keys, of: key_of }
             };
-            self.hash.chain(keys, adrs, p.w(), Steps::From(sorted), chains, None);
+            self.hash.chain(keys, adrs, p.w(), Steps::From(sorted), chains.as_flattened_mut(), None);
 
             let ends = sized(parents, jobs * len * N);
-            for (chain, value) in order.iter().zip(rows::<N>(chains)) {
-                rows_mut::<N>(ends)[chain.job as usize * len + chain.number as usize] = *value;
+            for (end, place) in rows_mut::<N>(ends).iter_mut().zip(&*order) {
+                *end = chains[*place as usize];
             }
             let at = |kind| places.iter().map(move |(tree, leaf)| (Adrs::new(layer as u32, *tree, kind), *leaf));
             adrs.clear();
@@ -184,7 +193,7 @@ impl VerifyGroup<'_> {
                     .zip(&parts)
                     .zip(at(AdrsType::Tree))
                 {
-                    *pair = siblings(node, &part[len + z], leaf >> z);
+                    put_siblings(pair, node, &part[len + z], leaf >> z);
                     adrs.push(tree.node(z as u32 + 1, leaf >> (z + 1)).0);
                 }
                 self.hash.t_l(self.keys(key_of, 1), adrs, 2, pairs, messages);
@@ -209,21 +218,16 @@ fn row<const N: usize>(part: &[u8], i: usize) -> &[u8; N] {
     &rows(part)[i]
 }
 
-/// A node and its sibling in the order in which H takes them. The index is public.
-fn siblings<const N: usize>(node: &[u8; N], sibling: &[u8; N], index: u32) -> [[u8; N]; 2] {
-    if index & 1 == 0 { [*node, *sibling] } else { [*sibling, *node] }
+/// Puts a node and its sibling in the order in which H takes them. The index is public.
+fn put_siblings<const N: usize>(pair: &mut [[u8; N]; 2], node: &[u8; N], sibling: &[u8; N], index: u32) {
+    let side = (index & 1) as usize;
+    pair[side] = *node;
+    pair[side ^ 1] = *sibling;
 }
 
-/// A chain of one of the group's signatures.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Chain {
-    job: u16,
-    number: u16,
-}
-
-/// Sorts all chains, those with the fewest steps left last, so that the lanes of a group stop together. This is a counting sort: digits are
-/// public.
-fn sort(w: usize, len: usize, digits: &[u8], order: &mut Vec<Chain>) {
+/// The place of the first chain of each digit, if all chains are sorted and those with the fewest steps left are last, so that the lanes of a group stop
+/// together. Digits are public.
+fn starts(w: usize, digits: &[u8]) -> [u32; 257] {
     let mut starts = [0u32; 257];
     for digit in digits {
         starts[usize::from(*digit) + 1] += 1;
@@ -231,13 +235,5 @@ fn sort(w: usize, len: usize, digits: &[u8], order: &mut Vec<Chain>) {
     for digit in 0..w {
         starts[digit + 1] += starts[digit];
     }
-    order.clear();
-    order.resize(digits.len(), Chain::default());
-    for (job, digits) in digits.chunks(len).enumerate() {
-        for (number, digit) in digits.iter().enumerate() {
-            let at = &mut starts[usize::from(*digit)];
-            order[*at as usize] = Chain { job: job as u16, number: number as u16 };
-            *at += 1;
-        }
-    }
+    starts
 }
