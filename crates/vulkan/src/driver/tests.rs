@@ -273,6 +273,25 @@ fn a_wait_without_a_limit_lasts_until_the_device_is_done() {
     others.release();
 }
 
+/// Another thread may learn first that the device is lost, while a copy is still under way to memory that a caller has lent.
+#[test]
+fn a_wait_lasts_until_the_work_is_done_though_the_device_is_lost() {
+    let Some((_, gpu)) = device() else { return };
+    let (memory, kernels) = (gpu.alloc(64).unwrap(), gpu.kernels(&config(), &[]).unwrap());
+    let mut queue = gpu.queue().unwrap();
+    let held = queue.hold();
+    queue.limit(WaitLimit { time: Some(Duration::from_secs(20)), ..LIMIT });
+    queue.submit(&kernels, &[Step::Zero { at: VulkanGpu::address(&memory), bytes: 64 }]).unwrap();
+    let lost = gpu.check::<()>(Err(vk::Result::ERROR_DEVICE_LOST), "a test").unwrap_err();
+    std::thread::scope(|scope| {
+        let wait = scope.spawn(|| queue.wait());
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!wait.is_finished());
+        held.release();
+        assert_eq!(wait.join().unwrap(), Err(lost));
+    });
+}
+
 #[test]
 fn memory_that_is_not_there_is_an_error_with_its_size() {
     let Some((_, gpu)) = device() else { return };
