@@ -147,7 +147,7 @@ fn key(source: &str, options: &[String], version: (u32, u32), capability: Capabi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove_gpu::cache::{CHECKSUM, MAGIC};
+    use hypergrove_gpu::cache::{CHECKSUM_BYTES, MAGIC};
     use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -224,7 +224,8 @@ mod tests {
         for (copy, at) in flipped.iter_mut().zip([0, MAGIC.len(), whole.len() - 1]) {
             copy[at] ^= 1;
         }
-        let truncated = [0, 5, MAGIC.len(), MAGIC.len() + CHECKSUM, whole.len() - 1].map(|end| whole[..end].to_vec());
+        let truncated =
+            [0, 5, MAGIC.len(), MAGIC.len() + CHECKSUM_BYTES, whole.len() - 1].map(|end| whole[..end].to_vec());
         let longer = [&whole[..], b"\0"].concat();
         for damaged in flipped.into_iter().chain(truncated).chain([longer]) {
             std::fs::write(&file, &damaged).unwrap();

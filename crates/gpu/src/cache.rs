@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 /// The first bytes of a cached file. A change of the format changes them.
 pub const MAGIC: &[u8; 16] = b"hypergrove-code1";
 /// Bytes of the checksum that follows them.
-pub const CHECKSUM: usize = 32;
+pub const CHECKSUM_BYTES: usize = 32;
 
 /// A directory of compiled code.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Cache {
 }
 
 /// The checksum covers the key too, so that a file under another file's name is not accepted.
-fn checksum(key: &[u8; 32], code: &[u8]) -> [u8; CHECKSUM] {
+fn checksum(key: &[u8; 32], code: &[u8]) -> [u8; CHECKSUM_BYTES] {
     Sha256::new().chain_update(key).chain_update(code).finalize().into()
 }
 
@@ -83,7 +83,7 @@ impl Cache {
         let name = file_name(key);
         match self.folder()?.read(&name) {
             Ok(bytes) => {
-                let (sum, code) = bytes.strip_prefix(MAGIC)?.split_at_checked(CHECKSUM)?;
+                let (sum, code) = bytes.strip_prefix(MAGIC)?.split_at_checked(CHECKSUM_BYTES)?;
                 (sum == checksum(key, code)).then(|| code.to_vec())
             }
             Err(Refusal::Missing) => None,

@@ -235,8 +235,8 @@ impl Gpu for HostGpu {
     }
 }
 
-/// The leaf that the first job reveals in its first tree. Tests put faults into its chains: a fault in another leaf's chain
-/// would show in no root that a signature leads to, and only computing twice finds it.
+/// The leaf that the first job reveals in its first tree. Tests put faults into its chains. A fault in another leaf's chain changes the tree's root and the
+/// root that the signature leads to alike, so no comparison of the two finds it: only computing twice does.
 pub(crate) const REVEALED: u64 = 3;
 
 /// The first job's tree in layer 0.
@@ -307,15 +307,16 @@ impl HostQueue {
                         let fault = &self.gpu.fault;
                         if fault.load(Ordering::Relaxed) == l.kernel as u32 {
                             fault.store(u32::MAX, Ordering::Relaxed);
-                            // The end of a chain of the revealed leaf, a stored signature, a signature's WOTS+ value, or
-                            // the root of layer 0.
-                            let word = match l.kernel {
+                            // One bit is changed: in the first word of the end of a chain of the revealed leaf (first words of all leaves
+                            // follow each other), of a stored signature, of a signature's WOTS+ value, or of the root of layer 0, which the
+                            // FORS public key precedes.
+                            let at = match l.kernel {
                                 Kernel::Chains => l.args.ends + 4 * REVEALED,
                                 Kernel::Stored => stored_row(&l.args, config.n),
                                 Kernel::Select => l.args.sigs + u64::from(wots_offset(&l.args)),
                                 _ => l.args.roots + config.n as u64,
                             };
-                            *(word as *mut u32) ^= 1;
+                            *(at as *mut u32) ^= 1;
                         }
                         let mut planted = self.gpu.planted.lock().unwrap_or_else(PoisonError::into_inner);
                         match &mut *planted {
@@ -335,6 +336,7 @@ impl HostQueue {
 }
 
 impl Drop for HostQueue {
+    /// A device does what was submitted, even if nobody waits for it.
     fn drop(&mut self) {
         self.work(u64::MAX);
     }

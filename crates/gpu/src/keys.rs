@@ -7,7 +7,8 @@ use hypergrove_kernels::KEY_WORDS;
 use sha2::block_api::{compress256, compress512};
 use zeroize::Zeroizing;
 
-/// Writes PK.seed and SK.seed as words, the hash states after PK.seed's block, and the address of the cached nodes.
+/// Writes a key as words: PK.seed from word 0, SK.seed from 8, with SHA2 the hash states after PK.seed's block from 16, and the address of the cached nodes
+/// in 40 (low) and 41 (high).
 pub(crate) fn lay_out(p: &Params, key: &Key<'_>, nodes: u64, to: &mut [u8]) {
     let mut words = Zeroizing::new([0u32; KEY_WORDS]);
     let word_of = match p.family {

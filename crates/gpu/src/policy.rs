@@ -17,17 +17,17 @@ pub struct GpuPolicy {
     pub of_kind: [u32; KINDS.len()],
     /// Blocks of a launch, at most; 0: as many as its work asks for.
     pub blocks: u32,
-    /// Blocks of 256 threads a compute unit that the chain kernel's registers must leave room for.
+    /// How many blocks of 256 threads a compute unit must be able to run at the same time: this limits the registers of the chain kernel.
     pub occupancy: u32,
-    /// The places of additions in a SHA-256 compression that go to the multiply-add pipe, as a mask.
+    /// The additions of a SHA-256 compression that go to the multiply-add pipe, which would be idle otherwise: a bit for each place.
     pub imad: u32,
     /// Whether the rounds of SHA-512 and Keccak are unrolled.
     pub unrolled: u32,
     /// Levels that a launch goes up, in shared memory, where there is plenty of work.
     pub subtree_height: u32,
-    /// log2 of the nodes that a block works on at a time, if they fit.
+    /// log2 of the nodes that a block works on at a time, if they fit into its shared memory.
     pub tile: u32,
-    /// log2 of the chains that a block sorts by length at a time, at most.
+    /// log2 of the chains that a block sorts by length at a time, at most, so that neighbouring threads end together.
     pub sort: u32,
     /// log2 of the leaves whose chains are grown at a time; 0: as many as a fixed amount of memory takes.
     pub window: u32,
@@ -37,7 +37,7 @@ pub struct GpuPolicy {
     pub stored: u32,
     /// Levels of parallelism: 0 none, 1 trees, 2 also nodes, 3 also chains, 4 also within a hash.
     pub levels: u32,
-    /// Whether each layer's root is computed once more, from the signature.
+    /// Whether each layer's root is computed once more, from the signature, to find faults.
     pub check: u32,
     /// Whether FORS runs concurrently with the hypertree.
     pub beside: u32,

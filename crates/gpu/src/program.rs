@@ -95,7 +95,7 @@ type RecordingKey = (usize, usize, bool, bool, Option<DigestShape>);
 
 struct Recorded<R> {
     what: RecordingKey,
-    steps: R,
+    recording: R,
 }
 
 /// Signatures that a pass verifies.
@@ -110,7 +110,7 @@ enum SignatureInput<'a> {
 #[derive(Default)]
 struct RootValues {
     /// Whether there were several passes. If not, the values of these jobs are still in the host's memory.
-    passes: bool,
+    several_passes: bool,
     jobs: usize,
     roots: Vec<u8>,
     fors: Vec<u8>,
@@ -132,30 +132,34 @@ impl<G: Gpu> GpuProgram<G> {
             _ => batch.max(1),
         };
         let mut layout = shape.layout(jobs);
-        // A batch takes several passes if one pass would exceed the budget, the largest allocation or 32-bit indices.
+        // A batch takes several passes if one pass would exceed the budget of the device, the largest allocation of the host's memory, or 32-bit indices.
         let largest = gpu.facts().largest;
         while !(shape.indexable(&layout) && layout.device as u64 <= budget && layout.host as u64 <= largest) {
             if jobs == 1 {
-                let needs = layout.device as u64;
-                return Err(Error::OutOfMemory { device: gpu.facts().id.clone(), needs, has: budget });
+                let (needs, has) = match layout.host as u64 {
+                    host if host > largest => (host, largest),
+                    _ => (layout.device as u64, budget),
+                };
+                return Err(Error::OutOfMemory { device: gpu.facts().id.clone(), needs, has });
             }
             jobs = jobs.div_ceil(2);
             layout = shape.layout(jobs);
         }
         let memory = match gpu.alloc(layout.device) {
-            // Keys' nodes that no program uses make way first.
+            // Cached nodes of keys that no program uses make way first.
             Err(Error::OutOfMemory { .. }) if cache.drop_unused() => gpu.alloc(layout.device)?,
             memory => memory?,
         };
         let (mut queue, limit) = (gpu.queue()?, wait_limit(work(plan.op), WaitLimit::default().time, gpu.facts()));
         queue.limit(limit);
-        // Programs that verify take no turns. They begin one after the other, since they fetch one after the other, and concurrently they
-        // leave no compute unit idle. (An H200 verifies 2.04 million signatures of 128f a second concurrently, 1.94 in turns; of 256f 846,000
-        // and 734,000.) Without turns, other programs would end together, and copy together. (An H200 makes 3.13 million key pairs
-        // concurrently, 3.39 in turns.)
+        // Where programs take turns, one computes at a time while the others copy. Programs that sign or make keys take turns: without, all would compute
+        // together, end together, and then copy together. (An H200 makes 3.39 million key pairs a second in turns, and 3.13 million without.) Programs
+        // that verify take none. They fetch one after the other, so they begin at different times, and together they leave no compute unit idle. (An
+        // H200 verifies 2.04 million signatures of 128f a second without turns, and 1.94 million in turns; 846,000 and 734,000 of 256f.)
         queue.takes_turns(plan.op != Op::Verify);
         if plan.op == Op::Sign {
-            // Rows are handed out whole, but no kernel need write R, so R's place is cleared.
+            // Signatures are copied whole, but the host may be the one that writes R. So R's place is cleared once: nothing that earlier programs left in this
+            // memory is copied.
             let (at, bytes) = (G::address(&memory) + layout.output.at as u64, layout.output.bytes);
             queue.submit(&kernels, &[Step::Zero { at, bytes }])?;
             queue.wait()?;
@@ -237,8 +241,8 @@ impl<G: Gpu> GpuProgram<G> {
                 Kernel::Cached => shape.cached > 0,
                 Kernel::Stored => shape.policy.stored > 0 && shape.cached > 1,
                 Kernel::Keys => batch > FEW_KEYS,
-                Kernel::Compare => batch > MOST_RECORDED,
-                Kernel::Digest => shape.most_hashed() > 0 && batch > MOST_RECORDED,
+                Kernel::Compare => batch > FEW_JOBS,
+                Kernel::Digest => shape.most_hashed() > 0 && batch > FEW_JOBS,
                 // The last pass of a large batch may be a small one.
                 Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links => shape.policy.levels == 4,
                 // With kept chain values cached layers are checked by `Climb` alone.
@@ -316,16 +320,16 @@ impl<G: Gpu> GpuProgram<G> {
         let recorded = match recorded {
             Some(recorded) => recorded,
             None => {
-                let steps = self.queue.record(&self.kernels, &steps(self))?;
-                Recorded { what, steps }
+                let recording = self.queue.record(&self.kernels, &steps(self))?;
+                Recorded { what, recording }
             }
         };
-        let done = self.queue.replay(&recorded.steps);
+        let done = self.queue.replay(&recorded.recording);
         self.recorded[place] = Some(recorded);
         done.map(|()| Vec::new())
     }
 
-    /// Limits the blocks of each launch to the policy's number.
+    /// Limits the blocks of each launch to the policy's number, unless that is 0. Each block then does the work of several.
     fn bounded(&self, mut steps: Vec<Step>) -> Vec<Step> {
         let most = self.shape.policy.blocks;
         for step in &mut steps {
@@ -662,7 +666,7 @@ impl<G: Gpu> GpuProgram<G> {
 
     /// Keeps this pass's values if the batch takes several passes. The values of a single pass stay in the host's memory.
     fn keep(&mut self, jobs: usize) {
-        if !self.kept.passes {
+        if !self.kept.several_passes {
             self.kept.jobs = jobs;
             return;
         }
@@ -677,7 +681,8 @@ impl<G: Gpu> GpuProgram<G> {
         G::host_view(&self.host, part.on_host..part.on_host + bytes)
     }
 
-    /// Runs a pass with every job in its neighbour's place. A single job is computed twice, and the result in the second place counts.
+    /// Runs a pass with every job in its neighbour's place, so that a fault of a place hits another job than the first time. A single job is computed twice,
+    /// and the result in the second place counts.
     fn relocated_pass(
         &mut self,
         batch: &Batch<'_>,
@@ -703,18 +708,20 @@ impl<G: Gpu> GpuProgram<G> {
         let signatures: Vec<&[u8]> = order.iter().filter_map(|job| batch.signatures.get(*job)).copied().collect();
         let moved = Batch { keys: batch.keys, key_of: &key_of, positions: &positions, signatures: &signatures };
         let signatures = SignatureInput::Later(moved.signatures);
-        if self.plan.op == Op::Sign && order.len() > MOST_RECORDED {
-            // `receive` puts each signature where it belongs.
+        if self.plan.op == Op::Sign && order.len() > FEW_JOBS {
+            // `receive` knows that the jobs are relocated, and puts each signature where it belongs.
             return self.pass(&moved, 0..order.len(), nodes, None, signatures, out);
         }
-        // The rows become the caller's; after an error, nobody gets them.
+        // The rows become the caller's if all goes well. After an error they may hold secrets, and are wiped.
         let mut rows = vec![0; order.len() * each];
         let timing =
             self.pass(&moved, 0..order.len(), nodes, None, signatures, &mut rows).inspect_err(|_| wipe(&mut rows))?;
-        let head = if self.plan.op == Op::Sign { self.p().n } else { 0 };
+        // The host has already written R to `out`.
+        let r_bytes = if self.plan.op == Op::Sign { self.p().n } else { 0 };
         // For a single job, the second place counts.
         let moved_to = |i: usize| if jobs.len() == 1 { 1 } else { (i + jobs.len() - 1) % jobs.len() };
-        let back = |(i, out): (usize, &mut [u8])| out[head..].copy_from_slice(&rows[moved_to(i) * each..][head..each]);
+        let back =
+            |(i, out): (usize, &mut [u8])| out[r_bytes..].copy_from_slice(&rows[moved_to(i) * each..][r_bytes..each]);
         if in_threads(self.shape.policy.threads) {
             out.par_chunks_exact_mut(each).enumerate().with_min_len(ROWS_OF_A_TASK).for_each(back);
         } else {
@@ -812,7 +819,7 @@ impl<G: Gpu> GpuProgram<G> {
         let bytes = self.layout.output.bytes;
         if self.second.is_none() && (self.layout.device + bytes) as u64 <= self.budget {
             let memory = match self.gpu.alloc(bytes) {
-                // Keys' nodes that no program uses make way first.
+                // Cached nodes of keys that no program uses make way first.
                 Err(Error::OutOfMemory { .. }) if self.cache.drop_unused() => self.gpu.alloc(bytes),
                 memory => memory,
             };
@@ -845,12 +852,12 @@ impl<G: Gpu> GpuProgram<G> {
         let what = (jobs, keys, self.stored, self.compares, self.hashed);
         let last = &mut self.last[usize::from(self.relocated)];
         let is_again = last.replace(what) == Some(what) && jobs <= MOST_RECORDED_AGAIN;
-        (self.shape.policy.record == 1 && (jobs <= MOST_RECORDED || is_again)).then_some(what)
+        (self.shape.policy.record == 1 && (jobs <= FEW_JOBS || is_again)).then_some(what)
     }
 
     /// Whether a batch is one pass of more than a few jobs, in their usual places.
-    fn takes_whole(&self, batch: &Batch<'_>) -> bool {
-        !self.relocated && batch.len() > MOST_RECORDED && batch.len() <= self.layout.jobs
+    fn is_one_large_pass(&self, batch: &Batch<'_>) -> bool {
+        !self.relocated && batch.len() > FEW_JOBS && batch.len() <= self.layout.jobs
     }
 
     /// Runs a pass that verifies the signatures that `uploads` and `others` fetch.
@@ -908,7 +915,7 @@ impl<G: Gpu> GpuProgram<G> {
         let start = Instant::now();
         let (p, op, count) = (self.p(), self.plan.op, jobs.len());
         let keys = self.lay_out(batch, jobs.clone(), nodes, messages);
-        let (few, row) = (count <= MOST_RECORDED, p.sig_bytes());
+        let (few, row) = (count <= FEW_JOBS, p.sig_bytes());
         if let (SignatureInput::Later(few), true) = (&mut signatures, few) {
             let input = self.layout.input;
             for (to, from) in self.bytes(input).chunks_exact_mut(row).zip(std::mem::take(few)) {
@@ -974,8 +981,9 @@ impl<G: Gpu> GpuProgram<G> {
 /// log2 of the leaves that a block of the cooperative kernels works on at a time.
 const COOPERATIVE_CHUNK: u32 = COOPERATIVE_ROWS.ilog2();
 
-/// Jobs, at most, of a batch that is always submitted as a recording: with more, the launches cost nothing compared with the work.
-const MOST_RECORDED: usize = 16;
+/// Jobs, at most, that are few. A batch of few is always submitted as a recording: with more, the launches cost nothing compared with the work. And its
+/// results are written to the host's memory by the kernels; more results are copied.
+const FEW_JOBS: usize = 16;
 
 /// Jobs, at most, of a batch that is submitted as a recording if the batch before was like it: a recording is made to be used again. (A
 /// replay of 64 signatures of 128f is submitted in 35 µs on an H200, the same launches in 125 µs. This number is chosen, not measured.)
@@ -985,7 +993,7 @@ const MOST_RECORDED_AGAIN: usize = 1024;
 /// [`first_columns`], and hashes the messages. (An H200 verifies 417,000 signatures of 128f a second in calls of 1,024, and 409,000 if it
 /// fetches all columns first; in calls of 64, 46,000 and 48,000, since those are recorded. The greatest number is chosen, not measured.)
 /// Tests of this crate take both ways with few signatures.
-const LEAST_IN_COLUMNS: usize = if cfg!(test) { MOST_RECORDED + 1 } else { 256 };
+const LEAST_IN_COLUMNS: usize = if cfg!(test) { FEW_JOBS + 1 } else { 256 };
 const MOST_IN_COLUMNS: usize = if cfg!(test) { 48 } else { 2048 };
 
 /// If the wait for signatures is shorter, the device had them before the host was done. Then the wait takes 4 to 7 µs on an H200.
@@ -1060,7 +1068,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
 
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         self.check(batch, None, out.len())?;
-        self.kept = RootValues { passes: batch.len() > self.layout.jobs, ..RootValues::default() };
+        self.kept = RootValues { several_passes: batch.len() > self.layout.jobs, ..RootValues::default() };
         if self.plan.op == Op::Cache {
             return self.cache(batch, out);
         }
@@ -1091,8 +1099,8 @@ impl<G: Gpu> Program for GpuProgram<G> {
         accept: Accept<'_>,
         twice: bool,
     ) -> Option<Result<Timing, Error>> {
-        // Few signatures cannot be held back: the kernels themselves copy them.
-        if self.plan.op != Op::Sign || !self.takes_whole(batch) {
+        // Signatures stay on the device until the roots are accepted. If a batch has only a few, the kernels write them to the host's memory at once.
+        if self.plan.op != Op::Sign || !self.is_one_large_pass(batch) {
             return None;
         }
         self.kept = RootValues::default();
@@ -1128,8 +1136,8 @@ impl<G: Gpu> Program for GpuProgram<G> {
         out: &mut [u8],
     ) -> Option<Result<Timing, Error>> {
         let row = self.p().sig_bytes();
-        // `run` refuses signatures of another length.
-        let fits = self.takes_whole(batch) && batch.signatures.iter().all(|signature| signature.len() == row);
+        // Signatures of another length are left to `run`, which refuses them.
+        let fits = self.is_one_large_pass(batch) && batch.signatures.iter().all(|signature| signature.len() == row);
         if self.plan.op != Op::Verify || !fits {
             return None;
         }
@@ -1162,7 +1170,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
             return None;
         }
         let (kept, row, each) = (&self.kept, (p.d + 1) * p.n, p.k * p.n);
-        let (roots, fors) = match kept.passes {
+        let (roots, fors) = match kept.several_passes {
             true => (&kept.roots[..], &kept.fors[..]),
             false => (self.view(self.layout.roots, kept.jobs * row), self.view(self.layout.fors, kept.jobs * each)),
         };

@@ -395,17 +395,21 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
         let each = messages
             .each()
             .filter(|each| each.is_multiple_of(4) && *each <= self.longest() && bytes <= self.layout.bytes);
-        // Words are numbered by 32 bits, and messages too.
-        let all = (copies * count, copies * bytes);
-        let (Some(each), true) = (each, copies > 0 && count <= self.room() && all.1 / 4 < 1 << 32) else {
-            let what = format!("{copies} times {count} messages of {bytes} bytes: not measured in its memory");
+        let (all_messages, all_bytes) = (copies.saturating_mul(count), copies.saturating_mul(bytes));
+        // Kernels number the words of messages and of digests by 32 bits.
+        let is_numbered = all_bytes / 4 < 1 << 32 && all_messages < 1 << 29;
+        let (Some(each), true) = (each, copies > 0 && bytes > 0 && count <= self.room() && is_numbered) else {
+            let what = format!(
+                "{copies} copies of {count} messages, {bytes} bytes a copy, are not measured in the device's memory: messages must have one length, a multiple \
+                 of 4 bytes, and their words fewer than 2^32"
+            );
             return Err(Error::Unsupported { device: self.gpu.facts().id.clone(), what });
         };
         copy(self.policy.threads, messages.bytes(), G::host_bytes(&mut self.rows[0].host, 0..bytes));
-        let (memory, outs) = (self.gpu.alloc(all.1)?, self.gpu.alloc(32 * all.0)?);
+        let (memory, outs) = (self.gpu.alloc(all_bytes)?, self.gpu.alloc(32 * all_messages)?);
         let (at, out) = (G::address(&memory), G::address(&outs));
-        let launch = self.launch(all.0, HashRows { messages: at, bytes: each as u32, digests: out });
-        let index = self.kernels_index(all.0);
+        let launch = self.launch(all_messages, HashRows { messages: at, bytes: each as u32, digests: out });
+        let index = self.kernels_index(all_messages);
         let (kernels, row) = (&self.kernels[index], &mut self.rows[0]);
         let host = G::host_address(&row.host);
         let timed = |row: &mut Row<G>, steps: &[Step]| {
@@ -418,7 +422,7 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
             timed(row, &(0..copies).map(upload).collect::<Vec<_>>())?;
             let times = (0..runs).map(|_| timed(row, &[Step::Launch(launch)])).collect::<Result<Vec<_>, Error>>()?;
             let to = host + self.layout.digests as u64;
-            let from = out + 32 * (all.0 - count) as u64;
+            let from = out + 32 * (all_messages - count) as u64;
             timed(row, &[Step::Download { to, from, bytes: 32 * count }])?;
             Ok(times)
         };

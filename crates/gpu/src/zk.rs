@@ -133,12 +133,14 @@ pub(crate) struct ZkGpu<G: Gpu> {
     timing: Timing,
     /// The limit of waits for the device.
     limit: WaitLimit,
-    /// How many unwanted jobs, keys and attempts come first in a pass, so that the wanted ones have other places: 0 or 1.
+    /// 1 while results are computed a second time, to find faults. Then an unwanted job, key and attempt comes first in a pass, so that no wanted one has the
+    /// place that it had before. Otherwise 0.
     pad: usize,
 }
 
 impl<G: Gpu> ZkGpu<G> {
     pub(crate) fn new(gpu: &Arc<G>, policy: ZkPolicy, budget: u64) -> Result<ZkGpu<G>, Error> {
+        // Attempts that fill the device once.
         let wave = (gpu.facts().compute_units * policy.fill) as usize;
         let mut limits = Limits {
             jobs: policy.pass as usize,
@@ -171,13 +173,14 @@ impl<G: Gpu> ZkGpu<G> {
         Ok(zk)
     }
 
-    /// A launch of so many threads. Poseidon has small blocks, so that its threads, which take long, end together.
+    /// A launch of `total` threads. The sponge has small blocks: its threads take long, and small blocks are spread evenly over the compute units, so that all
+    /// end together.
     fn threads<A: Arguments>(&self, total: usize, arguments: A) -> Step {
         let threads = if A::KERNEL == Kernel::ZkSponge { self.policy.block.min(64) } else { self.policy.block };
         let blocks = total.div_ceil(threads as usize).max(1) as u32;
         Step::Launch(Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(total as u32) })
     }
-    /// A launch of one block for each of `total` items, but of no more blocks than every GPU allows: these go on with the next items.
+    /// A launch of one block for each of `total` items, but of no more blocks than every GPU allows. If there are more items, each block takes several.
     fn blocks<A: Arguments>(&self, total: usize, arguments: A) -> Step {
         let (blocks, threads) = (total.clamp(1, 65_535) as u32, self.policy.block);
         Step::Launch(Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(total as u32) })
@@ -193,7 +196,8 @@ impl<G: Gpu> ZkGpu<G> {
         Ok(())
     }
 
-    /// Runs one pass after the other until all jobs are done. Returns the time that they took.
+    /// Runs one pass after the other until all jobs are done. `cut` says how many of the jobs that are left the next pass takes, at least one. Returns the
+    /// time that the passes took.
     fn passes<J>(
         &mut self,
         jobs: &[J],
@@ -201,13 +205,15 @@ impl<G: Gpu> ZkGpu<G> {
         cut: impl Fn(&Limits, &[J]) -> usize,
         mut pass: impl FnMut(&mut Self, &[J]) -> Result<(), Error>,
     ) -> Result<Timing, Error> {
-        self.gpu.hung().map_or(Ok(()), Err)?;
+        if let Some(why) = self.gpu.hung() {
+            return Err(why);
+        }
         let mut rest = jobs;
         self.timing = Timing::default();
         while !rest.is_empty() {
             let (now, later) = rest.split_at(cut(&self.limits, rest));
             let done = pass(self, now);
-            // Secrets are wiped in any case, and a failed pass leaves nothing.
+            // After a failure everything is wiped at once. Secrets are wiped after success too, but the host does not wait for it.
             let parallel = in_threads(self.policy.threads);
             let wiped = match (&done, secret) {
                 (Ok(()), true) => self.memory.wipe_soon(&self.kernels, parallel),
@@ -240,7 +246,7 @@ impl<'a, K> DistinctKeys<'a, K> {
         DistinctKeys { keys: Vec::new(), numbers: BTreeMap::new(), last: None }
     }
     /// A table that begins with `pad` times the first key. [`number`](Keys::number) does not find these.
-    fn behind(pad: usize, first: &'a K) -> DistinctKeys<'a, K> {
+    fn padded(pad: usize, first: &'a K) -> DistinctKeys<'a, K> {
         DistinctKeys { keys: vec![first; pad], ..DistinctKeys::new() }
     }
     /// The number of a key, which is added if it is new.

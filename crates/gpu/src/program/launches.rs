@@ -1,7 +1,7 @@
 //! The steps of a pass: which kernels, in which order and shapes.
 
 use super::layout::{Part, flag_words};
-use super::{COOPERATIVE_CHUNK, DigestShape, GpuProgram, MOST_RECORDED, first_layers};
+use super::{COOPERATIVE_CHUNK, DigestShape, FEW_JOBS, GpuProgram, first_layers};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
 use hypergrove_fips205::plan::Op;
@@ -208,7 +208,7 @@ impl<G: Gpu> GpuProgram<G> {
     /// Whether the jobs are so few that all their hashes at once leave compute units idle. Then latency counts, not work.
     pub(super) fn is_few(&self, jobs: usize) -> bool {
         let leaves = jobs * self.shape.leaves().max(1);
-        self.shape.policy.levels == 4 && jobs <= MOST_RECORDED && leaves <= 64 * self.gpu.facts().compute_units as usize
+        self.shape.policy.levels == 4 && jobs <= FEW_JOBS && leaves <= 64 * self.gpu.facts().compute_units as usize
     }
 
     /// A launch that computes PK_FORS of `jobs` jobs from their FORS roots.
@@ -346,7 +346,7 @@ impl<G: Gpu> GpuProgram<G> {
         steps.push(self.download(l.flag, flag_words(p, jobs) * 4));
         steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
         steps.push(self.download(l.fors, jobs * p.k * p.n));
-        if jobs <= MOST_RECORDED {
+        if jobs <= FEW_JOBS {
             steps.push(self.download(l.output, jobs * p.sig_bytes()));
         }
         steps
@@ -513,7 +513,7 @@ impl<G: Gpu> GpuProgram<G> {
         let (p, l) = (self.p(), &self.layout);
         let mut steps = self.keys(keys);
         steps.extend(self.positions(jobs));
-        if jobs <= MOST_RECORDED {
+        if jobs <= FEW_JOBS {
             steps.push(self.upload(l.input, jobs * p.sig_bytes()));
         }
         // Roots of an earlier batch must not pass for those of this one.
@@ -550,8 +550,8 @@ impl<G: Gpu> GpuProgram<G> {
     pub(super) fn keygen_steps(&self, jobs: usize) -> Vec<Step> {
         let (p, l) = (self.p(), &self.layout);
         let mut steps = self.keys(jobs);
-        // The kernels themselves write few roots to the host's memory.
-        let few = jobs <= MOST_RECORDED;
+        // If the roots are few, the kernels write them to the host's memory. Others are copied.
+        let few = jobs <= FEW_JOBS;
         let roots = Roots::Bytes(if few { self.on_host(l.output) } else { self.device(l.output) });
         let to = Destinations { nodes: self.device(l.nodes[0]), roots, paths: None, all: None };
         let trees = Trees::OfKeys { layer: p.d as u32 - 1 };
@@ -591,6 +591,7 @@ mod tests {
                     _ => program.keygen_steps(pass),
                 };
                 let by_default = steps(&program);
+                // Signing has all axes.
                 let idle = axes(Op::Sign).into_iter().filter(|axis| axis.tuned && !matters(axis.name, op));
                 let mut seen = 0;
                 for (name, value) in

@@ -1,6 +1,6 @@
 //! The memory layout of a pass, and how many jobs a pass may have.
 
-use super::{COOPERATIVE_CHUNK, MOST_RECORDED};
+use super::{COOPERATIVE_CHUNK, FEW_JOBS};
 use crate::gpu::Facts;
 use crate::policy::GpuPolicy;
 use crate::ring::Slots;
@@ -168,7 +168,7 @@ impl Shape {
             ..Layout::default()
         };
         // Few signatures are copied as a whole, many through the ring.
-        let (signatures, few) = (jobs * p.sig_bytes(), jobs.min(MOST_RECORDED) * p.sig_bytes());
+        let (signatures, few) = (jobs * p.sig_bytes(), jobs.min(FEW_JOBS) * p.sig_bytes());
         layout.input = both(when(op == Op::Verify, signatures), when(op == Op::Verify, few));
         layout.output = match op {
             Op::Sign => both(signatures, few),

@@ -394,7 +394,7 @@ impl<G: Gpu> ZkGpu<G> {
     fn write(&mut self, runs: &[ByteRun], from: Offsets) -> Result<(), Error> {
         let from = self.memory.at(from);
         let steps: Vec<Step> = runs.iter().map(|run| run.download(from)).collect();
-        // The wait has no limit: the caller has lent this memory until the device is done with it. The device has only copies left to do.
+        // The wait has no limit: if it ended early, the device could write to memory that is the caller's again. Only copies are left to do.
         self.memory.queue.limit(WaitLimit { time: None, ..self.limit });
         let submitted = self.memory.queue.submit(&self.kernels, &steps);
         let waited = self.memory.queue.wait();

@@ -45,7 +45,7 @@ impl<G: Gpu> ZkGpu<G> {
     pub(super) fn sign_pass(&mut self, jobs: &[ZkSign<'_>], out: &mut [&mut SignatureBytes]) -> Result<(), Error> {
         let (pad, parallel) = (self.pad, in_threads(self.policy.threads));
         let (count, mut layout) = (pad + jobs.len(), PassLayout::default());
-        let mut table = DistinctKeys::behind(pad, jobs[0].key);
+        let mut table = DistinctKeys::padded(pad, jobs[0].key);
         let of: Vec<u32> = (0..count).map(|i| table.number(jobs[i.saturating_sub(pad)].key)).collect();
         let messages = padded(pad, jobs, parallel, |job| job.message);
         let fill = (self.gpu.facts().compute_units * self.policy.fill) as usize;

@@ -19,7 +19,8 @@ impl<G: Gpu> ZkGpu<G> {
         if all.iter().all(fits) {
             return self.judge(all, out);
         }
-        let (jobs, mut verdicts): (Vec<ZkVerify<'_>>, _) = (all.iter().copied().filter(fits).collect(), Vec::new());
+        let jobs: Vec<ZkVerify<'_>> = all.iter().copied().filter(fits).collect();
+        let mut verdicts = Vec::new();
         if !jobs.is_empty() {
             self.judge(&jobs, &mut verdicts)?;
         }
@@ -31,18 +32,19 @@ impl<G: Gpu> ZkGpu<G> {
     fn judge(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<(), Error> {
         let (pad, parallel) = (self.pad, in_threads(self.policy.threads));
         let (count, mut layout) = (pad + jobs.len(), PassLayout::default());
-        let mut table = DistinctKeys::behind(pad, jobs[0].key);
-        let of: Vec<u32> = (0..count).map(|i| table.number(jobs[i.saturating_sub(pad)].key)).collect();
+        let mut table = DistinctKeys::padded(pad, jobs[0].key);
+        // An unwanted job is a copy of the first.
+        let key_of: Vec<u32> = (0..count).map(|i| table.number(jobs[i.saturating_sub(pad)].key)).collect();
         let messages = padded(pad, jobs, parallel, |job| job.message);
         let at = self.inputs(&mut layout, (table.keys.len(), PK_BYTES), &messages)?;
         let (made, signatures) = (layout.device(count * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
-        let flags = layout.both(count);
+        let verdicts = layout.both(count);
         let rows = padded(pad, jobs, parallel, |job| job.signature);
         let way = self.way_in(&mut layout, &rows);
         self.memory.ensure(&layout)?;
         self.send(&way, &rows, signatures)?;
         let mut steps =
-            self.lay_out(&at, (&table, &of), PK_BYTES, |key, to| to.copy_from_slice(key.as_bytes()), &messages);
+            self.lay_out(&at, (&table, &key_of), PK_BYTES, |key, to| to.copy_from_slice(key.as_bytes()), &messages);
         let keys = self.memory.at(at.keys);
         let (raw, starts, words) = (self.memory.at(at.raw), self.memory.at(at.starts), (PK_BYTES / 4) as u32);
         let tr = HashPublic {
@@ -53,8 +55,9 @@ impl<G: Gpu> ZkGpu<G> {
             to_words: KEY_SIZE as u32,
             tr_at: KEY_TR as u32,
         };
-        let [made, signatures, verdicts, jobs_at, messages] =
-            [made, signatures, flags, at.jobs, at.messages].map(|part| self.memory.at(part));
+        // The addresses of these on the device.
+        let [made, signatures, verdicts_at, jobs_at, messages] =
+            [made, signatures, verdicts, at.jobs, at.messages].map(|part| self.memory.at(part));
         let keys_count = table.keys.len();
         steps.extend([
             self.threads(16 * keys_count, ExpandA { raw, raw_words: words, keys }),
@@ -63,13 +66,13 @@ impl<G: Gpu> ZkGpu<G> {
             self.threads(keys_count, AbsorbTr { keys }),
             self.threads(count, AbsorbMessage { keys, jobs: jobs_at, messages, starts }),
             self.threads(count, DrawOfSignatures { made, signatures }),
-            self.blocks(count, Recompute { keys, jobs: jobs_at, made, signatures, verdicts }),
-            self.threads(count, CompareCommitment { starts, made, signatures, verdicts }),
-            self.memory.download(flags, 4 * count),
+            self.blocks(count, Recompute { keys, jobs: jobs_at, made, signatures, verdicts: verdicts_at }),
+            self.threads(count, CompareCommitment { starts, made, signatures, verdicts: verdicts_at }),
+            self.memory.download(verdicts, 4 * count),
         ]);
         self.run(&steps)?;
-        let flags = self.memory.bytes(flags, 4 * count).as_chunks::<4>().0;
-        out.extend(flags[pad..].iter().map(|flag| u32::from_le_bytes(*flag) == 1));
+        let verdicts = self.memory.bytes(verdicts, 4 * count).as_chunks::<4>().0;
+        out.extend(verdicts[pad..].iter().map(|verdict| u32::from_le_bytes(*verdict) == 1));
         Ok(())
     }
 }
