@@ -6,12 +6,12 @@ use crate::error::Error;
 use crate::keys::check_name;
 use crate::state::{Opened, Server};
 use crate::{auth, system, telemetry, transit};
-use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{Request, State};
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::response::Response;
-use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body as _, Bytes};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -317,8 +317,9 @@ impl Reply {
 
     fn into_response(self, request: &str) -> Response {
         let mut text = match self.body {
-            Payload::Empty => return response(self.status, None, Body::empty()),
-            Payload::Text(kind, text) => return response(self.status, Some(kind), text.into()),
+            Payload::Empty => return response(self.status, None, Bytes::new()),
+            Payload::Text(kind, Cow::Borrowed(text)) => return response(self.status, Some(kind), text.into()),
+            Payload::Text(kind, Cow::Owned(text)) => return response(self.status, Some(kind), text.into()),
             Payload::Bare(value) => return response(self.status, Some(JSON), value.to_string().into()),
             Payload::Envelope(text) => text,
         };
@@ -330,8 +331,8 @@ impl Reply {
     }
 }
 
-fn response(status: u16, kind: Option<&'static str>, body: Body) -> Response {
-    let mut response = Response::new(body);
+fn response(status: u16, kind: Option<&'static str>, body: Bytes) -> Response {
+    let mut response = Response::new(Full::new(body));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     if let Some(kind) = kind {
@@ -359,8 +360,13 @@ fn refusal(why: &Error) -> Response {
     response
 }
 
+/// The body of a request, of which nothing was read.
+pub type Body = UnsyncBoxBody<Bytes, hyper::Error>;
+/// An answer.
+pub type Response = hyper::Response<Full<Bytes>>;
+
 /// Answers a request.
-pub async fn handle(State(server): State<Arc<Server>>, request: Request) -> Response {
+pub async fn handle(server: Arc<Server>, request: hyper::Request<Body>) -> Response {
     let begun = Instant::now();
     let (parts, mut body) = request.into_parts();
     let (name, mut response) = answer(server, parts, &mut body).await;
@@ -542,7 +548,7 @@ async fn read_body(call: &mut Call, headers: &HeaderMap, body: &mut Body, size: 
     let late = |_| Error::new(408, format!("the body did not come within {} seconds", time.as_secs()));
     let bytes = tokio::time::timeout(time, read).await.map_err(late)??;
     call.body = bytes.into();
-    *body = Body::empty();
+    *body = Body::default();
     Ok(())
 }
 
@@ -667,16 +673,17 @@ mod tests {
     }
 
     /// Bytes of a request: the method and the path, headers, an empty line, the body. `None` if hyper would refuse it.
-    fn request_of(input: &[u8]) -> Option<Request> {
+    fn request_of(input: &[u8]) -> Option<hyper::Request<Body>> {
         let split = input.windows(2).position(|pair| pair == b"\n\n")?;
         let mut lines = input[..split].split(|byte| *byte == b'\n');
         let mut first = lines.next()?.splitn(2, |byte| *byte == b' ');
-        let mut request = Request::builder().method(first.next()?).uri(first.next()?);
+        let mut request = hyper::Request::builder().method(first.next()?).uri(first.next()?);
         for line in lines {
             let mut parts = line.splitn(2, |byte| *byte == b':');
             request = request.header(parts.next()?, parts.next()?.trim_ascii());
         }
-        request.body(Body::from(input[split + 2..].to_vec())).ok()
+        let body = Full::from(input[split + 2..].to_vec()).map_err(|never| match never {});
+        request.body(body.boxed_unsync()).ok()
     }
 
     /// Whatever a client with some rights sends, the answer is no failure of the server, has JSON, and repeats no secret.
@@ -729,7 +736,7 @@ mod tests {
             let secrets = ["S3cr3t", token.rsplit('.').next().unwrap()]
                 .map(|secret| (secret, request.uri().path().contains(secret)));
             let (is_head, response) =
-                (request.method() == Method::HEAD, runtime.block_on(handle(State(server.clone()), request)));
+                (request.method() == Method::HEAD, runtime.block_on(handle(server.clone(), request)));
             let (status, headers) = (response.status().as_u16(), response.headers().clone());
             let body = runtime.block_on(response.into_body().collect()).unwrap().to_bytes();
             let text = std::str::from_utf8(&body).unwrap();

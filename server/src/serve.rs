@@ -4,11 +4,14 @@ use crate::api::handle;
 use crate::config::Tls;
 use crate::error::Error;
 use crate::state::Server;
-use axum::Router;
+use http_body_util::BodyExt;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +63,6 @@ pub fn tls(tls: &Tls) -> Result<TlsAcceptor, Error> {
 /// Serves until `stop`. Then it takes no connection and no request any more, waits for those that were accepted, and seals the server.
 pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let acceptor = server.config.tls.as_ref().map(tls).transpose()?;
-    let router = Router::new().fallback(handle).with_state(server.clone());
     let connections = Arc::new(Semaphore::new(server.config.limits.connections));
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
@@ -83,7 +85,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future
                 continue;
             }
         };
-        let (router, acceptor, watcher) = (router.clone(), acceptor.clone(), graceful.watcher());
+        let (server, acceptor, watcher) = (server.clone(), acceptor.clone(), graceful.watcher());
         let time = server.config.header_time();
         tokio::spawn(async move {
             let _permit = permit;
@@ -91,9 +93,9 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future
                 tracing::debug!("{why}");
             }
             match acceptor {
-                None => connection(stream, router, watcher, time).await,
+                None => connection(stream, server, watcher, time).await,
                 Some(acceptor) => match tokio::time::timeout(time, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => connection(stream, router, watcher, time).await,
+                    Ok(Ok(stream)) => connection(stream, server, watcher, time).await,
                     Ok(Err(why)) => tracing::debug!("TLS: {why}"),
                     Err(_) => tracing::debug!("TLS: a client was too slow"),
                 },
@@ -111,7 +113,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future
 
 async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
-    router: Router,
+    server: Arc<Server>,
     watcher: hyper_util::server::graceful::Watcher,
     time: Duration,
 ) {
@@ -123,7 +125,11 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     builder.timer(TokioTimer::new()).header_read_timeout(time);
     // The buffer alone would not bound a head that comes at once. The second bound is that of a chunked body's trailers, too, which are skipped.
     builder.max_buf_size(MAX_HEAD).max_header_size(MAX_HEAD);
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let server = server.clone();
+        async move { Ok::<_, Infallible>(handle(server, request.map(BodyExt::boxed_unsync)).await) }
+    });
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
     if let Err(why) = watcher.watch(connection).await {
         tracing::debug!("a connection ended: {why}");
     }
