@@ -182,6 +182,8 @@ pub struct Call {
     pub body: Bytes,
     /// When the client stops waiting.
     pub deadline: Option<Instant>,
+    /// Whether the request before this one came over the same connection.
+    pub is_same_connection: bool,
     /// The line of the audit log.
     pub entry: Entry,
     /// The memory that the body takes.
@@ -412,6 +414,7 @@ async fn answer(server: Arc<Server>, parts: Parts, body: &mut Body) -> (&'static
         _ => path.into(),
     };
     let mut call = Call {
+        is_same_connection: server.is_same_connection(),
         server,
         path: governed,
         token: None,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// The parameter set of this name, in capitals or not.
 pub fn set_of(name: &str) -> Option<&'static Params> {
@@ -75,6 +76,8 @@ pub struct Version {
     pub verifying: Arc<VerifyingKey>,
     /// How many signatures it has made.
     pub counter: Counter,
+    /// Microseconds that the latest signature took, of those that were computed on the thread of their request.
+    pub took: AtomicU64,
 }
 
 /// A key in use.
@@ -239,7 +242,7 @@ impl Key {
 impl Version {
     fn new(signing: SigningKey, counter: Counter) -> Version {
         let verifying = Arc::new(signing.verifying_key());
-        Version { signing: Arc::new(signing), verifying, counter }
+        Version { signing: Arc::new(signing), verifying, counter, took: AtomicU64::new(u64::MAX) }
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Server {
     pub jobs: Arc<Semaphore>,
     /// Room for bodies and results, in KiB.
     pub memory: Arc<Semaphore>,
+    /// The task of the connection over which the latest request came.
+    latest: Mutex<Option<tokio::task::Id>>,
     sealed: SealedMaster,
     access: RwLock<Access>,
     /// Requests hold this for reading until they are answered, so sealing waits for them.
@@ -151,6 +153,7 @@ impl Server {
             storage: Arc::new(storage),
             jobs: Arc::new(Semaphore::new(limits.queue_jobs)),
             memory: Arc::new(Semaphore::new(limits.memory >> 10)),
+            latest: Mutex::default(),
             sealed,
             access: RwLock::new(access),
             open: Arc::default(),
@@ -164,6 +167,12 @@ impl Server {
     /// Tokens and policies, for a moment.
     pub fn access(&self) -> RwLockReadGuard<'_, Access> {
         poisoned(self.access.read())
+    }
+
+    /// Notes a request of this task, which is that of its connection. Gives whether the request before it came over the same connection.
+    pub fn is_same_connection(&self) -> bool {
+        let task = tokio::task::try_id();
+        std::mem::replace(&mut *poisoned(self.latest.lock()), task) == task
     }
 
     /// The unsealed server.

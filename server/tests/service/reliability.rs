@@ -78,6 +78,30 @@ fn a_client_that_goes_away_cancels_what_has_not_begun() {
     assert_eq!(metric("hypergrove_free_jobs "), 16_384.0);
 }
 
+/// A client whose requests come one after the other is answered on the thread that waits for all connections, but a long signature is not made there.
+#[test]
+fn a_long_signature_holds_up_no_other_client() {
+    let server = Server::new("");
+    let (client, other) = (server.root(), server.root());
+    make_slow_key(&client, "slow");
+    assert_eq!(other.get("sys/health").0, 200);
+    let sign = || assert_eq!(client.post("transit/sign/slow", json!({ "input": "" })).0, 200);
+    let was_answered_first = || {
+        sign();
+        std::thread::scope(|scope| {
+            let signed = scope.spawn(|| {
+                sign();
+                Instant::now()
+            });
+            std::thread::sleep(Duration::from_millis(5));
+            assert_eq!(other.get("sys/health").0, 200);
+            let answered = Instant::now();
+            signed.join().unwrap() > answered + Duration::from_millis(10)
+        })
+    };
+    assert!((0..20).any(|_| was_answered_first()));
+}
+
 /// The engine that compares has counted the time of each signature, and no other. That it finds faults, the library's tests show.
 #[test]
 fn keys_and_policies_ask_for_redundant_signing() {
