@@ -87,19 +87,22 @@ fn a_long_signature_holds_up_no_other_client() {
     assert_eq!(other.get("sys/health").0, 200);
     let sign = || assert_eq!(client.post("transit/sign/slow", json!({ "input": "" })).0, 200);
     let was_answered_first = || {
+        let begun = Instant::now();
         sign();
+        let (took, begun) = (begun.elapsed(), Instant::now());
         std::thread::scope(|scope| {
             let signed = scope.spawn(|| {
                 sign();
-                Instant::now()
+                begun.elapsed()
             });
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(took / 4);
             assert_eq!(other.get("sys/health").0, 200);
-            let answered = Instant::now();
-            signed.join().unwrap() > answered + Duration::from_millis(10)
+            let answered = begun.elapsed();
+            signed.join().unwrap() * 3 > answered * 4
         })
     };
-    assert!((0..20).any(|_| was_answered_first()));
+    // Now and then the other client's request comes first, so one answer shows nothing.
+    assert!((0..6).filter(|_| was_answered_first()).count() >= 4);
 }
 
 /// The engine that compares has counted the time of each signature, and no other. That it finds faults, the library's tests show.
