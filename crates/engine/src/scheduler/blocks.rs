@@ -223,66 +223,18 @@ fn groups_of(numbered: &[(usize, QueuedBlock)]) -> (Vec<Group>, Vec<Option<usize
     (groups, numbers)
 }
 
-/// Runs the jobs of blocks, group by group, and gives the outcomes of each block.
-fn run_groups<J: Job>(
-    place: &Place<'_>,
-    numbered: &[(usize, QueuedBlock)],
-    blocks: &mut [Members<J>],
-    memory: &mut Vec<u8>,
-) -> Result<Vec<Outcomes<J::Out>>, Error> {
-    let (groups, group_of) = groups_of(numbered);
-    // A block that no device does has a single job.
-    let refused = |(_, block): &(usize, QueuedBlock)| {
-        let failed = block.group.as_ref().err().map(|why| (0, why.clone()));
-        Outcomes { results: Vec::new(), failed: failed.into_iter().collect() }
-    };
-    let mut all: Vec<Outcomes<J::Out>> = numbered.iter().map(refused).collect();
-    // Each of several groups has memory of its own. After an error of one group, the memory of all is wiped.
-    let mut others: Vec<Vec<u8>> = vec![Vec::new(); groups.len().saturating_sub(1)];
-    for (nth, group) in groups.into_iter().enumerate() {
-        let of_group = if nth == 0 { &mut *memory } else { &mut others[nth - 1] };
-        let mut members = Vec::with_capacity(blocks.len());
-        let of_all = blocks.iter_mut().zip(&mut all).zip(&group_of);
-        members.extend(of_all.filter_map(|(block, of)| (*of == Some(nth)).then_some(block)));
-        if let Err(why) = run_group(place, group, &mut members, of_group) {
-            all.into_iter().for_each(discard_all::<J>);
-            memory.zeroize();
-            others.iter_mut().for_each(Zeroize::zeroize);
-            return Err(why);
-        }
-    }
-    Ok(all)
-}
-
-/// Runs the jobs of blocks of one group.
-fn run_group<J: Job>(
-    place: &Place<'_>,
-    group: Group,
-    blocks: &mut [(&mut Members<J>, &mut Outcomes<J::Out>)],
-    memory: &mut Vec<u8>,
-) -> Result<(), Error> {
-    let facts = place.worker.programs.facts(group)?;
-    let wanted = blocks.iter().map(|(jobs, _)| jobs.as_slice().len()).sum();
-    let mut jobs: Vec<&mut J> = Vec::with_capacity(wanted);
-    for (of_block, _) in &mut *blocks {
-        jobs.extend(of_block.as_mut_slice());
-    }
-    let mut all = J::run(&Run { place: *place, facts: &facts }, &mut jobs, memory)?;
-    if all.results.len() != wanted {
-        let what = format!("it gave {} results for {wanted} jobs", all.results.len());
-        discard_all::<J>(all);
-        return Err(Error::Inconsistent { device: place.worker.device().id(), what });
-    }
-    let (mut results, mut start) = (all.results.into_iter(), 0);
+/// Gives each block the outcomes of its jobs. `all` has a result for each job of all blocks, in order.
+fn share_out<J: Job>(all: Outcomes<J::Out>, blocks: Vec<(&mut Members<J>, &mut Outcomes<J::Out>)>) {
+    let Outcomes { results, mut failed } = all;
+    let (mut results, mut start) = (results.into_iter(), 0);
     for (jobs, outcomes) in blocks {
         let end = start + jobs.as_slice().len();
-        let later = all.failed.split_off(&end);
-        let of_block = replace(&mut all.failed, later);
+        let later = failed.split_off(&end);
+        let of_block = replace(&mut failed, later);
         outcomes.failed = of_block.into_iter().map(|(job, why)| (job - start, why)).collect();
         outcomes.results = results.by_ref().take(end - start).collect();
         start = end;
     }
-    Ok(())
 }
 
 impl<J: Job> Client for Blocks<J> {
@@ -310,15 +262,42 @@ impl<J: Job> Client for Blocks<J> {
         };
         let mut blocks: Vec<Members<J>> = numbered.iter().map(take).collect();
         drop(table);
-        let results = run_groups(place, numbered, &mut blocks, memory);
-        let (mut results, done) = match results {
-            Ok(results) => (results.into_iter(), Ok(())),
-            Err(why) => (Vec::new().into_iter(), Err(why)),
+        let (groups, group_of) = groups_of(numbered);
+        // A block that no device does has a single job.
+        let refused = |(_, block): &(usize, QueuedBlock)| {
+            let failed = block.group.as_ref().err().map(|why| (0, why.clone()));
+            Outcomes { results: Vec::new(), failed: failed.into_iter().collect() }
         };
-        let mut table = lock(&self.0);
+        let mut all: Vec<Outcomes<J::Out>> = numbered.iter().map(refused).collect();
+        // Each of several groups has memory of its own. After an error of one group, the memory of all is wiped.
+        let mut others: Vec<Vec<u8>> = vec![Vec::new(); groups.len().saturating_sub(1)];
+        let done = groups.into_iter().enumerate().try_for_each(|(nth, group)| {
+            let memory = if nth == 0 { &mut *memory } else { &mut others[nth - 1] };
+            let facts = place.worker.programs.facts(group)?;
+            let mut members = Vec::with_capacity(blocks.len());
+            let of_all = blocks.iter_mut().zip(&mut all).zip(&group_of);
+            members.extend(of_all.filter_map(|(block, of)| (*of == Some(nth)).then_some(block)));
+            let wanted = members.iter().map(|(jobs, _)| jobs.as_slice().len()).sum();
+            let mut jobs: Vec<&mut J> = Vec::with_capacity(wanted);
+            members.iter_mut().for_each(|(of_block, _)| jobs.extend(of_block.as_mut_slice()));
+            let outcomes = J::run(&Run { place: *place, facts: &facts }, &mut jobs, memory)?;
+            if outcomes.results.len() != wanted {
+                let what = format!("it gave {} results for {wanted} jobs", outcomes.results.len());
+                discard_all::<J>(outcomes);
+                return Err(Error::Inconsistent { device: place.worker.device().id(), what });
+            }
+            share_out::<J>(outcomes, members);
+            Ok(())
+        });
+        if done.is_err() {
+            all.drain(..).for_each(discard_all::<J>);
+            memory.zeroize();
+            others.iter_mut().for_each(Zeroize::zeroize);
+        }
+        let (mut outcomes, mut table) = (all.into_iter(), lock(&self.0));
         for ((number, _), jobs) in numbered.iter().zip(blocks) {
-            let state = match results.next() {
-                Some(results) => State::Done(jobs, results),
+            let state = match outcomes.next() {
+                Some(outcomes) => State::Done(jobs, outcomes),
                 None => State::Waits(jobs),
             };
             table.replace(*number, state);

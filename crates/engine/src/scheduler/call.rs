@@ -264,38 +264,38 @@ impl<'a> Call<'a> {
 
     /// Runs all jobs.
     pub(super) fn run(mut self, sink: &mut BlockSink<'_>) -> Result<(), Error> {
-        let trace = self.scheduler.trace_of_call();
-        trace
-            .counted(Step::Call, || {
-                let done = self.run_all(sink);
-                (self.handed_out, done)
-            })
-            .1
+        let (scheduler, mut has_scopes) = (self.scheduler, false);
+        let (_, done) = scheduler.trace_of_call().counted(Step::Call, || {
+            let done = loop {
+                let workers: Vec<&'a Worker> = self.devices.iter().map(|device| device.worker).collect();
+                let pause = match has_scopes {
+                    true => scheduler.with_scopes(&workers, &mut |scopes| self.drive(Some(scopes), sink)),
+                    false => Ok(self.drive(None, sink)),
+                };
+                match pause {
+                    Err(why) => break Err(why),
+                    Ok(Pause::Done) => break self.finish(),
+                    Ok(Pause::Scopes) => has_scopes = true,
+                    Ok(Pause::Devices(workers)) => {
+                        has_scopes = false;
+                        self.switch_to(workers);
+                    }
+                }
+            };
+            (self.handed_out, done)
+        });
+        done
     }
 
-    fn run_all(&mut self, sink: &mut BlockSink<'_>) -> Result<(), Error> {
-        let mut has_scopes = false;
-        loop {
-            let workers: Vec<&'a Worker> = self.devices.iter().map(|device| device.worker).collect();
-            let pause = if has_scopes {
-                self.scheduler.with_scopes(&workers, &mut |scopes| self.drive(Some(scopes), sink))?
-            } else {
-                self.drive(None, sink)
-            };
-            match pause {
-                Pause::Done => return self.finish(),
-                Pause::Scopes => has_scopes = true,
-                Pause::Devices(workers) => {
-                    (has_scopes, self.may_switch) = (false, false);
-                    if self.is_empty() {
-                        self.devices.clear();
-                    }
-                    let others: Vec<_> = workers.into_iter().filter(|worker| self.has_not(worker)).collect();
-                    self.devices.extend(others.into_iter().map(CallDevice::new));
-                    self.share_memory();
-                }
-            }
+    /// Goes on with these devices. Those that the call began with stay while their results are in use.
+    fn switch_to(&mut self, workers: Vec<&'a Worker>) {
+        self.may_switch = false;
+        if self.is_empty() {
+            self.devices.clear();
         }
+        let others: Vec<_> = workers.into_iter().filter(|worker| self.has_not(worker)).collect();
+        self.devices.extend(others.into_iter().map(CallDevice::new));
+        self.share_memory();
     }
 
     /// Starts chunks, takes those that are completed, and hands results out, until there is nothing left to do.
@@ -305,10 +305,15 @@ impl<'a> Call<'a> {
             self.withdraw_wrong();
             self.take_grants();
             let later = loop {
-                match self.start(scopes) {
-                    Started::Yes => {}
-                    Started::Pause(pause) => return pause,
-                    Started::No(later) => break later,
+                match self.next_chunk() {
+                    Next::Chunk(chunk) => {
+                        if !self.launch(chunk, scopes) {
+                            return Pause::Scopes;
+                        }
+                    }
+                    Next::Refused => {}
+                    Next::Pause(pause) => return pause,
+                    Next::Later(later) => break later,
                 }
             };
             // Other calls may use slots that were granted to this call and have no use now.
@@ -378,10 +383,10 @@ impl<'a> Call<'a> {
         self.devices.iter().all(|device| device.request.is_none() && device.granted.is_empty())
     }
 
-    /// Starts a chunk, if a device has room for it.
-    fn start(&mut self, scopes: Option<&Scopes<'_, 'a>>) -> Started<'a> {
+    /// The next chunk, if a device has room for it.
+    fn next_chunk(&mut self) -> Next<'a> {
         if let Some(chunk) = self.chunk.take() {
-            return self.launch(chunk, scopes);
+            return Next::Chunk(chunk);
         }
         // Once the call has ended, only earlier jobs whose results were lost are done again.
         let is_again = |call: &Self| call.jobs.waiting().is_some_and(|(index, _)| *index < call.fresh);
@@ -399,16 +404,16 @@ impl<'a> Call<'a> {
             let longest = group.and_then(|group| discrete.filter_map(|worker| worker.full(group)).reduce(f64::max));
             let longest = longest.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             if let Readiness::Later(wait) = producer.readiness(others, in_flight, most, patience(longest)) {
-                return Started::No(Some(wait));
+                return Next::Later(Some(wait));
             }
         }
         let head = if self.end.is_some() { self.jobs.waiting() } else { self.jobs.peek() };
-        let Some((index, block)) = head else { return Started::No(None) };
+        let Some((index, block)) = head else { return Next::Later(None) };
         let (index, group) = (*index, block.group.as_ref().ok().copied());
         let most = self.end.as_ref().map_or(usize::MAX, |(end, _)| end.saturating_sub(index));
         // Refused jobs hold nothing, but their errors wait to be handed out too. The next job to hand out is never kept waiting.
         if most == 0 || self.whole || (index > self.next && self.is_full()) {
-            return Started::No(None);
+            return Next::Later(None);
         }
         if self.may_switch && self.is_idle() {
             let suited = self.scheduler.suited(group, self.left());
@@ -416,8 +421,8 @@ impl<'a> Call<'a> {
             if suited.workers.len() != self.devices.len() || !suited.workers.iter().all(same) {
                 // Results of the devices that the call began with are handed out first.
                 return match self.is_empty() {
-                    true => Started::Pause(Pause::Devices(suited.workers)),
-                    false => Started::No(None),
+                    true => Next::Pause(Pause::Devices(suited.workers)),
+                    false => Next::Later(None),
                 };
             }
         }
@@ -430,21 +435,20 @@ impl<'a> Call<'a> {
             // The devices that the call began with are gone: other devices go on, if there are any.
             return match (others.is_empty(), self.is_idle()) {
                 (true, _) => self.refuse_head(group),
-                (false, true) => Started::Pause(Pause::Devices(others)),
-                (false, false) => Started::No(None),
+                (false, true) => Next::Pause(Pause::Devices(others)),
+                (false, false) => Next::Later(None),
             };
         }
         for device in 0..self.devices.len() {
             let it = &self.devices[device];
-            if able(it) && it.chunks < it.worker.queue_of(group) {
-                match self.cut(device, index, group, most) {
-                    Cut::Chunk(chunk) => return self.launch(chunk, scopes),
-                    Cut::Refused => return Started::Yes,
-                    Cut::No => {}
-                }
+            if able(it)
+                && it.chunks < it.worker.queue_of(group)
+                && let Some(next) = self.cut(device, index, group, most)
+            {
+                return next;
             }
         }
-        Started::No(None)
+        Next::Later(None)
     }
 
     fn has_not(&self, worker: &Worker) -> bool {
@@ -452,16 +456,16 @@ impl<'a> Call<'a> {
     }
 
     /// Refuses the next job, which no device can do.
-    fn refuse_head(&mut self, group: Option<Group>) -> Started<'a> {
+    fn refuse_head(&mut self, group: Option<Group>) -> Next<'a> {
         let live: Vec<&Worker> = self.scheduler.live().collect();
         let why = group.map(|group| self.scheduler.facts(&live, group).map(drop)).unwrap_or(Ok(()));
-        let Some((index, block)) = self.jobs.pop() else { return Started::No(None) };
+        let Some((index, block)) = self.jobs.pop() else { return Next::Later(None) };
         let lost = self.first.clone().unwrap_or_else(|| Error::Device {
             device: "every device that could have done this job".into(),
             what: "in another call".into(),
         });
         self.refuse(index, block.count, why.err().unwrap_or(lost));
-        Started::Yes
+        Next::Refused
     }
 
     /// The most jobs that this device should take, so that all devices come to an end together. 0 if fewer than `least` are left for a busy device.
@@ -480,8 +484,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Takes a permit on a device and cuts a chunk for it.
-    fn cut(&mut self, device: usize, index: usize, group: Option<Group>, most: usize) -> Cut<'a> {
+    /// Takes a permit on a device and cuts a chunk for it. `None` if the device should take none now.
+    fn cut(&mut self, device: usize, index: usize, group: Option<Group>, most: usize) -> Option<Next<'a>> {
         let (scheduler, worker) = (self.scheduler, self.devices[device].worker);
         let scale = Scale { scheduler, worker };
         let others = self.devices.iter().map(|device| device.worker);
@@ -489,7 +493,7 @@ impl<'a> Call<'a> {
         let mut bounds = scale.bounds(self.slot, group, others);
         let wanted = self.wanted(&self.devices[device], group, bounds.least).min(most);
         if wanted == 0 {
-            return Cut::No;
+            return None;
         }
         bounds.jobs = bounds.jobs.min(wanted);
         let it = &self.devices[device];
@@ -509,7 +513,7 @@ impl<'a> Call<'a> {
             }
             _ => {}
         }
-        let Some(permit) = self.devices[device].permit(&self.signal, device) else { return Cut::No };
+        let permit = self.devices[device].permit(&self.signal, device)?;
         let mut cut = self.jobs.cut(&scale, bounds);
         if let Some(SubBatch::TooLarge(first, block, needs)) = cut {
             let memory = scheduler.memory_alone(self.client.owned(first));
@@ -517,18 +521,18 @@ impl<'a> Call<'a> {
                 let why = block.group.err().unwrap_or_else(|| scheduler.out_of_memory(worker, needs));
                 self.fresh = self.fresh.max(first + 1);
                 self.refuse(first, block.count, why);
-                return Cut::Refused;
+                return Some(Next::Refused);
             }
             self.jobs.give_back(vec![(first, block)]);
             // The block gets the whole budget, once no other chunk takes any of it.
             if index > self.next || self.devices.iter().any(|device| device.chunks > 0) {
-                return Cut::No;
+                return None;
             }
             self.devices.iter_mut().for_each(|device| device.spare.clear());
             (bounds.memory, bounds.jobs, self.whole) = (memory, 1, true);
             cut = self.jobs.cut(&scale, bounds);
         }
-        let Some(SubBatch::Run(jobs, held)) = cut else { return Cut::No };
+        let Some(SubBatch::Run(jobs, held)) = cut else { return None };
         self.fresh = self.fresh.max(jobs[jobs.len() - 1].0 + 1);
         self.held.insert(jobs[0].0, held);
         // Programs that wait for their next chunk stay as long as they and outputs of the largest size fit.
@@ -537,7 +541,7 @@ impl<'a> Call<'a> {
             true => bounds.memory - held,
             false => self.slot.saturating_sub(largest) * worker.queue_of(self.group) as u64,
         };
-        Cut::Chunk(Chunk { device, permit, jobs, room: (bounds.memory - held, all) })
+        Some(Next::Chunk(Chunk { device, permit, jobs, room: (bounds.memory - held, all) }))
     }
 
     /// Whether the memory suffices for chunks of several sizes. Each size has a program of its own, and all of them together take twice the memory of a
@@ -547,8 +551,8 @@ impl<'a> Call<'a> {
         group.is_none_or(|group| 2 * scale.bytes(group, scale.worker.most(Some(group))) <= self.slot)
     }
 
-    /// Starts a chunk: in the threads of its slot, or on the calling thread if it is the only chunk.
-    fn launch(&mut self, chunk: Chunk<'a>, scopes: Option<&Scopes<'_, 'a>>) -> Started<'a> {
+    /// Runs a chunk in the threads of its slot, or on the calling thread if it is the only chunk. Gives `false` if it waits for scopes of these threads.
+    fn launch(&mut self, chunk: Chunk<'a>, scopes: Option<&Scopes<'_, 'a>>) -> bool {
         let (scheduler, worker) = (self.scheduler, self.devices[chunk.device].worker);
         let is_only = self.is_idle() && self.jobs.left() == Some(0);
         // A thread of the caller's pool could begin with another call while it waits for ours, and wait for its own permit.
@@ -556,7 +560,7 @@ impl<'a> Call<'a> {
         let is_here = (is_only && is_free) || scheduler.works_on_calling_thread(worker);
         if !is_here && scopes.is_none() {
             self.chunk = Some(chunk);
-            return Started::Pause(Pause::Scopes);
+            return false;
         }
         let Chunk { device, permit, jobs, room } = chunk;
         let slot = permit.slot.expect("a chunk's permit has a slot");
@@ -603,7 +607,7 @@ impl<'a> Call<'a> {
             Some(scopes) => scopes[device][slot].spawn(move |_| run()),
             None => run(),
         }
-        Started::Yes
+        true
     }
 
     /// Sets an error as the result of a block.
@@ -743,19 +747,13 @@ impl Drop for Call<'_> {
     }
 }
 
-/// Whether a chunk was started.
-enum Started<'a> {
-    Yes,
-    /// No chunk can start, at least until something happens. If jobs are missing, this has the time to wait for them, if that is limited.
-    No(Option<Option<std::time::Duration>>),
-    Pause(Pause<'a>),
-}
-
-/// The result of cutting a chunk for a device.
-enum Cut<'a> {
+/// The next step of a call.
+enum Next<'a> {
+    /// A chunk is to run.
     Chunk(Chunk<'a>),
-    /// The job was refused.
+    /// A job was refused.
     Refused,
-    /// There is no chunk now.
-    No,
+    /// No chunk can start, at least until something happens. If jobs are missing, this has the time to wait for them, if that is limited.
+    Later(Option<Option<Duration>>),
+    Pause(Pause<'a>),
 }

@@ -404,6 +404,14 @@ struct Tell {
     tell: Box<dyn FnOnce()>,
 }
 
+/// A batch whose jobs were taken.
+struct BegunBatch {
+    sort: Sort,
+    /// Jobs that its entries counted for in the line.
+    jobs: usize,
+    tickets: usize,
+}
+
 trait TakenBatch: Send {
     fn sort(&self) -> Sort;
     /// The number of tickets.
@@ -902,7 +910,9 @@ impl Shared {
                     let wakes = (patience.is_some() || !self.scheduler.is_host_alone()) && self.rouse(&mut state);
                     drop(state);
                     self.wake(wakes);
-                    self.run(batch)
+                    let (batch, begun) = self.begin(batch);
+                    let tell = batch.run(self);
+                    self.complete(begun, tell)
                 }
                 None if state.is_gone => break,
                 None => {
@@ -945,8 +955,8 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Runs a batch, and notifies waiters when its slot is free again.
-    fn run(self: &Arc<Self>, mut batch: Box<dyn TakenBatch>) -> MutexGuard<'_, State> {
+    /// Takes the jobs of a batch, which leave the queue.
+    fn begin(&self, mut batch: Box<dyn TakenBatch>) -> (Box<dyn TakenBatch>, BegunBatch) {
         let (sort, jobs) = (batch.sort(), batch.jobs());
         // Not under the lock, for which submitters would wait meanwhile.
         let size = batch.take_jobs(&self.counters);
@@ -954,7 +964,12 @@ impl Shared {
         let mut state = lock(&self.state);
         state.count_out(size);
         self.release(state);
-        let tell = batch.run(self);
+        (batch, BegunBatch { sort, jobs, tickets })
+    }
+
+    /// Notifies the waiters of a batch that ran, when its slot is free again.
+    fn complete(self: &Arc<Self>, begun: BegunBatch, tell: Tell) -> MutexGuard<'_, State> {
+        let BegunBatch { sort, jobs, tickets } = begun;
         let limits = self.scheduler.batch_limits(sort.0.expect("the jobs of a line have a kind"));
         let mut state = lock(&self.state);
         if let Some(line) = state.lines.iter_mut().find(|line| line.sort == sort) {
