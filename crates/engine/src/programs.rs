@@ -4,15 +4,12 @@ use crate::backend::THREADS;
 use crate::choice::Chosen;
 use crate::planner::bucket;
 use crate::scheme::{Facts, Habits, Kind, Prepared, Site};
-use crate::{Axis, Backend, Choice, Device, Error, Knowledge, Policy, PolicySource, Timing};
+use crate::{Axis, Backend, Choice, Device, Error, Knowledge, Policy, PolicySource};
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Uses a program, given with its policy. Gives the time that it took, or `None` if it left the program unchanged.
-pub type Work<'w> = &'w mut dyn FnMut(&mut dyn Prepared, &Policy) -> Result<Option<Timing>, Error>;
 
 /// The most idle programs that are kept; the memory budget usually holds fewer.
 const MOST_IDLE: usize = 16;
@@ -199,6 +196,49 @@ impl Drop for InUse<'_> {
     }
 }
 
+/// A program that nobody else uses. If it is dropped, as after an error or a panic, it is not used again.
+pub struct LentProgram<'a> {
+    /// The program.
+    pub program: Box<dyn Prepared>,
+    /// The policy by which it was prepared.
+    pub policy: Policy,
+    facts: &'a GroupFacts,
+    /// The jobs for which it was lent.
+    jobs: usize,
+    bucket: usize,
+    bytes: u64,
+    since: Instant,
+    run: InUse<'a>,
+}
+
+impl LentProgram<'_> {
+    /// Gives the program back after it has computed its jobs `times` times, and records the time that this took. If the program `is_unchanged`, it has
+    /// computed nothing.
+    pub fn give_back(self, times: u32, is_unchanged: bool) {
+        let (programs, facts, jobs, bucket) = (self.run.programs, self.facts, self.jobs, self.bucket);
+        let (took, overlapped) = (programs.took(self.since) / times, self.run.has_overlapped());
+        let policy = self.policy.clone();
+        self.make_idle();
+        let dropped = lock(&programs.pool).shrink(programs.budget);
+        drop(dropped);
+        if is_unchanged {
+            return;
+        }
+        programs.with_chosen(facts, jobs, |chosen| {
+            // If the program is for many more jobs, each job takes longer, which says nothing about the prediction.
+            if chosen.choice.policy == policy && 4 * jobs >= 3 * bucket {
+                chosen.record(took.as_secs_f64() / jobs.max(1) as f64, overlapped);
+            }
+        });
+        facts.record(jobs, took);
+    }
+
+    fn make_idle(self) {
+        let LentProgram { program, policy, facts, bucket, bytes, run, .. } = self;
+        lock(&run.programs.pool).idle.push(IdleProgram { group: facts.group, policy, program, bucket, bytes });
+    }
+}
+
 /// The programs of one device.
 pub struct Programs {
     backend: Arc<dyn Backend>,
@@ -294,13 +334,11 @@ impl Programs {
     /// because it says nothing about the device.
     pub fn ask<P: Prepared, T>(&self, group: Group, ask: impl FnOnce(&P) -> T) -> Result<T, Error> {
         let facts = self.facts(group)?;
-        let bucket = facts.bucket(1);
         let policy = facts.default.clone();
-        let bytes = self.bytes_by(&facts, bucket, &policy);
-        let mut run = InUse { programs: self, number: lock(&self.pool).begin(group, bucket, bytes), is_active: false };
-        let mut program = self.ready(&facts, bucket, &policy, u64::MAX, &mut run)?;
-        let answer = ask(typed(&mut *program));
-        lock(&self.pool).idle.push(IdleProgram { group, policy, program, bucket, bytes });
+        let bytes = self.bytes_by(&facts, facts.bucket(1), &policy);
+        let mut lent = self.lend_by(&facts, 1, (policy, bytes), u64::MAX)?;
+        let answer = ask(typed(&mut *lent.program));
+        lent.make_idle();
         Ok(answer)
     }
 
@@ -347,18 +385,14 @@ impl Programs {
         facts.group.kind.scheme.factory.bytes(&self.site(), facts, bucket, policy)
     }
 
-    /// Runs `work` with exclusive use of a program for `jobs` jobs: an idle program, or a new one of at most `room` bytes. `work` computes the jobs
-    /// `times` times. The program's policy is passed along. Idle programs are dropped until all programs of the device together take at most `all`
-    /// bytes. A program that failed is not used again. Gives the time that `work` reports; `None` if it left the program unchanged.
-    pub fn with(
-        &self,
-        facts: &Arc<GroupFacts>,
-        (jobs, times): (usize, u32),
+    /// Lends a program for `jobs` jobs: an idle program, or a new one of at most `room` bytes. Idle programs are dropped until all programs of the
+    /// device together take at most `all` bytes.
+    pub fn lend<'a>(
+        &'a self,
+        facts: &'a GroupFacts,
+        jobs: usize,
         (room, all): (u64, u64),
-        work: Work<'_>,
-    ) -> Result<Option<Timing>, Error> {
-        let group = facts.group;
-        let bucket = facts.bucket(jobs);
+    ) -> Result<LentProgram<'a>, Error> {
         let (policy, bytes) = self.with_chosen(facts, jobs, |chosen| {
             let bytes = self.bytes_of(facts, jobs, chosen);
             (chosen.choice.policy.clone(), bytes)
@@ -366,29 +400,22 @@ impl Programs {
         if bytes > room {
             return Err(Error::OutOfMemory { device: self.device.id(), needs: bytes, has: room });
         }
-        let mut run = InUse { programs: self, number: lock(&self.pool).begin(group, bucket, bytes), is_active: false };
-        let mut program = self.ready(facts, bucket, &policy, all, &mut run)?;
-        let start = Instant::now();
-        let done = work(&mut *program, &policy)?;
-        let took = self.took(start) / times;
-        let overlapped = run.has_overlapped();
-        let mut pool = lock(&self.pool);
-        pool.idle.push(IdleProgram { group, policy: policy.clone(), program, bucket, bytes });
-        drop(pool);
-        drop(run);
-        let dropped = lock(&self.pool).shrink(self.budget);
-        drop(dropped);
-        if done.is_none() {
-            return Ok(None);
-        }
-        self.with_chosen(facts, jobs, |chosen| {
-            // If the program is for many more jobs, each job takes longer, which says nothing about the prediction.
-            if chosen.choice.policy == policy && 4 * jobs >= 3 * bucket {
-                chosen.record(took.as_secs_f64() / jobs.max(1) as f64, overlapped);
-            }
-        });
-        facts.record(jobs, took);
-        Ok(done)
+        self.lend_by(facts, jobs, (policy, bytes), all)
+    }
+
+    /// Lends a program of this policy and size.
+    fn lend_by<'a>(
+        &'a self,
+        facts: &'a GroupFacts,
+        jobs: usize,
+        (policy, bytes): (Policy, u64),
+        all: u64,
+    ) -> Result<LentProgram<'a>, Error> {
+        let bucket = facts.bucket(jobs);
+        let number = lock(&self.pool).begin(facts.group, bucket, bytes);
+        let mut run = InUse { programs: self, number, is_active: false };
+        let program = self.ready(facts, bucket, &policy, all, &mut run)?;
+        Ok(LentProgram { program, policy, facts, jobs, bucket, bytes, since: Instant::now(), run })
     }
 
     /// An idle program, or a new one. If the device's memory does not suffice, idle programs are dropped first. If that does not suffice for a sized

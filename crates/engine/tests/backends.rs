@@ -2,7 +2,7 @@
 
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::programs::{Group, Programs, typed};
-use hypergrove_engine::scheme::{Kind, Prepared};
+use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{
     Axis, Backend, Batch, Checked, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Policy, PolicySource,
     Program, Reference, SelfTest, Sha256Programs, SlhDsaProgram, SlhDsaPrograms, Timing, ZkDilithium,
@@ -419,20 +419,15 @@ fn what_other_programs_take_of_a_device_is_not_blamed_on_a_policy() {
     let keys = [key(p)];
     let batch = Batch { keys: &keys, key_of: &[0], positions: &[], signatures: &[] };
     let run = |meanwhile: &dyn Fn()| {
-        let mut out = vec![0; p.n];
-        let mut work = |program: &mut dyn Prepared, _: &Policy| {
-            meanwhile();
-            let SlhDsaProgram(program) = typed(program);
-            program.run(&batch, &mut out).map(Some)
-        };
-        programs.with(&keygen, (1, 1), (u64::MAX, u64::MAX), &mut work).unwrap();
+        let mut lent = programs.lend(&keygen, 1, (u64::MAX, u64::MAX)).unwrap();
+        meanwhile();
+        let SlhDsaProgram(program) = typed(&mut *lent.program);
+        program.run(&batch, &mut vec![0; p.n]).unwrap();
+        lent.give_back(1, false);
         let Choice { source, why, .. } = programs.choice(&keygen, 1);
         (source, why)
     };
-    let signing = || {
-        let mut work = |_: &mut dyn Prepared, _: &Policy| Ok(Some(Timing::default()));
-        programs.with(&sign, (1, 1), (u64::MAX, u64::MAX), &mut work).map(drop).unwrap();
-    };
+    let signing = || programs.lend(&sign, 1, (u64::MAX, u64::MAX)).unwrap().give_back(1, false);
     for runs in 1..=5 {
         let why = format!("a row; runs that overlapped with other programs, not judged: {runs}");
         assert_eq!(run(&signing), (PolicySource::Table, why));

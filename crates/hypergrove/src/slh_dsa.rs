@@ -10,13 +10,13 @@ use crate::scheme::{
     Failed, KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, room,
 };
 use crate::{check_length, random, random_by_threads};
-use hypergrove_engine::programs::{Group, GroupFacts};
+use hypergrove_engine::programs::{Group, GroupFacts, typed};
 use hypergrove_engine::scheduler::{Job, Options, Outcomes, Run};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::{self, Step};
 use hypergrove_engine::{Batch, Digests, Error, Key, SlhDsaProgram, wiped};
 use hypergrove_fips205::digest::prf_msg;
-use hypergrove_fips205::plan::Op;
+use hypergrove_fips205::plan::{Op, Slot};
 use hypergrove_fips205::{ForsLeaves, MPrime, MessageError, Mode, Params, Position};
 use hypergrove_taint::{declassified, declassify};
 pub(crate) use run::{PlanRun, host_isa};
@@ -413,7 +413,7 @@ impl Scheme for SlhDsa {
             sign(run, &|i| (work.of)(range.start + i), &keys, &key_of, fresh, out)
         };
         let is_hedged = (0..work.jobs).any(|i| (work.of)(i).randomizer == Randomizer::Hedged);
-        PlanRun::of(run).output(0..work.jobs, is_hedged, &compute, out)
+        PlanRun::of(run).output(work.jobs, is_hedged, &compute, out)
     }
 
     fn sign_in_place(
@@ -433,7 +433,7 @@ impl Scheme for SlhDsa {
             Ok(Failed::new())
         };
         let roots = room(memory, work.jobs * n);
-        PlanRun::of(run).output(0..work.jobs, false, &compute, roots)?;
+        PlanRun::of(run).output(work.jobs, false, &compute, roots)?;
         let roots = &*roots;
         let is_valid = |i: usize| roots[i * n..][..n] == *(work.of)(i).key.parts()[1];
         Ok(run.place.map_in_place(work.jobs, VERDICTS_OF_A_THREAD, &is_valid))
@@ -463,7 +463,7 @@ impl Scheme for SlhDsa {
             let seeds = private[range].iter().map(|key| (&key[..n], &key[2 * n..3 * n]));
             run.grow(seeds, roots).map(|()| Failed::new())
         };
-        PlanRun::of(run).output(0..private.len(), false, &compute, roots)?;
+        PlanRun::of(run).output(private.len(), false, &compute, roots)?;
         drop(private);
         let mut left = &*roots;
         let with_roots = keys.iter_mut().map(|keys| {
@@ -698,15 +698,16 @@ fn sign_held(
         Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() })
     };
     let times = if options.redundant { 2 } else { 1 };
-    let done = run.place.program_if(run.facts, (key_of.len(), times), |SlhDsaProgram(program)| {
-        program
-            .run_held(&batch, &mut digests, rows, &mut accept, options.redundant)
-            .transpose()
-            .map(|timing| timing.map(|timing| ((), timing)))
+    let mut is_done = false;
+    let done = run.place.program(run.facts, (key_of.len(), times), &mut |program| {
+        let SlhDsaProgram(program) = typed(program);
+        let timing = program.run_held(&batch, &mut digests, rows, &mut accept, options.redundant).transpose()?;
+        is_done = timing.is_some();
+        Ok(timing)
     });
     match done {
-        Ok(Some(())) => {}
-        Ok(None) | Err(Error::OutOfMemory { .. }) => return None,
+        Ok(()) if is_done => {}
+        Ok(()) | Err(Error::OutOfMemory { .. }) => return None,
         Err(why) => {
             let Some(roots) = refused else { return Some(Err(why)) };
             // A wrong device is blamed now, even if its next attempt would be right. If a key is damaged, `sign` names it.
@@ -755,9 +756,18 @@ fn sign(
     let batch = Batch { keys: &parts_of(keys), key_of, positions: &positions, signatures: &[] };
     // A second computation is not checked: its bytes must equal those of the first, which was.
     let checks = !run.is_second();
-    let roots = run.program(&batch, out, checks && run.place.scheduler.options.check_roots)?;
+    let (compares, mut roots) = (checks && run.place.scheduler.options.check_roots, None);
+    run.place.program(run.facts, (batch.len(), 1), &mut |program| {
+        let SlhDsaProgram(program) = typed(program);
+        let timing = program.run(&batch, out)?;
+        // Signatures and roots are public; those that fail a check are wiped before anyone sees them.
+        declassify(&*out);
+        roots = if compares { program.read(Slot::XmssRoots) } else { None };
+        Ok(Some(timing))
+    })?;
     // One-time keys sign the roots of the lower layers: a wrong root now and the right one later would use such a key twice.
     if let Some(roots) = roots.filter(|_| run.plan().cached_layers == 0) {
+        declassify(&roots[..]);
         let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
         failed.extend(run.compare_roots(top, of_key(), "the top tree's root")?);
     }
@@ -795,13 +805,14 @@ fn verify(
         .collect();
     let signatures: Vec<&[u8]> = (0..key_of.len()).map(|i| of(i).signature).collect();
     let batch = Batch { keys: &keys, key_of, positions: &[], signatures: &signatures };
-    run.place.program(run.facts, key_of.len(), |SlhDsaProgram(program)| {
+    run.place.program(run.facts, (key_of.len(), 1), &mut |program| {
+        let SlhDsaProgram(program) = typed(program);
         let done = match program.run_fetched(&batch, &mut digests, roots) {
             Some(done) => done,
             None => program.run(&Batch { positions: &digests.positions(), ..batch }, roots),
         };
         declassify(&*roots);
-        done.map(|timing| ((), timing))
+        done.map(Some)
     })
 }
 
@@ -840,7 +851,7 @@ impl Job for NodesJob<'_> {
             failed.extend(changed(keys.iter().copied()));
             Ok(failed)
         };
-        let failed = plan_run.output(0..keys.len(), false, &compute, room(memory, keys.len() * size))?;
+        let failed = plan_run.output(keys.len(), false, &compute, room(memory, keys.len() * size))?;
         Ok(Outcomes { results: results(run, (keys.len(), size), memory, &|nodes| nodes.into_owned()), failed })
     }
 }
@@ -852,7 +863,13 @@ impl PlanRun<'_> {
         let keys: Vec<Key<'_>> = seeds.map(key).collect();
         let key_of: Vec<u32> = (0..keys.len() as u32).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
-        self.program(&batch, out, false).map(drop)
+        self.place.program(self.facts, (batch.len(), 1), &mut |program| {
+            let SlhDsaProgram(program) = typed(program);
+            let timing = program.run(&batch, out)?;
+            // Nodes and roots are public; those that fail a check are wiped before anyone sees them.
+            declassify(&*out);
+            Ok(Some(timing))
+        })
     }
 }
 

@@ -31,7 +31,7 @@ pub use call::Sink;
 pub use choice::{DeviceChoice, Wake};
 pub use memory::{ChunkMemory, Memory, zeros};
 pub use permits::Waits;
-pub use place::{Place, Run};
+pub use place::{Place, Run, Work};
 pub use stats::{DeviceStats, Stats, TicketStats};
 pub use tickets::{Canceller, Queue, Queued, Room, Size, Ticket};
 pub use worker::{Fault, Scale, Worker, is_fault};

@@ -2,7 +2,7 @@
 
 use super::permits::lock;
 use super::{Scheduler, Worker};
-use crate::programs::{Group, GroupFacts, typed};
+use crate::programs::{Group, GroupFacts};
 use crate::scheme::{Kind, Prepared};
 use crate::trace::{Step, TraceContext};
 use crate::{Error, THREADS, Timing, time_limit};
@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 /// Does the work of a chunk, given the number of its first job, its output and its results.
 type OfChunk<'w, T> = &'w (dyn Fn(usize, &mut [u8], &mut [T]) + Sync);
-/// Runs a program. Gives the time that it took, or `None` if it left the program unchanged.
-type RunProgram<'w> = &'w mut (dyn FnMut(&mut dyn Prepared) -> Result<Option<Timing>, Error> + Send);
+/// Uses a program. Gives the time that it took, or `None` if it left the program unchanged.
+pub type Work<'w> = &'w mut (dyn FnMut(&mut dyn Prepared) -> Result<Option<Timing>, Error> + Send);
 
 /// Runs a slice of the task with this number, and hands out its results.
 type SliceOfTask<'w, T> = &'w (dyn Fn(usize, &mut dyn FnMut(T)) -> ControlFlow<()> + Sync);
@@ -180,90 +180,39 @@ impl Place<'_> {
         }
     }
 
-    /// Runs `work` with exclusive use of a program for `jobs` jobs of a group, in the threads that the program's policy asks
-    /// for, and adds the time that it reports to the engine's.
-    pub fn program<P: Prepared, T: Send>(
-        &self,
-        facts: &Arc<GroupFacts>,
-        jobs: usize,
-        work: impl FnOnce(&mut P) -> Result<(T, Timing), Error> + Send,
-    ) -> Result<T, Error> {
-        let (mut work, mut result) = (Some(work), None);
-        self.run_program(facts, (jobs, 1), &mut |program| {
-            let (done, timing) = work.take().expect("a program is used once")(typed(program))?;
-            result = Some(done);
-            Ok(Some(timing))
-        })?;
-        Ok(result.expect("it was done"))
-    }
-
-    /// Runs `work` as [`Place::program`] does. `work` may return `None` if it left the program unchanged. `times` has the number of jobs, and how
-    /// often `work` computes them.
-    pub fn program_if<P: Prepared, T: Send>(
-        &self,
-        facts: &Arc<GroupFacts>,
-        times: (usize, u32),
-        work: impl FnOnce(&mut P) -> Result<Option<(T, Timing)>, Error> + Send,
-    ) -> Result<Option<T>, Error> {
-        let (mut work, mut result) = (Some(work), None);
-        self.run_program(facts, times, &mut |program| {
-            let work = work.take().expect("a program is used once");
-            Ok(work(typed(program))?.map(|(done, timing)| {
-                result = Some(done);
-                timing
-            }))
-        })?;
-        Ok(result)
-    }
-
-    /// Runs `work` as [`Place::program_if`] does, for a program of any type.
-    fn run_program(
-        &self,
-        facts: &Arc<GroupFacts>,
-        (jobs, times): (usize, u32),
-        work: RunProgram<'_>,
-    ) -> Result<(), Error> {
-        let trace = TraceContext::current();
-        let mut compute = |program: &mut dyn Prepared| {
+    /// Runs `work` with exclusive use of a program for `jobs` jobs of a group, in the threads that the program's policy asks for, and adds the time
+    /// that `work` gives to the engine's. `work` computes the jobs `times` times; [`typed`](crate::programs::typed) gives it the program as its
+    /// scheme's own type. A program that failed is not used again.
+    pub fn program(&self, facts: &GroupFacts, (jobs, times): (usize, u32), work: Work<'_>) -> Result<(), Error> {
+        let Place { scheduler, worker, room, pool, .. } = *self;
+        let mut lent = worker.programs.lend(facts, scheduler.room_for(jobs), room)?;
+        let threads = lent.policy.get(THREADS).map_or(1, |threads| threads as usize);
+        let (program, trace) = (&mut *lent.program, TraceContext::current());
+        let mut compute = || {
             program.relocated(self.relocated);
-            if !self.worker.is_host() {
+            if !worker.is_host() {
                 let seconds = facts.measured(jobs).unwrap_or_else(|| facts.seconds());
-                program.time_limit(time_limit(seconds * jobs as f64, self.scheduler.options.device_timeout));
+                program.time_limit(time_limit(seconds * jobs as f64, scheduler.options.device_timeout));
             }
-            let timing = trace.step(Step::Program, jobs, || work(program))?;
-            if let Some(timing) = &timing {
-                *lock(&self.scheduler.timing) += timing;
-            }
-            Ok(timing)
+            trace.step(Step::Program, jobs, || work(program))
         };
-        let pool = self.pool.filter(|_| facts.uses_threads());
-        let room = (self.scheduler.room_for(jobs), times);
-        let ran = self.worker.programs.with(facts, room, self.room, &mut |program, policy| {
-            let threads = policy.get(THREADS).map_or(1, |threads| threads as usize);
-            match pool {
-                // Only the host's own programs need a pool of as many threads as their policy has.
-                Some(pool) if threads == pool.current_num_threads() || !self.worker.is_host() => {
-                    pool.install(|| compute(program))
-                }
-                Some(_) if threads > 1 => self.scheduler.narrow_pool(threads)?.install(|| compute(program)),
-                _ => compute(program),
-            }
-        });
-        ran.map(drop)
+        let timing = match pool.filter(|_| facts.uses_threads()) {
+            // Only the host's own programs need a pool of as many threads as their policy has.
+            Some(pool) if threads == pool.current_num_threads() || !worker.is_host() => pool.install(compute),
+            Some(_) if threads > 1 => scheduler.narrow_pool(threads)?.install(compute),
+            _ => compute(),
+        }?;
+        if let Some(timing) = &timing {
+            *lock(&scheduler.timing) += timing;
+        }
+        lent.give_back(times, timing.is_none());
+        Ok(())
     }
 
-    /// Computes `work`. A redundant engine computes it twice, the second time in other places of the device. `compare` compares both results, and
-    /// discards results that differ.
-    pub fn checked<T>(
-        &self,
-        mut work: impl FnMut(&Place<'_>) -> Result<T, Error>,
-        compare: impl FnOnce(&mut T, Result<T, Error>) -> Result<(), Error>,
-    ) -> Result<T, Error> {
-        let mut first = work(self)?;
-        if self.scheduler.options.redundant {
-            compare(&mut first, work(&Place { relocated: true, ..*self }))?;
-        }
-        Ok(first)
+    /// The place where a redundant engine computes jobs for the second time, to compare both results: other places of the device. `None` if the engine
+    /// computes jobs once.
+    pub fn second(&self) -> Option<Self> {
+        self.scheduler.options.redundant.then_some(Place { relocated: true, ..*self })
     }
 
     /// The group of jobs of a kind that run here.

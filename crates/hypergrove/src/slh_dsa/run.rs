@@ -8,9 +8,8 @@ use hypergrove_cpu::{Cpu, Isa};
 use hypergrove_engine::planner::bucket;
 use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::{Place, Run, Scheduler};
-use hypergrove_engine::{Backend, Batch, Error, Key, Policy, SlhDsaProgram, SlhDsaPrograms, THREADS};
-use hypergrove_fips205::plan::{Op, Plan, Slot};
-use hypergrove_taint::declassify;
+use hypergrove_engine::{Backend, Batch, Error, Key, Policy, SlhDsaPrograms, THREADS};
+use hypergrove_fips205::plan::{Op, Plan};
 use rayon::ThreadPool;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -52,77 +51,61 @@ impl<'a> PlanRun<'a> {
         self.place.relocated
     }
 
-    /// Computes the jobs' output, and wipes what a failed run or job left there. If the device's memory does not suffice for all jobs, they run
-    /// in parts.
+    /// Computes the output of so many jobs, and wipes what a failed run or job left there. A redundant engine computes it twice and compares both. If
+    /// the device's memory does not suffice for all jobs, they run in parts.
     pub(crate) fn output(
         &self,
-        jobs: Range<usize>,
+        jobs: usize,
         is_hedged: bool,
         compute: Compute<'_>,
         out: &mut [u8],
     ) -> Result<Failed, Error> {
-        let (mut done, size) = (self.computed(jobs.clone(), is_hedged, compute, out), self.plan().out_bytes());
-        if matches!(done, Err(Error::OutOfMemory { .. })) && jobs.len() > 1 && self.place.worker.has_memory() {
-            self.facts.limit(bucket(jobs.len()) / 2);
+        let (size, n) = (self.plan().out_bytes(), self.plan().params.n);
+        let mut fresh = Zeroizing::new(vec![0; if self.plan().op == Op::Sign { jobs * n } else { 0 }]);
+        if is_hedged && let Err(why) = random_by_threads(&self.place, &mut fresh) {
             out.zeroize();
-            let (mut at, mut all) = (0, Failed::new());
-            done = loop {
-                if at == jobs.len() {
-                    break Ok(all);
+            return Err(why);
+        }
+        let (mut start, mut most, mut all) = (0, jobs, Failed::new());
+        while start < jobs {
+            let part = start..jobs.min(start + most);
+            let fresh = fresh.get(part.start * n..part.end * n).unwrap_or_default();
+            let first = &mut out[part.start * size..part.end * size];
+            let done = compute(self, part.clone(), fresh, first).and_then(|mut failed| {
+                // The second computation begins with the keys and messages: R, the digests, the keys' layout and all that follows are made anew.
+                if let Some(place) = self.place.second() {
+                    let mut second = vec![0; first.len()];
+                    let again = compute(&PlanRun { place, facts: self.facts }, part.clone(), fresh, &mut second);
+                    let compared = again.and_then(|again| {
+                        failed.extend(again);
+                        self.compare(first, &second, &failed)
+                    });
+                    // A second output that equals the first is not wiped, because the caller gets these bytes anyway.
+                    if compared.is_err() || !failed.is_empty() {
+                        second.zeroize();
+                    }
+                    compared?;
                 }
-                let end = jobs.len().min(at + self.facts.most());
-                let part = jobs.start + at..jobs.start + end;
-                match self.output(part, is_hedged, compute, &mut out[at * size..end * size]) {
-                    Ok(failed) => all.extend(failed.into_iter().map(|(job, why)| (at + job, why))),
-                    Err(why) => break Err(why),
+                Ok(failed)
+            });
+            match done {
+                Ok(failed) => {
+                    failed.keys().for_each(|job| first[job * size..(job + 1) * size].zeroize());
+                    all.extend(failed.into_iter().map(|(job, why)| (part.start + job, why)));
+                    start = part.end;
                 }
-                at = end;
-            };
-        }
-        match &done {
-            Ok(failed) => failed.keys().for_each(|job| out[job * size..(job + 1) * size].zeroize()),
-            Err(_) => out.zeroize(),
-        }
-        done
-    }
-
-    /// Computes the jobs' output. A redundant engine computes it twice and compares both.
-    fn computed(
-        &self,
-        jobs: Range<usize>,
-        is_hedged: bool,
-        compute: Compute<'_>,
-        out: &mut [u8],
-    ) -> Result<Failed, Error> {
-        let signs = self.plan().op == Op::Sign;
-        let mut fresh = Zeroizing::new(vec![0; if signs { jobs.len() * self.plan().params.n } else { 0 }]);
-        if is_hedged {
-            random_by_threads(&self.place, &mut fresh)?;
-        }
-        let mut first = Some(out);
-        let work = |place: &Place<'_>| {
-            let run = PlanRun { place: *place, facts: self.facts };
-            // The second computation begins with the keys and messages: R, the digests, the keys' layout and all that follows are made anew.
-            match first.take() {
-                Some(out) => compute(&run, jobs.clone(), &fresh, out).map(|failed| (failed, Output::Caller(out))),
-                None => {
-                    let mut second = vec![0; jobs.len() * self.plan().out_bytes()];
-                    let done = compute(&run, jobs.clone(), &fresh, &mut second).inspect_err(|_| second.zeroize());
-                    done.map(|failed| (failed, Output::Own(second)))
+                Err(Error::OutOfMemory { .. }) if part.len() > 1 && self.place.worker.has_memory() => {
+                    first.zeroize();
+                    self.facts.limit(bucket(part.len()) / 2);
+                    most = self.facts.most();
+                }
+                Err(why) => {
+                    out.zeroize();
+                    return Err(why);
                 }
             }
-        };
-        let done = self.place.checked(work, |(failed, first), second| {
-            let (again, mut second) = second?;
-            failed.extend(again);
-            // A second output that equals the first is not wiped, because the caller gets these bytes anyway.
-            let is_same = self.compare(first.bytes(), second.bytes(), failed);
-            if is_same.is_err() || !failed.is_empty() {
-                second.wipe();
-            }
-            is_same
-        });
-        done.map(|(failed, _)| failed)
+        }
+        Ok(all)
     }
 
     /// Fails if a job that did not fail gave other bytes in its second computation. The host is blamed for R, else the device.
@@ -136,20 +119,6 @@ impl<'a> PlanRun<'a> {
         Err(match plan.op {
             Op::Sign if first[r.clone()] != second[r] => Error::differs("host".into(), "R", job),
             op => Error::differs(self.place.worker.device().id(), &format!("the output of {op:?}"), job),
-        })
-    }
-
-    /// Runs the group's program. With `roots`, returns the roots of the trees that the program grew, if it keeps them.
-    pub(crate) fn program(&self, batch: &Batch<'_>, out: &mut [u8], roots: bool) -> Result<Option<Vec<u8>>, Error> {
-        self.place.program(self.facts, batch.len(), |SlhDsaProgram(program)| {
-            let timing = program.run(batch, out)?;
-            // Signatures, nodes and roots are public; those that fail a check are wiped before anyone sees them.
-            declassify(out);
-            let roots = if roots { program.read(Slot::XmssRoots) } else { None };
-            if let Some(roots) = &roots {
-                declassify(&roots[..]);
-            }
-            Ok((roots, timing))
         })
     }
 
@@ -193,27 +162,5 @@ impl<'a> PlanRun<'a> {
         let mut root = vec![0; plan.out_bytes()];
         self.place.install(&mut || program.run(&batch, &mut root).map(drop))?;
         Ok(root)
-    }
-}
-
-/// Where an output lies: the first in the caller's memory, the second in separate memory.
-enum Output<'o> {
-    Caller(&'o mut [u8]),
-    Own(Vec<u8>),
-}
-
-impl Output<'_> {
-    fn wipe(&mut self) {
-        match self {
-            Output::Caller(bytes) => bytes.zeroize(),
-            Output::Own(bytes) => bytes.zeroize(),
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Output::Caller(bytes) => bytes,
-            Output::Own(bytes) => bytes,
-        }
     }
 }

@@ -7,7 +7,7 @@ use crate::jobs::{Wiped, owned};
 use crate::rows::{Column, RowStatus};
 use crate::scheme::{Failed, KeyColumns, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying};
 use crate::{Error, Op as EngineOp, random};
-use hypergrove_engine::programs::GroupFacts;
+use hypergrove_engine::programs::{GroupFacts, typed};
 use hypergrove_engine::scheduler::{Options, Place, Run};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Timing, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
@@ -270,8 +270,7 @@ fn sign_sound(
         program(place, Op::Sign, jobs.len(), |program| program.sign(&requests, signatures))
     };
     make(place, signatures)?;
-    if place.scheduler.options.redundant {
-        let place = Place { relocated: true, ..*place };
+    if let Some(place) = place.second() {
         let mut second = vec![[0; SIG_BYTES]; jobs.len()];
         let compared = make(&place, &mut second.iter_mut().collect::<Vec<_>>()).and_then(|()| {
             let second: Vec<_> = second.iter_mut().collect();
@@ -296,8 +295,11 @@ fn verify<'m>(
     of: &[u32],
     job: impl Fn(usize) -> (Message<'m>, &'m [u8]) + Sync,
 ) -> Result<Vec<bool>, Error> {
-    let work = |place: &Place<'_>| judge(place, keys, of, &job);
-    place.checked(work, |first, second| compare(place, "verdict", first, &second?))
+    let verdicts = judge(place, keys, of, &job)?;
+    if let Some(place) = place.second() {
+        compare(&place, "verdict", &verdicts, &judge(&place, keys, of, &job)?)?;
+    }
+    Ok(verdicts)
 }
 
 /// The seeds of all keys: the caller's, or from the operating system, drawn only now that a device is about to use them.
@@ -332,10 +334,9 @@ fn keygen(place: &Place<'_>, keys: &mut [KeyColumns<'_>]) -> Result<(), Error> {
         program(place, Op::Keygen, seeds.len(), |program| program.keygen(seeds, &mut places))
     };
     make(place, places(keys))?;
-    if place.scheduler.options.redundant {
+    if let Some(place) = place.second() {
         let mut second = Wiped(vec![0; seeds.len() * SK_BYTES]);
         let second = second.0.as_chunks_mut().0;
-        let place = Place { relocated: true, ..*place };
         make(&place, second.iter_mut().collect())?;
         compare(&place, "key", &places(keys), &second.iter_mut().collect::<Vec<_>>())?;
     }
@@ -364,10 +365,13 @@ fn program(
     place: &Place<'_>,
     op: Op,
     jobs: usize,
-    work: impl FnOnce(&mut dyn ZkDilithium) -> Result<Timing, Error> + Send,
+    mut work: impl FnMut(&mut dyn ZkDilithium) -> Result<Timing, Error> + Send,
 ) -> Result<(), Error> {
     let facts = place.worker.programs.facts(place.group(Kind::zkdilithium(op)))?;
-    place.program(&facts, jobs, |ZkDilithiumProgram(program)| work(&mut **program).map(|timing| ((), timing)))
+    place.program(&facts, (jobs, 1), &mut |program| {
+        let ZkDilithiumProgram(program) = typed(program);
+        work(&mut **program).map(Some)
+    })
 }
 
 fn uses_expanded_keys(place: &Place<'_>, op: Op) -> Result<bool, Error> {

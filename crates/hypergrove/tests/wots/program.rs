@@ -58,18 +58,14 @@ impl Prepared for Program {
 
 impl Program {
     /// Runs jobs that write their results to these places.
-    pub(crate) fn run(
-        &mut self,
-        places: &mut [&mut [u8]],
-        job: impl Fn(usize, &mut [u8]),
-    ) -> Result<((), Timing), Error> {
+    pub(crate) fn run(&mut self, places: &mut [&mut [u8]], job: impl Fn(usize, &mut [u8])) -> Result<Timing, Error> {
         for (i, place) in places.iter_mut().enumerate() {
             job(i, place);
             place[0] ^= u8::from(self.answer == Answer::Lies);
         }
         match self.answer {
             Answer::Fails => Err(Error::Device { device: self.device.clone(), what: "the script says so".into() }),
-            _ => Ok(((), Timing { execute: Duration::from_micros(1), ..Timing::default() })),
+            _ => Ok(Timing { execute: Duration::from_micros(1), ..Timing::default() }),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::wots::{self, N, SIGNATURE};
 use hypergrove::rows::{Column, RowStatus};
 use hypergrove::scheme::{Calls, Failed, KeyColumns, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying};
 use hypergrove::{Error, Op};
-use hypergrove_engine::programs::GroupFacts;
+use hypergrove_engine::programs::{GroupFacts, typed};
 use hypergrove_engine::scheduler::{Options, Place, Run};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
@@ -36,18 +36,19 @@ fn compute(
     places: Vec<&mut [u8]>,
     job: impl Fn(usize, &mut [u8]) + Send + Sync,
 ) -> Result<(), Error> {
-    let (jobs, mut first) = (places.len(), Some(places));
-    let work = |place: &Place<'_>| {
-        let mut own = vec![[0; SIGNATURE]; if first.is_some() { 0 } else { jobs }];
-        let mut places = first.take().unwrap_or_else(|| own.iter_mut().map(|own| &mut own[..]).collect());
-        place.program(facts, jobs, |program: &mut Program| program.run(&mut places, &job))?;
-        Ok(places.iter().map(|place| place.to_vec()).collect::<Vec<_>>())
+    let (jobs, mut first) = (places.len(), places);
+    let run = |place: &Place<'_>, places: &mut Vec<&mut [u8]>| {
+        place.program(facts, (jobs, 1), &mut |program| typed::<Program>(program).run(places, &job).map(Some))
     };
-    let compare = |first: &mut Vec<Vec<u8>>, second: Result<Vec<Vec<u8>>, Error>| {
-        let is_same = first.iter().zip(&second?).all(|(a, b)| b.starts_with(a));
-        if is_same { Ok(()) } else { Err(wrong(place, "two runs differ")) }
-    };
-    place.checked(work, compare).map(drop)
+    run(place, &mut first)?;
+    if let Some(place) = place.second() {
+        let mut second = vec![[0; SIGNATURE]; jobs];
+        run(&place, &mut second.iter_mut().map(|second| &mut second[..]).collect())?;
+        if !first.iter().zip(&second).all(|(a, b)| b.starts_with(a)) {
+            return Err(wrong(&place, "two runs differ"));
+        }
+    }
+    Ok(())
 }
 
 impl Scheme for Wots {
