@@ -30,15 +30,16 @@ type Submitted<J, T> = Result<Ticket<T>, Refused<J>>;
 /// The engine's calls for a scheme: see the module.
 #[expect(clippy::type_complexity, reason = "each type is the signature of a call")]
 pub struct Calls<S: Scheme> {
-    pub(crate) sign: fn(&Inner, SignJob<'_, S>) -> Result<S::Signature, Error>,
-    pub(crate) verify: fn(&Inner, VerifyJob<'_, S>) -> Result<bool, Error>,
-    pub(crate) generate: fn(&Inner, GenerateJob<'_, S>) -> Result<S::SigningKey, Error>,
+    pub(crate) sign: fn(&Scheduler, SignJob<'_, S>) -> Result<S::Signature, Error>,
+    pub(crate) verify: fn(&Scheduler, VerifyJob<'_, S>) -> Result<bool, Error>,
+    pub(crate) generate: fn(&Scheduler, GenerateJob<'_, S>) -> Result<S::SigningKey, Error>,
     /// The last argument is whether the iterator may block: then a separate thread takes the jobs from it.
     pub(crate) sign_all:
-        for<'a> fn(&Inner, Source<'_, SignJob<'a, S>>, Sink<'_, S::Signature>, bool) -> Result<(), Error>,
-    pub(crate) verify_all: for<'a> fn(&Inner, Source<'_, VerifyJob<'a, S>>, Sink<'_, bool>, bool) -> Result<(), Error>,
+        for<'a> fn(&Scheduler, Source<'_, SignJob<'a, S>>, Sink<'_, S::Signature>, bool) -> Result<(), Error>,
+    pub(crate) verify_all:
+        for<'a> fn(&Scheduler, Source<'_, VerifyJob<'a, S>>, Sink<'_, bool>, bool) -> Result<(), Error>,
     pub(crate) generate_all:
-        for<'a> fn(&Inner, Source<'_, GenerateJob<'a, S>>, Sink<'_, S::SigningKey>, bool) -> Result<(), Error>,
+        for<'a> fn(&Scheduler, Source<'_, GenerateJob<'a, S>>, Sink<'_, S::SigningKey>, bool) -> Result<(), Error>,
     pub(crate) submit_sign: for<'a> fn(&Inner, SignJob<'a, S>) -> Submitted<SignJob<'a, S>, S::Signature>,
     pub(crate) submit_verify: for<'a> fn(&Inner, VerifyJob<'a, S>) -> Submitted<VerifyJob<'a, S>, bool>,
     pub(crate) submit_generate:
@@ -49,15 +50,25 @@ pub struct Calls<S: Scheme> {
     pub(crate) sets: fn(&Scheduler, &mut [Result<CallColumns<'_, '_, S>, Error>]) -> Vec<Result<(), Error>>,
 }
 
+/// Runs the jobs of an iterator.
+macro_rules! all {
+    () => {
+        |scheduler, jobs, sink, may_block| match may_block && scheduler.pulls_ahead(jobs.size_hint().1) {
+            true => scheduler.run_blocking(jobs, sink),
+            false => scheduler.run(None, None, jobs, sink),
+        }
+    };
+}
+
 impl<S: Scheme> Calls<S> {
     /// The calls of the scheme `S`.
     pub const OF: Calls<S> = Calls {
-        sign: |engine, job| engine.scheduler.one(None, job),
-        verify: |engine, job| engine.scheduler.one(None, job),
-        generate: |engine, job| engine.scheduler.one(None, job),
-        sign_all: |engine, jobs, sink, may_block| engine.all(jobs, sink, may_block),
-        verify_all: |engine, jobs, sink, may_block| engine.all(jobs, sink, may_block),
-        generate_all: |engine, jobs, sink, may_block| engine.all(jobs, sink, may_block),
+        sign: |scheduler, job| scheduler.one(None, job),
+        verify: |scheduler, job| scheduler.one(None, job),
+        generate: |scheduler, job| scheduler.one(None, job),
+        sign_all: all!(),
+        verify_all: all!(),
+        generate_all: all!(),
         submit_sign: |engine, job| {
             let size = one_of(S::size_of_input(job.mode, &job.message));
             engine.submit(job, size, OwnedSign::of)
@@ -77,19 +88,6 @@ impl<S: Scheme> Calls<S> {
 }
 
 impl Inner {
-    /// Runs the jobs of an iterator.
-    fn all<J: scheduler::Job>(
-        &self,
-        jobs: Source<'_, J>,
-        sink: Sink<'_, J::Out>,
-        may_block: bool,
-    ) -> Result<(), Error> {
-        match may_block {
-            true => self.scheduler.run_blocking(jobs, sink),
-            false => self.scheduler.run(jobs, sink),
-        }
-    }
-
     /// Queues a job if the queue has room for its size, else gives it back. `own` turns it into a job that borrows nothing.
     pub(crate) fn submit<J, O: Queued>(&self, job: J, size: Size, own: impl FnOnce(J) -> O) -> Submitted<J, O::Out> {
         let mut job = Some(job);
@@ -115,7 +113,7 @@ impl<S: Scheme> Job for SignJob<'_, S> {
     type Out = S::Signature;
 
     fn run(self, engine: &Engine) -> Result<S::Signature, Error> {
-        (S::calls().sign)(&engine.0, self)
+        (S::calls().sign)(&engine.0.scheduler, self)
     }
     fn submit(self, engine: &Engine) -> Submitted<Self, S::Signature> {
         (S::calls().submit_sign)(&engine.0, self)
@@ -126,7 +124,7 @@ impl<S: Scheme> Job for VerifyJob<'_, S> {
     type Out = bool;
 
     fn run(self, engine: &Engine) -> Result<bool, Error> {
-        (S::calls().verify)(&engine.0, self)
+        (S::calls().verify)(&engine.0.scheduler, self)
     }
     fn submit(self, engine: &Engine) -> Submitted<Self, bool> {
         (S::calls().submit_verify)(&engine.0, self)
@@ -137,7 +135,7 @@ impl<S: Scheme> Job for GenerateJob<'static, S> {
     type Out = S::SigningKey;
 
     fn run(self, engine: &Engine) -> Result<S::SigningKey, Error> {
-        (S::calls().generate)(&engine.0, self)
+        (S::calls().generate)(&engine.0.scheduler, self)
     }
     fn submit(self, engine: &Engine) -> Submitted<Self, S::SigningKey> {
         (S::calls().submit_generate)(&engine.0, self)

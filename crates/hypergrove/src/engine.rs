@@ -392,7 +392,7 @@ impl Engine {
         let mut jobs = (0..count).map(|_| GenerateJob::new(set));
         let (mut failed, all) = (Ok(()), P::Scheme::calls().generate_all);
         all(
-            &self.0,
+            &self.0.scheduler,
             &mut jobs,
             &mut indexed(|index, key| match key {
                 Ok(key) => sink(index, key).flow(),
@@ -416,7 +416,7 @@ impl Engine {
         seeds: &[<P::Scheme as Scheme>::Seeds],
     ) -> Result<Vec<<P::Scheme as Scheme>::SigningKey>, Error> {
         let mut jobs = seeds.iter().map(|seeds| GenerateJob::of_seeds(set.scheme(), seeds));
-        to_vec(seeds.len(), |sink| (P::Scheme::calls().generate_all)(&self.0, &mut jobs, sink, false))?
+        to_vec(seeds.len(), |sink| (P::Scheme::calls().generate_all)(&self.0.scheduler, &mut jobs, sink, false))?
             .into_iter()
             .collect()
     }
@@ -456,7 +456,7 @@ impl Engine {
         sink: impl FnMut(usize, Result<S::Signature, Error>) -> F,
     ) -> Result<(), Error> {
         let (mut jobs, sign_all) = (jobs.into_iter(), S::calls().sign_all);
-        sign_all(&self.0, &mut jobs, &mut indexed(sink), true)
+        sign_all(&self.0.scheduler, &mut jobs, &mut indexed(sink), true)
     }
 
     /// Signs all these jobs, and returns a result for each, in their order. See [`Engine::sign_batch`].
@@ -466,7 +466,7 @@ impl Engine {
     ) -> Result<Vec<Result<S::Signature, Error>>, Error> {
         // All jobs are made before the first one runs, because the iterator that makes them may use the engine.
         let jobs: Vec<_> = jobs.into_iter().collect();
-        to_vec(jobs.len(), |sink| (S::calls().sign_all)(&self.0, &mut jobs.into_iter(), sink, false))
+        to_vec(jobs.len(), |sink| (S::calls().sign_all)(&self.0.scheduler, &mut jobs.into_iter(), sink, false))
     }
 
     /// Verifies one signature of SLH-DSA: `true` if the key signed this message in this mode, `false` also for a signature of the wrong length.
@@ -485,7 +485,7 @@ impl Engine {
         sink: impl FnMut(usize, Result<bool, Error>) -> F,
     ) -> Result<(), Error> {
         let (mut jobs, verify_all) = (jobs.into_iter(), S::calls().verify_all);
-        verify_all(&self.0, &mut jobs, &mut indexed(sink), true)
+        verify_all(&self.0.scheduler, &mut jobs, &mut indexed(sink), true)
     }
 
     /// Verifies all these jobs, and returns a verdict for each, in their order. See [`Engine::verify_batch`].
@@ -494,7 +494,7 @@ impl Engine {
         jobs: impl IntoIterator<Item = jobs::VerifyJob<'a, S>>,
     ) -> Result<Vec<Result<bool, Error>>, Error> {
         let jobs: Vec<_> = jobs.into_iter().collect();
-        to_vec(jobs.len(), |sink| (S::calls().verify_all)(&self.0, &mut jobs.into_iter(), sink, false))
+        to_vec(jobs.len(), |sink| (S::calls().verify_all)(&self.0.scheduler, &mut jobs.into_iter(), sink, false))
     }
 
     /// Returns this key with the nodes of its top `layers` layers, which makes the same signatures with less work. One layer is the usual
@@ -559,7 +559,7 @@ impl Engine {
                     lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop));
                     ControlFlow::Continue(())
                 };
-                scheduler.run_on(vec![worker], false, &mut jobs, &mut take)?;
+                scheduler.run(Some(worker), None, &mut jobs, &mut take)?;
                 lost?;
             }
         }

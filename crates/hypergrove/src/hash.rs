@@ -245,7 +245,7 @@ impl Inner {
             return scheduler.one(Some(host), job);
         }
         let mut done = Ok(());
-        scheduler.run_on(vec![self.choose(bytes)], false, &mut once(job), &mut |_, hashed| {
+        scheduler.run(Some(self.choose(bytes)), None, &mut once(job), &mut |_, hashed| {
             done = hashed;
             ControlFlow::Continue(())
         })?;

@@ -334,15 +334,6 @@ impl<S: Scheme> Job for GenerateJob<'_, S> {
 /// The most keys of a list whose seeds one thread draws or copies at a time.
 const KEYS_OF_A_THREAD: usize = 128;
 
-/// Runs jobs that their owners lend to the scheduler. `sink` gets each job's index and result, in order.
-fn run_lent<'a, J: Job + 'a>(
-    scheduler: &'a Scheduler,
-    lent: impl Iterator<Item = J> + Clone,
-    sink: &mut dyn FnMut(usize, Result<J::Out, Error>),
-) -> Result<(), Error> {
-    scheduler.run_together(lent, &mut indexed(sink))
-}
-
 /// The queue size of one job that owns this many bytes.
 pub(crate) fn one_of(bytes: usize) -> Size {
     Size { jobs: 1, bytes: bytes as u64 }
@@ -409,7 +400,7 @@ macro_rules! queued {
                 jobs: Vec<Self>,
                 sink: &mut dyn FnMut(usize, Result<Self::Out, Error>),
             ) -> Result<(), Error> {
-                run_lent(scheduler, jobs.iter().map(Self::lend), sink)
+                scheduler.run_together(jobs.iter().map(Self::lend), &mut indexed(sink))
             }
 
             fn discard(out: Self::Out) {

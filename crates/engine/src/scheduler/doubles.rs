@@ -92,7 +92,7 @@ impl Devices {
         };
         let done = match may_block {
             true => self.scheduler.run_blocking(&mut jobs, &mut sink),
-            false => self.scheduler.run(&mut jobs, &mut sink),
+            false => self.scheduler.run(None, None, &mut jobs, &mut sink),
         };
         assert_eq!((done, next), (Ok(()), numbers.len()));
     }

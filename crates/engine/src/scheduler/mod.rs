@@ -41,7 +41,7 @@ use crate::scheme::Kind;
 use crate::trace::{Observer, Step};
 use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, Timing};
 use blocks::{Blocks, Client, Members};
-use call::{BlockSink, BlockSource, Call, Scopes};
+use call::{BlockSource, Call, Scopes};
 use choice::{CallRates, Lazy};
 use memory::check_memory;
 use permits::lock;
@@ -358,46 +358,44 @@ impl Scheduler {
     pub fn one<J: Job>(&self, rather: Option<&Worker>, job: J) -> Result<J::Out, Error> {
         self.same_process()?;
         let (kind, size) = (job.kind()?, (job.count(), job.owned()));
-        let blocks = Blocks::one(Members::One(job));
-        self.trace_of_call().step(Step::Call, size.0, || self.one_block(rather, kind, size, &blocks))?;
+        let (blocks, mut first) = (Blocks::one(Members::One(job)), None);
+        self.trace_of_call().step(Step::Call, size.0, || -> Result<(), Error> {
+            loop {
+                let (worker, group) = self.device_for_one(rather, kind);
+                match self.one_on(worker, size, group, &blocks) {
+                    Ok(()) => return Ok(()),
+                    Err(why) => self.after(worker, why, 1, &mut first)?,
+                }
+            }
+        })?;
         blocks.only()
     }
 
-    /// Runs one block, which is the client's number 0. `size` has the jobs that it counts for, and the bytes that it owns.
-    fn one_block(
-        &self,
-        rather: Option<&Worker>,
-        kind: Kind,
-        size: (usize, usize),
-        client: &dyn Client,
-    ) -> Result<(), Error> {
-        let mut first = None;
-        loop {
-            let (worker, threads) = self.device_for_one(rather, kind);
-            match self.one_on(worker, size, Group { kind, threads }, client) {
-                Ok(()) => return Ok(()),
-                Err(Failure::Job(why)) => return Err(why),
-                Err(Failure::Device(why)) => {
-                    let first = first.get_or_insert_with(|| why.clone());
-                    if !self.fault(worker, why, 1) {
-                        return Err(first.clone());
-                    }
-                    self.counters.again(1);
-                }
-            }
+    /// Counts so many jobs that failed on a device, so that another device does them. Gives an error if there is no other device, or if the jobs are
+    /// to blame. `first` is the first failure of a device.
+    fn after(&self, worker: &Worker, why: Failure, jobs: usize, first: &mut Option<Error>) -> Result<(), Error> {
+        let why = match why {
+            Failure::Job(why) => return Err(why),
+            Failure::Device(why) => why,
+        };
+        let first = first.get_or_insert_with(|| why.clone());
+        if !self.fault(worker, why, jobs) {
+            return Err(first.clone());
         }
+        self.counters.again(jobs);
+        Ok(())
     }
 
-    /// The device for a single job, and the threads that the job gets there. A single verification is a chain of dependent steps, and the host's
-    /// share of any single job for a discrete device is small. More threads would only add their hand-over.
-    fn device_for_one<'w>(&'w self, rather: Option<&'w Worker>, kind: Kind) -> (&'w Worker, usize) {
+    /// The device for a single job, and the job's group there. A single verification is a chain of dependent steps, and the host's share of any single
+    /// job for a discrete device is small. More threads would only add their hand-over.
+    fn device_for_one<'w>(&'w self, rather: Option<&'w Worker>, kind: Kind) -> (&'w Worker, Group) {
         let group = |worker: &Worker| Group { kind, threads: self.threads_for(worker, kind, 1) };
         let takes = |worker: &&Worker| worker.takes(group(worker));
         let rather = rather.filter(|worker| !worker.is_disabled() && takes(worker));
         let faster = rather.or_else(|| self.suited_alone(kind).filter(takes));
         let worker = faster.or_else(|| self.live().find(takes));
         let worker = worker.unwrap_or_else(|| self.first());
-        (worker, group(worker).threads)
+        (worker, group(worker))
     }
 
     /// Threads for so many jobs on a device.
@@ -405,6 +403,7 @@ impl Scheduler {
         if jobs == 1 && (kind.habits().is_chain || worker.is_discrete()) { 1 } else { self.options.threads }
     }
 
+    /// Runs one block on a device. It is the client's number 0, counts for `count` jobs and owns `owned` bytes.
     fn one_on(
         &self,
         worker: &Worker,
@@ -472,100 +471,17 @@ impl Scheduler {
         Ok((*jobs).min(that_fit).max(1))
     }
 
-    /// Runs any number of jobs that are at hand, whose source does not block. Results are handed out in order, on this thread.
+    /// Runs any number of jobs that are at hand, whose source does not block: on the device `on` alone, or on all devices. `total` is the number that
+    /// the jobs count for, if the client knows it; otherwise all count for as many as the first. Results are handed out in order, on this thread.
     pub fn run<'a, J: Job + 'a>(
         &'a self,
-        jobs: &mut dyn Iterator<Item = J>,
-        sink: &mut Sink<'_, J::Out>,
-    ) -> Result<(), Error> {
-        let (devices, may_switch) = self.devices();
-        self.run_on(devices, may_switch, jobs, sink)
-    }
-
-    /// Runs blocks as [`run`](Scheduler::run) does; their iterator knows their number. They count for `total` jobs, and may differ in size.
-    pub fn run_blocks<'a, J: Job + 'a>(
-        &'a self,
-        total: usize,
-        blocks: &mut dyn Iterator<Item = J>,
-        sink: &mut Sink<'_, J::Out>,
-    ) -> Result<(), Error> {
-        let (devices, may_switch) = self.devices();
-        self.run_counted(devices, may_switch, Some(total), blocks, sink)
-    }
-
-    /// Runs jobs of one kind that waited for each other, as [`run`](Scheduler::run) does. If the host alone computes, they are a batch of one of its
-    /// threads, and other such batches run at the same time: no thread waits for another one's share. If several GPUs compute, the batch goes
-    /// to one of them.
-    pub fn run_together<'a, J: Job + 'a>(
-        &'a self,
-        jobs: impl Iterator<Item = J> + Clone,
-        sink: &mut Sink<'_, J::Out>,
-    ) -> Result<(), Error> {
-        if let Some((block, kind, (count, owned))) = self.block_of_thread(jobs.clone()) {
-            self.same_process()?;
-            let (host, blocks) = (self.first(), Blocks::one(block));
-            match self.one_on(host, (count, owned), Group { kind, threads: 1 }, &blocks) {
-                Ok(()) => {
-                    let _ = blocks.hand_out(0, None, sink);
-                    return Ok(());
-                }
-                // Jobs that do not fit the memory are cut into chunks.
-                Err(Failure::Job(Error::OutOfMemory { .. }) | Failure::Device(Error::OutOfMemory { .. })) => {}
-                Err(Failure::Job(why)) => return Err(why),
-                Err(Failure::Device(why)) => {
-                    if !self.fault(host, why.clone(), count) {
-                        return Err(why);
-                    }
-                    self.counters.again(count);
-                }
-            }
-        }
-        match self.device_of_batch(jobs.clone()) {
-            // A single job runs there as a single job.
-            Some(booked) => self.run_on(vec![booked.worker], false, &mut { jobs }, sink),
-            None => self.run(&mut { jobs }, sink),
-        }
-    }
-
-    /// These jobs as one block, with their kind, the jobs that they count for and the bytes that they own, if a thread of the host is to do them.
-    fn block_of_thread<J: Job>(&self, mut jobs: impl Iterator<Item = J>) -> Option<(Members<J>, Kind, (usize, usize))> {
-        if !self.is_host_alone() {
-            return None;
-        }
-        let first = jobs.next()?;
-        let (kind, mut size) = (first.kind().ok()?, (first.count(), first.owned()));
-        let mut block = Members::One(first);
-        for job in jobs {
-            size = (size.0 + job.count(), size.1 + job.owned());
-            block.push(job);
-        }
-        let group = Group { kind, threads: self.options.threads };
-        // A flood goes to other devices too. It has about as many jobs as was predicted when they were taken out of the queue.
-        let is_flood = self.jobs_to_wake(group).is_some_and(|jobs| size.0 >= jobs / 2);
-        (size.0 > 1 && !is_flood).then_some((block, kind, size))
-    }
-
-    /// Runs jobs as [`run`](Scheduler::run) does, on these devices; `may_switch` if others may take over.
-    pub fn run_on<'a, J: Job + 'a>(
-        &'a self,
-        devices: Vec<&'a Worker>,
-        may_switch: bool,
-        jobs: &mut dyn Iterator<Item = J>,
-        sink: &mut Sink<'_, J::Out>,
-    ) -> Result<(), Error> {
-        self.run_counted(devices, may_switch, None, jobs, sink)
-    }
-
-    /// Runs jobs as [`run_on`](Scheduler::run_on) does; `total` is the number that they count for, if it is known.
-    fn run_counted<'a, J: Job + 'a>(
-        &'a self,
-        devices: Vec<&'a Worker>,
-        may_switch: bool,
+        on: Option<&'a Worker>,
         total: Option<usize>,
         jobs: &mut dyn Iterator<Item = J>,
         sink: &mut Sink<'_, J::Out>,
     ) -> Result<(), Error> {
         self.same_process()?;
+        let (devices, may_switch) = on.map_or_else(|| self.devices(), |only| (vec![only], false));
         let mut jobs = jobs.fuse();
         // A single job has permits of its own.
         let first = jobs.next();
@@ -590,14 +506,62 @@ impl Scheduler {
                 taken.extend(first);
                 taken.extend(second);
                 let most = jobs.size_hint().1.map(|most| most.saturating_add(taken.len()));
-                let begun = self.begin(devices, total, most, of_first);
+                let Begun { devices, total, each, measured, began } = self.begin(devices, total, most, of_first);
                 let blocks = Blocks::default();
-                let classifier = Classifier::new(self, begun.devices.clone(), begun.total);
+                let classifier = Classifier::new(self, devices.clone(), total);
                 let mut source = Joined { taken: taken.into_iter(), jobs, classifier, head: None, blocks: &blocks };
                 let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
-                self.run_begun(begun, may_switch, &blocks, &mut source, &mut sink)
+                Call::new(self, (devices, may_switch), each, &blocks, &mut source, None).run(&mut sink)?;
+                if let Some((kind, total, with_host)) = measured {
+                    self.rates.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
+                }
+                Ok(())
             }
         }
+    }
+
+    /// Runs jobs of one kind that waited for each other, as [`run`](Scheduler::run) does. If the host alone computes, they are a batch of one of its
+    /// threads, and other such batches run at the same time: no thread waits for another one's share. If several GPUs compute, the batch goes
+    /// to one of them.
+    pub fn run_together<'a, J: Job + 'a>(
+        &'a self,
+        jobs: impl Iterator<Item = J> + Clone,
+        sink: &mut Sink<'_, J::Out>,
+    ) -> Result<(), Error> {
+        if let Some((block, kind, (count, owned))) = self.block_of_thread(jobs.clone()) {
+            self.same_process()?;
+            let (host, blocks) = (self.first(), Blocks::one(block));
+            match self.one_on(host, (count, owned), Group { kind, threads: 1 }, &blocks) {
+                Ok(()) => {
+                    let _ = blocks.hand_out(0, None, sink);
+                    return Ok(());
+                }
+                // Jobs that do not fit the memory are cut into chunks.
+                Err(Failure::Job(Error::OutOfMemory { .. }) | Failure::Device(Error::OutOfMemory { .. })) => {}
+                Err(why) => self.after(host, why, count, &mut None)?,
+            }
+        }
+        // A single job runs on a booked device as a single job.
+        let booked = self.device_of_batch(jobs.clone());
+        self.run(booked.as_ref().map(|booked| booked.worker), None, &mut { jobs }, sink)
+    }
+
+    /// These jobs as one block, with their kind, the jobs that they count for and the bytes that they own, if a thread of the host is to do them.
+    fn block_of_thread<J: Job>(&self, mut jobs: impl Iterator<Item = J>) -> Option<(Members<J>, Kind, (usize, usize))> {
+        if !self.is_host_alone() {
+            return None;
+        }
+        let first = jobs.next()?;
+        let (kind, mut size) = (first.kind().ok()?, (first.count(), first.owned()));
+        let mut block = Members::One(first);
+        for job in jobs {
+            size = (size.0 + job.count(), size.1 + job.owned());
+            block.push(job);
+        }
+        let group = Group { kind, threads: self.options.threads };
+        // A flood goes to other devices too. It has about as many jobs as was predicted when they were taken out of the queue.
+        let is_flood = self.jobs_to_wake(group).is_some_and(|jobs| size.0 >= jobs / 2);
+        (size.0 > 1 && !is_flood).then_some((block, kind, size))
     }
 
     /// Chooses the devices of a call of at most so many blocks, whose first one is of this kind and counts for so many jobs.
@@ -617,40 +581,25 @@ impl Scheduler {
             Some((_, _, false)) => devices.into_iter().filter(|worker| worker.is_discrete()).collect(),
             _ => devices,
         };
-        Begun { devices, total, each, measured }
+        Begun { devices, total, each, measured, began: Instant::now() }
     }
 
-    /// Runs the blocks of a call, and records its speed if it is measured.
-    fn run_begun<'a>(
-        &'a self,
-        Begun { devices, each, measured, .. }: Begun<'a>,
-        may_switch: bool,
-        client: &'a dyn Client,
-        source: &'a mut BlockSource<'a>,
-        sink: &mut BlockSink<'_>,
-    ) -> Result<(), Error> {
-        let began = Instant::now();
-        Call::new(self, (devices, may_switch), each, client, source, None).run(sink)?;
-        if let Some((kind, total, with_host)) = measured {
-            self.rates.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
-        }
-        Ok(())
+    /// Whether a thread of its own should take the jobs of a source that may block, of which there are at most so many; see
+    /// [`run_blocking`](Scheduler::run_blocking). If the host has one thread, this thread takes jobs too, a chunk at a time.
+    pub fn pulls_ahead(&self, most: Option<usize>) -> bool {
+        let is_here = self.devices().0.into_iter().all(|worker| self.works_on_calling_thread(worker));
+        !is_here && most.is_none_or(|most| most > 1)
     }
 
     /// Runs any number of jobs of a source that may block. A thread of its own takes them, so that results are handed out as soon as they are there,
-    /// in order, on this thread. If the host has one thread, this thread takes jobs too, a chunk at a time.
+    /// in order, on this thread.
     pub fn run_blocking<'a, J: Job + 'a>(
         &'a self,
         jobs: &mut (dyn Iterator<Item = J> + Send),
         sink: &mut Sink<'_, J::Out>,
     ) -> Result<(), Error> {
-        let most = jobs.size_hint().1;
-        let (devices, may_switch) = self.devices();
-        let is_here = devices.iter().all(|worker| self.works_on_calling_thread(worker));
-        if is_here || most.is_some_and(|most| most <= 1) {
-            return self.run(&mut { jobs }, sink);
-        }
         self.same_process()?;
+        let (most, (devices, may_switch)) = (jobs.size_hint().1, self.devices());
         let slots = slots(devices.iter().map(|worker| worker.queue() as u64)) + 1;
         let producer = Producer::new(FIRST_AHEAD, self.memory_budget() / slots);
         std::thread::scope(|scope| {
@@ -814,6 +763,7 @@ struct Begun<'a> {
     each: usize,
     /// The kind and number of jobs if the speed of the call is to be recorded, and whether the host takes part.
     measured: Option<(Kind, usize, bool)>,
+    began: Instant,
 }
 
 /// Joins jobs that are at hand to blocks.

@@ -376,7 +376,7 @@ impl<'a> CallOfRows<'a> {
         let mut waiting = counts.into_iter().enumerate().filter(|(_, rows)| *rows > 0).peekable();
         let (mut all, mut refused, mut failed) = (0, Vec::new(), Ok(()));
         let done = caught(|| {
-            scheduler.run_blocks(rows, &mut blocks, &mut |count, done| {
+            scheduler.run(None, Some(rows), &mut blocks, &mut |count, done| {
                 let (call, rows) = waiting.peek_mut().expect("its call has rows left");
                 let call = *call;
                 *rows -= count;
