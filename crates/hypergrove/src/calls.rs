@@ -4,7 +4,7 @@
 use crate::engine::{Engine, Inner};
 use crate::flow::Flow;
 use crate::jobs::{GenerateJob, OwnedSign, OwnedVerify, SignJob, VerifyJob, one_of};
-use crate::rows::{CallColumns, MessageRows, Progress, RowMemory, RowStatus, run_call, run_sets, sign_into};
+use crate::rows::{CallColumns, Progress, RowMemory, run_call, run_sets};
 use crate::scheme::Scheme;
 use crate::tickets::Refused;
 use hypergrove_engine::Error;
@@ -44,9 +44,8 @@ pub struct Calls<S: Scheme> {
     pub(crate) submit_verify: for<'a> fn(&Inner, VerifyJob<'a, S>) -> Submitted<VerifyJob<'a, S>, bool>,
     pub(crate) submit_generate:
         fn(&Inner, GenerateJob<'static, S>) -> Submitted<GenerateJob<'static, S>, S::SigningKey>,
-    pub(crate) rows: fn(&Scheduler, CallColumns<'_, '_, S>, Progress<'_>) -> Result<(), Error>,
-    pub(crate) sign_into:
-        fn(&Scheduler, MessageRows<'_, S>, RowMemory<'_>, &mut [RowStatus], Progress<'_>) -> Result<(), Error>,
+    /// Signatures go to the memory, if it is given, in place of the call's.
+    pub(crate) rows: fn(&Scheduler, CallColumns<'_, '_, S>, Option<RowMemory<'_>>, Progress<'_>) -> Result<(), Error>,
     pub(crate) sets: fn(&Scheduler, &mut [Result<CallColumns<'_, '_, S>, Error>]) -> Vec<Result<(), Error>>,
 }
 
@@ -82,7 +81,6 @@ impl<S: Scheme> Calls<S> {
             engine.submit(job, size, |job| job)
         },
         rows: run_call,
-        sign_into,
         sets: run_sets,
     };
 }

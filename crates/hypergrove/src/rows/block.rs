@@ -4,7 +4,7 @@ use super::foreign::{Copied, ForeignColumns, ForeignPlace, copied_bytes, copies_
 use super::{RowMemory, RowStatus};
 use crate::{Error, ErrorKind, check_length};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{ChunkMemory, Job, Options, Outcomes, Place, Run, Scheduler, zeros};
+use hypergrove_engine::scheduler::{Job, Options, Outcomes, Place, Run, Scheduler, zeros};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::{self, Step};
 use std::mem::take;
@@ -21,7 +21,7 @@ const ROWS_OF_A_THREAD: usize = 512;
 const FEW_ROWS: usize = 1024;
 
 /// For each block, the columns of its call and the numbers of its rows in them.
-pub(super) type Ranges<'b, R> = &'b [(R, Range<usize>)];
+type Ranges<'b, R> = &'b [(R, Range<usize>)];
 
 /// The columns of a call, for any type of rows.
 pub(crate) trait RowColumns: Send + Sync {
@@ -45,7 +45,7 @@ pub(crate) trait RowColumns: Send + Sync {
 }
 
 /// A reference to the columns of a call of rows.
-pub(crate) trait Rows: RowColumns + Copy {
+pub(super) trait Rows: RowColumns + Copy {
     /// The values of a row, with a reference to its columns, because a device may run rows of several calls together.
     type Row<'m>: Copy + Send + Sync
     where
@@ -55,39 +55,30 @@ pub(crate) trait Rows: RowColumns + Copy {
     fn read<'m>(self, row: usize, copied: [Option<&'m [u8]>; 3]) -> Result<Self::Row<'m>, RowStatus>
     where
         Self: 'm;
-    /// Computes rows of one group, at least one. `rows` has the columns and row numbers of each block, and the rows that were read. Writes
-    /// results that passed the checks to `out`, the parts of the caller's memory, and returns each row's status. The memory of a row that failed
-    /// is zero. Rows of one call are adjacent; with `has_gaps`, rows are left out between them. `memory` is kept between chunks.
-    fn compute<'m>(
-        run: &Run<'_>,
-        rows: (Ranges<'_, Self>, &[Self::Row<'m>]),
-        has_gaps: bool,
-        out: &mut [Part<'_>],
-        memory: &mut Vec<u8>,
-    ) -> Result<Vec<RowStatus>, Error>
-    where
-        Self: 'm;
 }
 
 /// Successive rows of a call that are computed, and where their results go.
 pub(super) struct LentBlock<'o> {
     /// The index of the call's columns in [`ColumnsOfCalls`].
-    columns: usize,
-    rows: Range<usize>,
-    out: Part<'o>,
+    pub(super) columns: usize,
+    pub(super) rows: Range<usize>,
+    pub(super) out: Part<'o>,
 }
 
 /// Statuses of rows that were run.
 pub(super) struct Computed {
     /// For each row, the status if it cannot be computed, else `None`. Empty if all rows can be computed.
-    refused: Vec<Option<RowStatus>>,
+    pub(super) refused: Vec<Option<RowStatus>>,
     /// The statuses of all other rows, in order. Empty for keys.
-    computed: Vec<RowStatus>,
+    pub(super) computed: Vec<RowStatus>,
 }
 
 /// The columns of calls of one kind, which may run together. Only code behind this trait knows the type of a row: all other code is compiled once.
 pub(super) trait ColumnsOfCalls: Sync {
-    /// Reads and computes the rows of blocks. `copied` says where in `bytes` the copies of each block's foreign columns are.
+    /// The columns of a call.
+    fn columns(&self, number: usize) -> &dyn RowColumns;
+    /// Reads and computes the rows of blocks, which are of one group. `copied` says where in `bytes` the copies of each block's foreign columns are.
+    /// Results that passed the checks go to the blocks' memory. That of a row that failed is zero. `memory` is kept between chunks.
     fn compute(
         &self,
         run: &Run<'_>,
@@ -98,43 +89,24 @@ pub(super) trait ColumnsOfCalls: Sync {
     ) -> Result<Computed, Error>;
 }
 
-impl<R: Rows> ColumnsOfCalls for Vec<R> {
-    fn compute(
-        &self,
-        run: &Run<'_>,
-        blocks: &mut [LentBlock<'_>],
-        copied: &[[Option<Copied<'_>>; 3]],
-        bytes: &[u8],
-        memory: &mut Vec<u8>,
-    ) -> Result<Computed, Error> {
-        let ranges: Vec<(R, Range<usize>)> =
-            blocks.iter().map(|block| (self[block.columns], block.rows.clone())).collect();
-        let are_keys = self[0].are_keys();
-        let read = match are_keys {
-            true => Vec::new(),
-            false => {
-                let (first, last) = (&blocks[0], &blocks[blocks.len() - 1]);
-                let is_one_call = first.columns == last.columns;
-                let rows = ranges.iter().map(|(_, rows)| rows.len()).sum();
-                trace::step(Step::ReadRows, rows, || read(&run.place, (&ranges, is_one_call), copied, bytes))
-            }
-        };
-        let mut refused: Vec<Option<RowStatus>> = Vec::new();
-        if read.iter().any(Result::is_err) {
-            refused.extend(read.iter().map(|row| row.as_ref().err().copied()));
-        }
-        // Usually no row is refused. Then the number of rows is known, and collecting them needs no repeated growth.
-        let rows: Vec<R::Row<'_>> = match refused.is_empty() {
-            true => read.into_iter().map(|row| row.expect("none is refused")).collect(),
-            false => read.into_iter().filter_map(Result::ok).collect(),
-        };
-        if rows.is_empty() && !are_keys {
-            return Ok(Computed { refused, computed: Vec::new() });
-        }
-        let mut out = parts(blocks, &refused);
-        let computed = R::compute(run, (&ranges, &rows), !refused.is_empty(), &mut out, memory)?;
-        Ok(Computed { refused, computed })
+/// Reads the rows of blocks. Returns those that can be computed, and for each row the status if it cannot; no statuses if all can.
+pub(super) fn read_rows<'m, R: Rows + 'm>(
+    columns: &[R],
+    place: &Place<'_>,
+    blocks: &[LentBlock<'_>],
+    copied: &[[Option<Copied<'_>>; 3]],
+    bytes: &'m [u8],
+) -> (Vec<R::Row<'m>>, Vec<Option<RowStatus>>) {
+    let ranges: Vec<_> = blocks.iter().map(|block| (columns[block.columns], block.rows.clone())).collect();
+    let is_one_call = blocks[0].columns == blocks[blocks.len() - 1].columns;
+    let rows = ranges.iter().map(|(_, rows)| rows.len()).sum();
+    let read = trace::step(Step::ReadRows, rows, || read(place, (&ranges, is_one_call), copied, bytes));
+    // Usually no row is refused. Then the number of rows is known, and collecting them needs no repeated growth.
+    if read.iter().all(Result::is_ok) {
+        return (read.into_iter().map(|row| row.expect("none is refused")).collect(), Vec::new());
     }
+    let refused = read.iter().map(|row| row.as_ref().err().copied()).collect();
+    (read.into_iter().filter_map(Result::ok).collect(), refused)
 }
 
 /// The caller's memory for the results of successive rows, in up to two columns.
@@ -301,7 +273,8 @@ pub(super) struct CallOfRows<'a> {
 
 impl<'a> CallOfRows<'a> {
     /// Makes a call for the columns with the index `number`.
-    pub(super) fn new(number: usize, columns: &'a dyn RowColumns, wanted: Wanted<'a>) -> Result<Self, Error> {
+    pub(super) fn new(number: usize, all: &'a dyn ColumnsOfCalls, wanted: Wanted<'a>) -> Result<Self, Error> {
+        let columns = all.columns(number);
         let results = match wanted {
             Wanted::Rows(out, statuses) => {
                 // A status of an earlier call must not look like one of this call.
@@ -454,62 +427,31 @@ impl<'a> RowBlock<'a> {
         let (all, each) = copied_bytes(&self.columns.foreign(), self.range());
         (all.saturating_add(self.count * self.out.copied()), each.saturating_add(self.out.copied()))
     }
+}
 
-    /// Copies foreign columns and computes the rows of blocks. `copies` and `memory` are kept between runs.
-    fn run_some<'s>(
-        run: &Run<'s>,
-        blocks: &mut [&mut Self],
-        copies: &mut Option<ChunkMemory<'s>>,
-        memory: &mut Vec<u8>,
-    ) -> Result<(), Error> {
-        let (place, all) = (&run.place, blocks[0].all);
-        let columns: Vec<_> = blocks.iter().map(|block| (block.columns.foreign(), block.range())).collect();
-        let copied = copy_columns(place, columns, copies)?;
-        // These results are not in memory that a device reaches: if the device hung while it writes there, the wait for it would have no limit.
-        let of_foreign = |block: &&mut Self| block.count * block.out.copied();
-        let mut results = zeros(blocks.iter().map(of_foreign).sum())?;
-        let mut left = &mut results[..];
-        let (mut lent, mut of_caller) = (Vec::with_capacity(blocks.len()), Vec::with_capacity(blocks.len()));
-        for block in blocks {
-            let (bytes, rows) = (of_foreign(block), block.range());
-            let RowBlock { number, out, statuses, .. } = &mut **block;
-            of_caller.push((&mut **statuses, out.foreign));
-            let out = match out.foreign {
-                Some(_) => Part::new([left.split_off_mut(..bytes).expect("memory for all"), &mut []], out.widths),
-                None => out.lend(),
-            };
-            lent.push(LentBlock { columns: *number, rows, out });
+/// Gives rows their statuses, now that the checks have passed, and copies results to memory that others may use. `of_caller` has the caller's statuses
+/// and that memory, for each block.
+fn hand_over(
+    place: &Place<'_>,
+    Computed { refused, computed }: Computed,
+    blocks: Vec<LentBlock<'_>>,
+    of_caller: Vec<(&mut [RowStatus], Option<ForeignPlace<'_>>)>,
+) {
+    let (mut computed, mut start) = (computed.into_iter(), 0);
+    let mut computed = || computed.next().expect("a status for each row that was computed");
+    for (LentBlock { rows, mut out, .. }, (statuses, to)) in blocks.into_iter().zip(of_caller) {
+        let of_block = refused.get(start..start + rows.len());
+        start += rows.len();
+        for (row, status) in statuses.iter_mut().enumerate() {
+            let why = of_block.and_then(|of_block| of_block[row]);
+            if why.is_some() {
+                out.zero(row..row + 1);
+            }
+            *status = why.unwrap_or_else(&mut computed);
         }
-        let bytes = copies.as_deref().unwrap_or_default();
-        let Computed { refused, computed } = match all.compute(run, &mut lent, &copied, bytes, memory) {
-            Ok(done) => done,
-            Err(why) => {
-                // Results that no caller gets may reveal a key.
-                results.zeroize();
-                return Err(why);
-            }
-        };
-        // A row gets its status only now, after the checks have passed.
-        let (mut computed, mut start) = (computed.into_iter(), 0);
-        let mut computed = || computed.next().expect("a status for each row that was computed");
-        for (LentBlock { rows, out, .. }, (statuses, to)) in lent.iter_mut().zip(of_caller) {
-            let of_block = refused.get(start..start + rows.len());
-            start += rows.len();
-            for row in 0..rows.len() {
-                let why = of_block.and_then(|of_block| of_block[row]);
-                if why.is_some() {
-                    out.zero(row..row + 1);
-                }
-                let status = why.unwrap_or_else(&mut computed);
-                if let Some(to) = statuses.get_mut(row) {
-                    *to = status;
-                }
-            }
-            if let Some(to) = to {
-                to.store(place, out.columns[0]);
-            }
+        if let Some(to) = to {
+            to.store(place, out.columns[0]);
         }
-        Ok(())
     }
 }
 
@@ -536,20 +478,10 @@ impl Job for RowBlock<'_> {
     fn run(run: &Run<'_>, blocks: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<()>, Error> {
         assert!(blocks.is_sorted_by_key(|block| block.number), "blocks of a call lie together");
         let done = Outcomes::from(vec![(); blocks.len()]);
-        let Some(RowBlock { columns, all, .. }) = blocks.first() else { return Ok(done) };
-        if columns.are_keys() {
-            let all = *all;
-            let lent = blocks.iter_mut().map(|block| LentBlock {
-                columns: block.number,
-                rows: block.range(),
-                out: block.out.lend(),
-            });
-            // The caller gets no statuses of keys.
-            all.compute(run, &mut lent.collect::<Vec<_>>(), &[], &[], memory)?;
-            return Ok(done);
-        }
+        let Some(RowBlock { all, .. }) = blocks.first() else { return Ok(done) };
+        let (all, place) = (*all, &run.place);
         // Blocks are copied and computed in groups, so that the copies take at most `most` bytes at a time, or one block.
-        let most = copies_at_a_time(run.place.worker.has_memory(), run.place.threads);
+        let most = copies_at_a_time(place.worker.has_memory(), place.threads);
         let (mut left, mut copies) = (blocks, None);
         while !left.is_empty() {
             let mut bytes = 0;
@@ -557,16 +489,42 @@ impl Job for RowBlock<'_> {
                 bytes += block.owned();
                 bytes <= most
             };
-            let (next, others) = left.split_at_mut(left.iter().take_while(fits).count().max(1));
-            RowBlock::run_some(run, next, &mut copies, memory)?;
+            let (blocks, others) = left.split_at_mut(left.iter().take_while(fits).count().max(1));
             left = others;
+            let columns: Vec<_> = blocks.iter().map(|block| (block.columns.foreign(), block.range())).collect();
+            let copied = copy_columns(place, columns, &mut copies)?;
+            // These results are not in memory that a device reaches: if the device hung while it writes there, the wait for it would have no limit.
+            let of_foreign = |block: &&mut Self| block.count * block.out.copied();
+            let mut results = zeros(blocks.iter().map(of_foreign).sum())?;
+            let mut free = &mut results[..];
+            let (mut lent, mut of_caller) = (Vec::with_capacity(blocks.len()), Vec::with_capacity(blocks.len()));
+            for block in blocks {
+                let (bytes, rows) = (of_foreign(block), block.range());
+                let RowBlock { number, out, statuses, .. } = &mut **block;
+                of_caller.push((&mut **statuses, out.foreign));
+                let out = match out.foreign {
+                    Some(_) => Part::new([free.split_off_mut(..bytes).expect("memory for all"), &mut []], out.widths),
+                    None => out.lend(),
+                };
+                lent.push(LentBlock { columns: *number, rows, out });
+            }
+            let bytes = copies.as_deref().unwrap_or_default();
+            match all.compute(run, &mut lent, &copied, bytes, memory) {
+                Ok(computed) => hand_over(place, computed, lent, of_caller),
+                Err(why) => {
+                    drop(lent);
+                    // Results that no caller gets may reveal a key.
+                    results.zeroize();
+                    return Err(why);
+                }
+            }
         }
         Ok(done)
     }
 }
 
 /// The memory of the rows that are computed. It is split where `refused` leaves rows out; an empty `refused` leaves none out.
-fn parts<'o>(blocks: &'o mut [LentBlock<'_>], refused: &[Option<RowStatus>]) -> Vec<Part<'o>> {
+pub(super) fn parts<'o>(blocks: &'o mut [LentBlock<'_>], refused: &[Option<RowStatus>]) -> Vec<Part<'o>> {
     let (mut parts, mut start) = (Vec::with_capacity(blocks.len()), 0);
     for LentBlock { rows, out, .. } in blocks {
         let mut out = out.lend();

@@ -11,7 +11,7 @@ pub(crate) use foreign::{ForeignColumn, copies_at_a_time, copy_columns};
 pub use foreign::{ForeignMemory, ForeignRows, RowMemory};
 pub use hypergrove_engine::scheduler::Memory;
 pub use set::{CallColumns, RowCall, RowSet};
-pub(crate) use set::{run_call, run_sets, sign_into};
+pub(crate) use set::{run_call, run_sets};
 
 use crate::flow::Flow;
 use crate::scheme::{
@@ -19,8 +19,8 @@ use crate::scheme::{
     in_succession, room,
 };
 use crate::{Engine, Error, Op, check_length};
-use block::{Part, Ranges, RowColumns, Rows, of_calls};
-use foreign::ForeignColumns;
+use block::{ColumnsOfCalls, Computed, LentBlock, RowColumns, Rows, of_calls, parts, read_rows};
+use foreign::{Copied, ForeignColumns};
 use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::{Options, Run};
 use hypergrove_engine::scheme::Kind;
@@ -240,7 +240,8 @@ impl Engine {
         signatures: &mut [u8],
         statuses: &mut [RowStatus],
     ) -> Result<(), Error> {
-        self.sign_rows_with_progress(rows, signatures, statuses, |_| ())
+        let call = CallColumns::Sign { rows: *rows, signatures, statuses };
+        (S::calls().rows)(&self.0.scheduler, call, None, &mut no_progress)
     }
 
     /// Signs as [`Engine::sign_rows`] does. `progress` gets the number of completed rows, on this thread, whenever it grows. It may stop the
@@ -253,7 +254,7 @@ impl Engine {
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
         let call = CallColumns::Sign { rows: *rows, signatures, statuses };
-        (S::calls().rows)(&self.0.scheduler, call, &mut |done| progress(done).flow())
+        (S::calls().rows)(&self.0.scheduler, call, None, &mut |done| progress(done).flow())
     }
 
     /// Signs as [`Engine::sign_rows_with_progress`] does, into memory that only the call uses or into memory that others may use.
@@ -264,7 +265,8 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        (S::calls().sign_into)(&self.0.scheduler, *rows, signatures, statuses, &mut |done| progress(done).flow())
+        let call = CallColumns::Sign { rows: *rows, signatures: &mut [], statuses };
+        (S::calls().rows)(&self.0.scheduler, call, Some(signatures), &mut |done| progress(done).flow())
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`. A row that cannot be verified, because its
@@ -286,7 +288,7 @@ impl Engine {
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
         let call = CallColumns::Verify { rows: *rows, statuses };
-        (S::calls().rows)(&self.0.scheduler, call, &mut |done| progress(done).flow())
+        (S::calls().rows)(&self.0.scheduler, call, None, &mut |done| progress(done).flow())
     }
 
     /// Makes as many keys as the columns have room for, from the operating system's randomness. Private keys of SLH-DSA are SK.seed ‖ SK.prf ‖
@@ -324,7 +326,7 @@ impl Engine {
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
         let call = CallColumns::Keygen { params: set.scheme().set(), seeds: None, private, public };
-        (P::Scheme::calls().rows)(&self.0.scheduler, call, &mut |done| progress(done).flow())
+        (P::Scheme::calls().rows)(&self.0.scheduler, call, None, &mut |done| progress(done).flow())
     }
 
     /// Makes keys as [`Engine::keygen_rows`] does, from seeds. For each row, SLH-DSA takes SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes, and zkDilithium
@@ -339,7 +341,7 @@ impl Engine {
         public: Option<&mut [u8]>,
     ) -> Result<(), Error> {
         let call = CallColumns::Keygen { params: set.scheme().set(), seeds: Some(seeds), private, public };
-        (P::Scheme::calls().rows)(&self.0.scheduler, call, &mut no_progress)
+        (P::Scheme::calls().rows)(&self.0.scheduler, call, None, &mut no_progress)
     }
 }
 
@@ -454,17 +456,25 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
         let randomizer = S::of_private(&keys[0]).randomizer_of_row(randomizer, row);
         Ok(SignRow { of: self, key, message, randomizer })
     }
+}
 
-    fn compute<'m>(
+impl<S: Scheme> ColumnsOfCalls for Vec<&MessageRows<'_, S>> {
+    fn columns(&self, number: usize) -> &dyn RowColumns {
+        &self[number]
+    }
+
+    fn compute(
+        &self,
         run: &Run<'_>,
-        (_, rows): (Ranges<'_, Self>, &[Self::Row<'m>]),
-        has_gaps: bool,
-        out: &mut [Part<'_>],
+        blocks: &mut [LentBlock<'_>],
+        copied: &[[Option<Copied<'_>>; 3]],
+        bytes: &[u8],
         memory: &mut Vec<u8>,
-    ) -> Result<Vec<RowStatus>, Error>
-    where
-        Self: 'm,
-    {
+    ) -> Result<Computed, Error> {
+        let (rows, refused) = read_rows(self, &run.place, blocks, copied, bytes);
+        if rows.is_empty() {
+            return Ok(Computed { refused, computed: Vec::new() });
+        }
         let of = |i: usize| {
             let SignRow { of, key, message, randomizer } = rows[i];
             let (mode, _) = S::shorten(of.mode, S::Randomizer::default());
@@ -473,10 +483,11 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
         let keys = |range: Range<usize>| {
             of_calls(&rows[range], |row| row.of, |of, rows| of_table(of.keys.all(), rows.iter().map(|row| row.key)))
         };
-        let work = Signing { jobs: rows.len(), of: &of, keys: &keys, has_gaps };
+        let work = Signing { jobs: rows.len(), of: &of, keys: &keys, has_gaps: !refused.is_empty() };
+        let mut out = parts(blocks, &refused);
         let mut parts: Vec<&mut [u8]> = out.iter_mut().map(|part| &mut *part.columns[0]).collect();
         if let Some(failed) = S::sign_in_place(run, &work, &mut parts, memory) {
-            return failed.map(|failed| signed(rows.len(), &failed));
+            return failed.map(|failed| Computed { refused, computed: signed(rows.len(), &failed) });
         }
         let size = S::of_private(of(0).key).sizes().signature;
         let signatures = room(memory, rows.len() * size);
@@ -492,7 +503,7 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
             to.copy_from_slice(from);
             Ok(())
         })?;
-        Ok(signed(rows.len(), &failed))
+        Ok(Computed { refused, computed: signed(rows.len(), &failed) })
     }
 }
 
@@ -597,17 +608,25 @@ impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
         let message = S::message_of_row(&self.messages, self.mode, row, of_message)?;
         Ok(VerifyRow { of: self, index, key, message, signature })
     }
+}
 
-    fn compute<'m>(
+impl<S: Scheme> ColumnsOfCalls for Vec<&SignatureRows<'_, S>> {
+    fn columns(&self, number: usize) -> &dyn RowColumns {
+        &self[number]
+    }
+
+    fn compute(
+        &self,
         run: &Run<'_>,
-        (_, rows): (Ranges<'_, Self>, &[Self::Row<'m>]),
-        _: bool,
-        _: &mut [Part<'_>],
+        blocks: &mut [LentBlock<'_>],
+        copied: &[[Option<Copied<'_>>; 3]],
+        bytes: &[u8],
         memory: &mut Vec<u8>,
-    ) -> Result<Vec<RowStatus>, Error>
-    where
-        Self: 'm,
-    {
+    ) -> Result<Computed, Error> {
+        let (rows, refused) = read_rows(self, &run.place, blocks, copied, bytes);
+        if rows.is_empty() {
+            return Ok(Computed { refused, computed: Vec::new() });
+        }
         let of = |i: usize| {
             let VerifyRow { of, key, message, signature, .. } = rows[i];
             let (mode, _) = S::shorten(of.mode, S::Randomizer::default());
@@ -615,7 +634,8 @@ impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
         };
         let keys = |range: Range<usize>| of_calls(&rows[range], |row| row.of, |of, rows| VerifyRow::keys(of, rows));
         let verdicts = S::verify(run, &Verifying { jobs: rows.len(), of: &of, keys: &keys }, memory)?;
-        Ok(verdicts.iter().map(|valid| if *valid { RowStatus::Valid } else { RowStatus::Invalid }).collect())
+        let computed = verdicts.iter().map(|valid| if *valid { RowStatus::Valid } else { RowStatus::Invalid });
+        Ok(Computed { refused, computed: computed.collect() })
     }
 }
 
@@ -654,38 +674,29 @@ impl<'a, S: Scheme> RowColumns for KeyRows<'a, S> {
     }
 }
 
-impl<'a, S: Scheme> Rows for KeyRows<'a, S> {
-    /// Keys are made by the block: a row has nothing to read.
-    type Row<'m>
-        = ()
-    where
-        Self: 'm;
-
-    fn read<'m>(self, _: usize, _: [Option<&'m [u8]>; 3]) -> Result<(), RowStatus>
-    where
-        Self: 'm,
-    {
-        Ok(())
+impl<S: Scheme> ColumnsOfCalls for Vec<KeyRows<'_, S>> {
+    fn columns(&self, number: usize) -> &dyn RowColumns {
+        &self[number]
     }
 
-    fn compute<'m>(
+    /// Keys are made by the block: a row has nothing to read.
+    fn compute(
+        &self,
         run: &Run<'_>,
-        (blocks, _): (Ranges<'_, Self>, &[()]),
-        _: bool,
-        out: &mut [Part<'_>],
+        blocks: &mut [LentBlock<'_>],
+        _: &[[Option<Copied<'_>>; 3]],
+        _: &[u8],
         memory: &mut Vec<u8>,
-    ) -> Result<Vec<RowStatus>, Error>
-    where
-        Self: 'm,
-    {
-        let columns = blocks.iter().zip(out).map(|((KeyRows { set, seeds }, rows), part)| {
+    ) -> Result<Computed, Error> {
+        let columns = blocks.iter_mut().map(|LentBlock { columns, rows, out }| {
+            let KeyRows { set, seeds } = self[*columns];
             let size = set.sizes().seeds;
             let seeds = seeds.map(|seeds| &seeds[rows.start * size..rows.end * size]);
-            let [private, public] = &mut part.columns;
+            let [private, public] = &mut out.columns;
             KeyColumns { seeds, private, public }
         });
-        blocks[0].0.set.keygen(run, &mut columns.collect::<Vec<_>>(), memory)?;
+        self[0].set.keygen(run, &mut columns.collect::<Vec<_>>(), memory)?;
         // The caller gets no statuses of keys.
-        Ok(Vec::new())
+        Ok(Computed { refused: Vec::new(), computed: Vec::new() })
     }
 }

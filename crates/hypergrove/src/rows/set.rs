@@ -1,7 +1,7 @@
 //! Sets of rows as jobs. Sets own their memory, because callers of tickets may go on before the rows are done.
 
 use super::block::{
-    CallOfRows, ColumnsOfCalls, Progress, RowColumns, Rows, Wanted, caught, check_keys, check_rows, no_progress,
+    CallOfRows, ColumnsOfCalls, Progress, RowColumns, Wanted, caught, check_keys, check_rows, no_progress,
 };
 use super::{KeyRows, MessageRows, RowMemory, RowStatus, SignatureRows};
 use crate::calls::Job;
@@ -78,42 +78,50 @@ impl<S: Scheme> CallColumns<'_, '_, S> {
     }
 }
 
-/// Runs a call by itself.
+/// Runs a call by itself. Signatures go to the memory `into`, if there is one, in place of the call's.
 pub(crate) fn run_call<S: Scheme>(
     scheduler: &Scheduler,
-    columns: CallColumns<'_, '_, S>,
+    mut call: CallColumns<'_, '_, S>,
+    into: Option<RowMemory<'_>>,
     progress: Progress<'_>,
 ) -> Result<(), Error> {
-    match columns {
+    let (all, wanted): (Box<dyn ColumnsOfCalls + '_>, Wanted<'_>) = match &mut call {
         CallColumns::Sign { rows, signatures, statuses } => {
-            sign_into(scheduler, rows, signatures.into(), statuses, progress)
+            (Box::new(vec![&*rows]), Wanted::Rows(into.unwrap_or(RowMemory::Own(signatures)), statuses))
         }
         CallColumns::Verify { rows, statuses } => {
-            run_one(scheduler, &rows, Wanted::Rows(RowMemory::Own(&mut []), statuses), progress)
+            (Box::new(vec![&*rows]), Wanted::Rows(RowMemory::Own(&mut []), statuses))
         }
         CallColumns::Keygen { params, seeds, private, public } => {
-            run_one(scheduler, KeyRows { set: params.scheme(), seeds }, Wanted::Keys(private, public), progress)
+            let rows = KeyRows { set: params.scheme(), seeds: *seeds };
+            (Box::new(vec![rows]), Wanted::Keys(private, public.as_deref_mut()))
         }
-    }
-}
-
-/// Signs rows.
-pub(crate) fn sign_into<S: Scheme>(
-    scheduler: &Scheduler,
-    rows: MessageRows<'_, S>,
-    signatures: RowMemory<'_>,
-    statuses: &mut [RowStatus],
-    progress: Progress<'_>,
-) -> Result<(), Error> {
-    run_one(scheduler, &rows, Wanted::Rows(signatures, statuses), progress)
-}
-
-fn run_one<R: Rows>(scheduler: &Scheduler, rows: R, wanted: Wanted<'_>, progress: Progress<'_>) -> Result<(), Error> {
-    let all = vec![rows];
-    let mut calls = [CallOfRows::new(0, &all[0], wanted)?];
-    let done = CallOfRows::run(scheduler, &all, &mut calls, progress);
+    };
+    let mut calls = [CallOfRows::new(0, &*all, wanted)?];
+    let done = CallOfRows::run(scheduler, &*all, &mut calls, progress);
     let [call] = calls;
     call.result(&done)
+}
+
+/// The columns of calls of one kind, and the memory that each fills.
+type Collected<'c> = (Box<dyn ColumnsOfCalls + 'c>, Vec<Result<Wanted<'c>, Error>>);
+
+/// Collects the columns of calls that were lent. A call that was not lent keeps its error.
+fn collect<'c, C, R: 'c>(
+    lent: &'c mut [Result<C, Error>],
+    of_call: impl Fn(&'c mut C) -> (R, Wanted<'c>),
+) -> Collected<'c>
+where
+    Vec<R>: ColumnsOfCalls,
+{
+    let mut all = Vec::with_capacity(lent.len());
+    let wanted = lent.iter_mut().map(|lent| -> Result<Wanted<'c>, Error> {
+        let (rows, wanted) = of_call(lent.as_mut().map_err(|why| why.clone())?);
+        all.push(rows);
+        Ok(wanted)
+    });
+    let wanted = wanted.collect();
+    (Box::new(all), wanted)
 }
 
 /// Runs calls of rows of one kind as one call of the scheduler. Returns the result of each; a call that was not lent keeps its error.
@@ -121,59 +129,36 @@ pub(crate) fn run_sets<S: Scheme>(
     scheduler: &Scheduler,
     lent: &mut [Result<CallColumns<'_, '_, S>, Error>],
 ) -> Vec<Result<(), Error>> {
-    /// Runs the calls whose columns match the pattern.
-    macro_rules! run {
+    /// Collects the columns of calls that match the pattern.
+    macro_rules! collect {
         ($lent:pat => $call:expr) => {
-            run_all(scheduler, lent, |lent| {
+            collect(lent, |lent| {
                 let $lent = lent else { unreachable!("its kind was checked") };
                 $call
             })
         };
     }
-    match lent.iter().find_map(|lent| lent.as_ref().ok()) {
-        None => lent.iter().map(|lent| lent.as_ref().map(drop).map_err(Clone::clone)).collect(),
-        Some(CallColumns::Sign { .. }) => run!(CallColumns::Sign { rows, signatures, statuses } => {
+    let (all, wanted) = match lent.iter().find_map(|lent| lent.as_ref().ok()) {
+        None => return lent.iter().map(|lent| lent.as_ref().map(drop).map_err(Clone::clone)).collect(),
+        Some(CallColumns::Sign { .. }) => collect!(CallColumns::Sign { rows, signatures, statuses } => {
             (&*rows, Wanted::Rows((&mut **signatures).into(), statuses))
         }),
-        Some(CallColumns::Verify { .. }) => run!(CallColumns::Verify { rows, statuses } => {
+        Some(CallColumns::Verify { .. }) => collect!(CallColumns::Verify { rows, statuses } => {
             (&*rows, Wanted::Rows(RowMemory::Own(&mut []), statuses))
         }),
-        Some(CallColumns::Keygen { .. }) => run!(CallColumns::Keygen { params, seeds, private, public } => {
+        Some(CallColumns::Keygen { .. }) => collect!(CallColumns::Keygen { params, seeds, private, public } => {
             (KeyRows { set: params.scheme(), seeds: *seeds }, Wanted::Keys(private, public.as_deref_mut()))
         }),
-    }
-}
-
-fn run_all<'c, C, R: Rows>(
-    scheduler: &Scheduler,
-    lent: &'c mut [Result<C, Error>],
-    call: impl Fn(&'c mut C) -> (R, Wanted<'c>),
-) -> Vec<Result<(), Error>> {
-    let (mut all, mut lent_memory) = (Vec::with_capacity(lent.len()), Vec::with_capacity(lent.len()));
-    for lent in lent {
-        lent_memory.push(lent.as_mut().map_err(|why| why.clone()).map(|lent| {
-            let (rows, wanted) = call(lent);
-            all.push(rows);
-            wanted
-        }));
-    }
-    let mut numbered = all.iter().enumerate();
-    let made = lent_memory.into_iter().map(|wanted| {
+    };
+    let (mut calls, mut numbers) = (Vec::with_capacity(wanted.len()), 0..);
+    let made = wanted.into_iter().map(|wanted| -> Result<(), Error> {
         let wanted = wanted?;
-        let (number, columns) = numbered.next().expect("columns for each that was lent");
-        CallOfRows::new(number, columns, wanted)
+        let number = numbers.next().expect("they do not end");
+        calls.push(CallOfRows::new(number, &*all, wanted)?);
+        Ok(())
     });
-    run_together(scheduler, &all, made.collect())
-}
-
-fn run_together(
-    scheduler: &Scheduler,
-    all: &dyn ColumnsOfCalls,
-    made: Vec<Result<CallOfRows<'_>, Error>>,
-) -> Vec<Result<(), Error>> {
-    let mut calls = Vec::with_capacity(made.len());
-    let made: Vec<Result<(), Error>> = made.into_iter().map(|call| call.map(|call| calls.push(call))).collect();
-    let done = caught(|| CallOfRows::run(scheduler, all, &mut calls, &mut no_progress));
+    let made: Vec<Result<(), Error>> = made.collect();
+    let done = caught(|| CallOfRows::run(scheduler, &*all, &mut calls, &mut no_progress));
     let done = done.unwrap_or_else(|_| Err(scheduler.panicked("this set of rows")));
     let mut calls = calls.into_iter();
     let mut result = |()| calls.next().expect("a call for each that was made").result(&done);
@@ -261,7 +246,7 @@ impl<T: Send + 'static, S: Scheme> Job for RowSet<T, S> {
     type Out = T;
 
     fn run(mut self, engine: &Engine) -> Result<T, Error> {
-        (S::calls().rows)(&engine.0.scheduler, (self.lend)(&mut self.memory), &mut no_progress)?;
+        (S::calls().rows)(&engine.0.scheduler, (self.lend)(&mut self.memory), None, &mut no_progress)?;
         Ok(self.memory)
     }
 
