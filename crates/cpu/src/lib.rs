@@ -18,8 +18,7 @@ pub use policy::CpuPolicy;
 
 use hypergrove_engine::backend::jobs_on_threads;
 use hypergrove_engine::{
-    Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms, ZkDilithium,
-    ZkDilithiumPrograms, capabilities,
+    Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms, capabilities,
 };
 use hypergrove_fips205::Params;
 use hypergrove_fips205::plan::Plan;
@@ -60,12 +59,6 @@ impl Cpu {
         policy: &Policy,
     ) -> Result<Box<dyn Program>, Error> {
         Ok(Box::new(program::CpuProgram::new(hash, plan.clone(), batch, CpuPolicy::of(policy)?)))
-    }
-
-    /// zkDilithium over other arithmetic than the instruction set's own: for tests that put faults in.
-    #[doc(hidden)]
-    pub fn zkdilithium_over(&self, over: zk::LatticeWrapper, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-        Ok(Box::new(zk::CpuZk::new(self.isa, Some(over), policy)?))
     }
 
     fn hash(&self, p: &Params, isa: Isa) -> Arc<dyn TweakableHash> {
@@ -118,7 +111,7 @@ impl Backend for Cpu {
 
     hypergrove_engine::forward!(self => self; is_host);
 
-    capabilities!(has slh_dsa, sha256, zkdilithium;);
+    capabilities!(has programs;);
 }
 
 impl SlhDsaPrograms for Cpu {
@@ -153,11 +146,5 @@ impl Sha256Programs for Cpu {
     fn prepare(&self, _: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         let threads = CpuPolicy::of(policy)?.threads;
         Ok(Box::new(hash::CpuHasher { hash: sha256(self.isa).expect("detected"), threads }))
-    }
-}
-
-impl ZkDilithiumPrograms for Cpu {
-    fn prepare(&self, _: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-        Ok(Box::new(zk::CpuZk::new(self.isa, None, policy)?))
     }
 }

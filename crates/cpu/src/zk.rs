@@ -22,7 +22,6 @@ use hypergrove_zkdilithium::{
     ExpandedSigningKey, ExpandedVerifyingKey, Signature, SignatureBytes, SigningKey, SigningKeyBytes,
 };
 use lanes::{Lanes, Scratch};
-pub(crate) use program::CpuZk;
 pub use program::LatticeWrapper;
 use std::mem::take;
 use std::sync::{Mutex, PoisonError};

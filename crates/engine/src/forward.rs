@@ -173,7 +173,9 @@ macro_rules! forward {
     };
 }
 
-/// Gives a backend the named capabilities of [`Backend`](crate::Backend); it lacks the others: `capabilities!(has slh_dsa, sha256;);`.
+/// Gives a backend the named capabilities of [`Backend`](crate::Backend); it lacks the others: `capabilities!(has slh_dsa, sha256;);`. `programs`
+/// stands for those of all schemes. `capabilities!(around subject;);` is for a backend around the backend in its field `subject`: it has programs for
+/// the same schemes, and passes host memory along.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! capabilities {
@@ -191,6 +193,20 @@ macro_rules! capabilities {
             $crate::capabilities!(@ host_memory self [$($($has)+)?])
         }
     };
+    (around $subject:ident;) => {
+        fn slh_dsa(&self) -> Option<&dyn $crate::SlhDsaPrograms> {
+            self.$subject.slh_dsa().map(|_| self as _)
+        }
+        fn sha256(&self) -> Option<&dyn $crate::Sha256Programs> {
+            self.$subject.sha256().map(|_| self as _)
+        }
+        fn zkdilithium(&self) -> Option<&dyn $crate::ZkDilithiumPrograms> {
+            self.$subject.zkdilithium().map(|_| self as _)
+        }
+        $crate::forward!(self => self.$subject; host_memory);
+    };
+    (@ host_memory $self:ident [programs $($rest:ident)*]) => { $crate::capabilities!(@ host_memory $self [$($rest)*]) };
+    (@ $wanted:ident $self:ident [programs $($rest:ident)*]) => { Some($self) };
     (@ slh_dsa $self:ident [slh_dsa $($rest:ident)*]) => { Some($self) };
     (@ sha256 $self:ident [sha256 $($rest:ident)*]) => { Some($self) };
     (@ zkdilithium $self:ident [zkdilithium $($rest:ident)*]) => { Some($self) };

@@ -7,15 +7,12 @@ use crate::scheduler::outside_pools;
 use crate::trace::{self, Step, TraceContext};
 use crate::{
     Accept, Backend, Batch, Device, Digests, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs,
-    SlhDsaPrograms, THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify, forward, keygen_to_vec,
-    sign_to_vec,
+    SlhDsaPrograms, THREADS, Timing, capabilities, forward,
 };
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::params::*;
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, MPrime, Mode, Params, Position, SetStatus};
-use hypergrove_zkdilithium::params::SEED_BYTES;
-use hypergrove_zkdilithium::{Message, Signature, SigningKey, VerifyingKey};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -221,12 +218,12 @@ fn hashes_messages(program: &mut dyn Program) -> Result<Option<bool>, Error> {
     Ok(Some(by_device == by_host))
 }
 
-fn half_digest(bytes: &[u8]) -> u128 {
+pub(crate) fn half_digest(bytes: &[u8]) -> u128 {
     let digest = Sha256::digest(bytes);
     u128::from_be_bytes(digest[..16].try_into().expect("16 bytes"))
 }
 
-fn wrong(device: &str, what: &str) -> Error {
+pub(crate) fn wrong(device: &str, what: &str) -> Error {
     Error::Inconsistent { device: device.into(), what: format!("its self-test, {what}, gave a wrong answer") }
 }
 
@@ -247,83 +244,40 @@ fn hashes(device: &str, hasher: &mut dyn Hasher) -> Result<(), Error> {
     }
 }
 
-/// Case 1 of `bulk_go_sha256.jsonl` among the vectors, by an independent implementation: seed and message, and the first half
-/// of SHA-256 of the private key and of the signature.
-const ZK_SEED: [u8; SEED_BYTES] = [
-    0xa8, 0x83, 0xe3, 0xb2, 0x29, 0xb8, 0xdf, 0x4d, 0x35, 0x11, 0x1a, 0xc4, 0x20, 0x03, 0xf0, 0x32, 0x11, 0x26, 0xf0,
-    0x19, 0x7c, 0x58, 0x83, 0xa2, 0x53, 0x35, 0x11, 0xf6, 0xa9, 0xed, 0x9b, 0xb8,
-];
-const ZK_MESSAGE: [u8; 7] = [0x97, 0x6c, 0x6b, 0xa2, 0xe8, 0x5d, 0x33];
-const ZK_KEY: u128 = 0xd1cc3da1dc8f6eb3687a9a2a295cb2cd;
-const ZK_SIGNATURE: u128 = 0x5369faa5eb3881b2338621ce1076d32e;
-
-/// Tests zkDilithium's known answers with functions that make a key from a seed, sign, and verify.
-pub fn zkdilithium(
-    device: &str,
-    keygen: impl FnOnce(&[u8; SEED_BYTES]) -> Result<SigningKey, Error>,
-    sign: impl FnOnce(&SigningKey, Message<'_>) -> Result<Signature, Error>,
-    mut verify: impl FnMut(&VerifyingKey, Message<'_>, &[u8]) -> Result<bool, Error>,
-) -> Result<(), Error> {
-    let right = |is_right, what| if is_right { Ok(()) } else { Err(wrong(device, what)) };
-    let (key, message) = (keygen(&ZK_SEED)?, Message::Bytes(&ZK_MESSAGE));
-    right(half_digest(&key.to_bytes()) == ZK_KEY, "key generation for zkDilithium")?;
-    let signature = sign(&key, message)?;
-    right(half_digest(signature.as_bytes()) == ZK_SIGNATURE, "signing for zkDilithium")?;
-    let (public, mut changed) = (key.verifying_key(), signature.as_bytes().to_vec());
-    changed[100] ^= 1;
-    let verdicts = [verify(&public, message, signature.as_bytes())?, verify(&public, message, &changed)?];
-    right(verdicts == [true, false], "verification for zkDilithium")
-}
-
-/// Tests zkDilithium's known answers on a device.
-fn zkdilithium_of(device: &str, zk: &mut dyn ZkDilithium) -> Result<(), Error> {
-    let zk = std::cell::RefCell::new(zk);
-    let silent = || wrong(device, "zkDilithium");
-    zkdilithium(
-        device,
-        |seed| keygen_to_vec(*zk.borrow_mut(), &[*seed])?.pop().ok_or_else(silent),
-        |key, message| sign_to_vec(*zk.borrow_mut(), &[ZkSign::new(key, message)])?.pop().ok_or_else(silent),
-        |key, message, signature| {
-            let mut verdicts = Vec::new();
-            zk.borrow_mut().verify(&[ZkVerify::new(key, message, signature)], &mut verdicts)?;
-            verdicts.pop().ok_or_else(silent)
-        },
-    )
-}
-
 /// The work that was tested, and the policy: another policy may run other code.
 #[derive(Clone, PartialEq)]
-struct Subject {
+pub(crate) struct Subject {
     what: TestedKind,
     policy: Policy,
 }
 
 impl Subject {
     /// Leaves out the number of threads, which changes no code.
-    fn new(what: TestedKind, policy: &Policy) -> Subject {
+    pub(crate) fn new(what: TestedKind, policy: &Policy) -> Subject {
         let others = policy.0.iter().copied().filter(|(axis, _)| *axis != THREADS);
         Subject { what, policy: Policy(others.collect()) }
     }
 }
 
 #[derive(Clone, PartialEq)]
-enum TestedKind {
+pub(crate) enum TestedKind {
     /// The name of a set, and an op.
     Plan(&'static str, Op),
     /// Messages that a program of an op hashes for a set, by the set's name.
     Messages(&'static str, Op),
     Sha256,
-    ZkDilithium,
+    /// All operations of a scheme, by its name.
+    Scheme(&'static str),
 }
 
 /// The results of a device's tests so far.
 #[derive(Default)]
-struct Results(Mutex<Vec<(Subject, Result<(), Error>)>>);
+pub(crate) struct Results(Mutex<Vec<(Subject, Result<(), Error>)>>);
 
 impl Results {
     /// Tests a subject that was not tested yet; a wrong answer is remembered as well as a right one. Other threads wait for the result meanwhile. A
     /// device that fails without an answer is asked again the next time.
-    fn settle(&self, subject: Subject, ask: impl FnOnce() -> Result<(), Error> + Send) -> Result<(), Error> {
+    pub(crate) fn settle(&self, subject: Subject, ask: impl FnOnce() -> Result<(), Error> + Send) -> Result<(), Error> {
         let mut results = lock(&self.0);
         if let Some((_, result)) = results.iter().find(|(known, _)| *known == subject) {
             return result.clone();
@@ -344,7 +298,7 @@ impl Results {
 
 /// A backend whose devices are tested at their first use.
 pub struct SelfTested {
-    subject: Arc<dyn Backend>,
+    pub(crate) subject: Arc<dyn Backend>,
     mode: SelfTest,
     devices: Mutex<Vec<(u32, Arc<Results>)>>,
 }
@@ -362,7 +316,7 @@ impl SelfTested {
         }
     }
 
-    fn results(&self, device: &Device) -> Arc<Results> {
+    pub(crate) fn results(&self, device: &Device) -> Arc<Results> {
         let mut devices = lock(&self.devices);
         match devices.iter().find(|(index, _)| *index == device.index) {
             Some((_, results)) => results.clone(),
@@ -495,20 +449,12 @@ impl Program for TestedProgram {
 }
 
 impl Backend for SelfTested {
-    forward!(self => self.subject; name, devices, absent, notices, rates, clock, fingerprint, free, host_memory);
+    forward!(self => self.subject; name, devices, absent, notices, rates, clock, fingerprint, free);
 
     fn self_test(&self) -> SelfTest {
         SelfTest::Off
     }
-    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
-        self.subject.slh_dsa().map(|_| self as _)
-    }
-    fn sha256(&self) -> Option<&dyn Sha256Programs> {
-        self.subject.sha256().map(|_| self as _)
-    }
-    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
-        self.subject.zkdilithium().map(|_| self as _)
-    }
+    capabilities!(around subject;);
 }
 
 /// Used only if the subject has the capability: otherwise [`Backend::slh_dsa`] gives `None`.
@@ -552,16 +498,6 @@ impl Sha256Programs for SelfTested {
             _ => hashes(&device.id(), &mut *hasher),
         })?;
         Ok(hasher)
-    }
-}
-
-impl ZkDilithiumPrograms for SelfTested {
-    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-        let programs = self.subject.zkdilithium_on(device)?;
-        self.results(device).settle(Subject::new(TestedKind::ZkDilithium, policy), || {
-            zkdilithium_of(&device.id(), &mut *programs.prepare(device, &policy.with(THREADS, 1))?)
-        })?;
-        programs.prepare(device, policy)
     }
 }
 
@@ -898,32 +834,5 @@ mod tests {
             assert_eq!(prepare(&Plan::new(p, Op::Sign).with_cached_layers(1)), wrong == Op::Sign);
             assert_eq!(prepare(&Plan::cache(p, 1)), wrong == Op::Keygen);
         }
-    }
-
-    #[test]
-    fn zkdilithiums_answers_are_the_references() {
-        let mut trace = hypergrove_zkdilithium::Trace::default();
-        use hypergrove_zkdilithium::reference;
-        let flips = |at: usize| {
-            let mut trace = hypergrove_zkdilithium::Trace::default();
-            zkdilithium(
-                "cpu:0",
-                |seed| Ok(reference::keygen(&if at == 0 { [9; SEED_BYTES] } else { *seed })),
-                |key, message| {
-                    let message = if at == 1 { Message::Bytes(b"other") } else { message };
-                    Ok(reference::sign(&key.expand(), message, &mut trace))
-                },
-                |_, _, _| Ok(at == 2),
-            )
-        };
-        for (at, what) in ["key generation", "signing", "verification", "verification"].into_iter().enumerate() {
-            let why = flips(at).unwrap_err().to_string();
-            assert!(why.contains(&format!("its self-test, {what} for zkDilithium, gave a wrong answer")), "{why}");
-        }
-        let judge = |key: &VerifyingKey, message: Message<'_>, signature: &[u8]| {
-            Ok(reference::verify(&key.expand(), message, signature, &mut hypergrove_zkdilithium::Trace::default()))
-        };
-        let sign = |key: &SigningKey, message: Message<'_>| Ok(reference::sign(&key.expand(), message, &mut trace));
-        zkdilithium("cpu:0", |seed| Ok(reference::keygen(seed)), sign, judge).unwrap();
     }
 }

@@ -1,5 +1,10 @@
 //! zkDilithium in batches, which a backend may compute in addition to plans of SLH-DSA.
 
+mod checked;
+mod self_test;
+
+pub use self_test::test_known_answers;
+
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::{Facts, FirstChunks, Habits, Kind, NO_SET, Prepared, ProgramFactory, Scheme, Site};
 use crate::{Axis, Error, Policy, THREADS, Timing};

@@ -6,10 +6,9 @@ use crate::nodes::NodesCache;
 use crate::policy::{self, GpuPolicy};
 use crate::program::{self, GpuProgram};
 use crate::sha256::{GpuHasher, HashPolicy};
-use crate::zk::{ZkGpu, ZkPolicy};
 use hypergrove_engine::{
     Axis, Backend, Device, Error, Hasher, HostMemory, Policy, Program, ReachableMemory, SelfTest, Sha256Programs,
-    SlhDsaPrograms, ZkDilithium, ZkDilithiumPrograms, capabilities,
+    SlhDsaPrograms, capabilities,
 };
 use hypergrove_fips205::plan::{Op, Plan, Rates};
 use hypergrove_kernels::{CPU_FINGERPRINT, FINGERPRINT};
@@ -37,9 +36,6 @@ const QUEUE_OF_OTHERS: u32 = 2;
 
 /// One program may take one part in so many of a device's memory: two that sign are in flight, and cached keys need the rest.
 pub(crate) const PROGRAM_SHARE: u64 = 3;
-
-/// One program of zkDilithium may take one part in so many of a device's memory: four are in flight.
-const ZK_PROGRAM_SHARE: u64 = 5;
 
 /// Cached nodes may take one part in so many of a device's memory.
 const CACHE_SHARE: u64 = 4;
@@ -71,7 +67,7 @@ impl<G: Gpu> Gpus<G> {
         Gpus { name, gpus, absent, cache }
     }
 
-    fn gpu(&self, device: &Device) -> Result<&(Arc<G>, Arc<NodesCache<G>>), Error> {
+    pub(crate) fn gpu(&self, device: &Device) -> Result<&(Arc<G>, Arc<NodesCache<G>>), Error> {
         self.gpus.get(device.index as usize).ok_or_else(|| Error::Device {
             device: device.id(),
             what: format!("there is no such device; there are {}", self.gpus.len()),
@@ -126,7 +122,7 @@ impl<G: Gpu> Backend for Gpus<G> {
     fn free(&self, device: &Device) -> Option<u64> {
         self.gpu(device).ok()?.0.free().ok()
     }
-    capabilities!(has slh_dsa, sha256, zkdilithium, host_memory;);
+    capabilities!(has programs, host_memory;);
 }
 
 impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
@@ -197,13 +193,5 @@ impl<G: Gpu> Sha256Programs for Gpus<G> {
         let (gpu, _) = self.gpu(device)?;
         gpu.facts().check(policy)?;
         Ok(Box::new(GpuHasher::new(gpu, HashPolicy::of(policy)?)?))
-    }
-}
-
-impl<G: Gpu> ZkDilithiumPrograms for Gpus<G> {
-    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-        let (gpu, _) = self.gpu(device)?;
-        let policy = ZkPolicy { fp64: gpu.has_fast_doubles().into(), ..ZkPolicy::default() }.with(policy)?;
-        Ok(Box::new(ZkGpu::new(gpu, policy, gpu.facts().memory / ZK_PROGRAM_SHARE)?))
     }
 }

@@ -12,10 +12,13 @@ mod sign;
 mod tests;
 mod verify;
 
+use crate::backend::Gpus;
 use crate::gpu::{Gpu, Launch, Queue, Step, WaitLimit};
 use crate::program::wait_limit;
 use crate::ring::in_threads;
-use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_engine::{
+    Axis, Device, Error, Policy, THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
+};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::arguments::Arguments;
 use hypergrove_kernels::{Config, FP64, Kernel, MAX_THREADS};
@@ -26,6 +29,9 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// One program of zkDilithium may take one part in so many of a device's memory: four are in flight.
+const ZK_PROGRAM_SHARE: u64 = 5;
 
 /// Choices for zkDilithium that change time and memory, never bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -296,6 +302,14 @@ fn message_words(message: &Message<'_>) -> usize {
     match message {
         Message::Bytes(bytes) => bytes.len().div_ceil(4),
         Message::Block(elements) | Message::Mu(elements) => elements.len(),
+    }
+}
+
+impl<G: Gpu> ZkDilithiumPrograms for Gpus<G> {
+    fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
+        let (gpu, _) = self.gpu(device)?;
+        let policy = ZkPolicy { fp64: gpu.has_fast_doubles().into(), ..ZkPolicy::default() }.with(policy)?;
+        Ok(Box::new(ZkGpu::new(gpu, policy, gpu.facts().memory / ZK_PROGRAM_SHARE)?))
     }
 }
 

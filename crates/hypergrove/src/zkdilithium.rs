@@ -59,7 +59,7 @@ fn on_this_thread() -> &'static Lanes {
 
 /// Compares the results of the CPU's lanes with known answers.
 fn self_test(lanes: &Lanes) -> Result<(), Error> {
-    hypergrove_engine::self_test::zkdilithium(
+    hypergrove_engine::test_known_answers(
         "cpu:0",
         |seed| Ok(only(lanes.keygen(&[*seed]))),
         |key, message| Ok(only(lanes.sign(&[Sign { key: &key.expand(), message }]))),

@@ -2,7 +2,8 @@
 //! other lanes.
 
 use super::{MOST, ZkDilithium};
-use hypergrove_engine::{Axis, Error, Policy, THREADS, Timing, ZkSign, ZkVerify, wiped};
+use crate::Cpu;
+use hypergrove_engine::{Axis, Device, Error, Policy, THREADS, Timing, ZkDilithiumPrograms, ZkSign, ZkVerify, wiped};
 use hypergrove_lanes::{Isa, Lattice};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKeyBytes};
@@ -16,6 +17,24 @@ const JOBS_OF_A_THREAD: usize = 2 * MOST;
 
 /// A function that wraps the lanes' arithmetic in another.
 pub type LatticeWrapper = Arc<dyn Fn(Box<dyn Lattice>) -> Box<dyn Lattice> + Send + Sync>;
+
+impl Cpu {
+    /// zkDilithium over other arithmetic than the instruction set's own: for tests that put faults in.
+    #[doc(hidden)]
+    pub fn zkdilithium_over(
+        &self,
+        over: LatticeWrapper,
+        policy: &Policy,
+    ) -> Result<Box<dyn hypergrove_engine::ZkDilithium>, Error> {
+        Ok(Box::new(CpuZk::new(self.isa, Some(over), policy)?))
+    }
+}
+
+impl ZkDilithiumPrograms for Cpu {
+    fn prepare(&self, _: &Device, policy: &Policy) -> Result<Box<dyn hypergrove_engine::ZkDilithium>, Error> {
+        Ok(Box::new(CpuZk::new(self.isa, None, policy)?))
+    }
+}
 
 pub(crate) struct CpuZk {
     isa: Isa,
