@@ -55,7 +55,7 @@ pub(crate) struct KeyLine {
     /// The file of the public key, if one was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) public_key: Option<String>,
-    /// The parameter set, or zkDilithium.
+    /// The parameter set, or the scheme if it has only one.
     pub(crate) set: &'static str,
     /// The public key's fingerprint.
     pub(crate) key: String,
@@ -89,7 +89,7 @@ pub(crate) struct FileLine {
     /// The file of its signature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) signature: Option<String>,
-    /// The parameter set of the key that signed, or zkDilithium.
+    /// The parameter set of the key that signed, or the scheme if it has only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) set: Option<&'static str>,
     /// The fingerprint of the key that signed.

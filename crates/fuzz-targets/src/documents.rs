@@ -1,12 +1,11 @@
-//! Files of text with a structure: the tuner's tables and journal, records of measurements, ACVP's prompts and cases of
-//! zkDilithium.
+//! Files of text with a structure: the tuner's tables and journal, records of measurements, and ACVP's prompts.
 
-use crate::{Extent, brief, brief_failure, engine};
+use crate::{Extent, brief, brief_failure};
 use hypergrove::backend::{Axis, Plan, THREADS};
 use hypergrove::{Backend, Cpu, Device, Engine, Op};
 use hypergrove_engine::Knowledge;
 use hypergrove_fips205::PARAMETER_SETS;
-use hypergrove_kat::{acvp as prompts, zkdilithium as cases};
+use hypergrove_kat::acvp as prompts;
 use hypergrove_lab::machine::Watched;
 use hypergrove_lab::printer::Printer;
 use hypergrove_lab::report::Report;
@@ -20,7 +19,7 @@ use std::borrow::Cow;
 use std::str;
 
 /// The name of an input in errors.
-const SOURCE: &str = "the input";
+pub(super) const SOURCE: &str = "the input";
 
 /// A device that tables of the corpus are of: every machine has it.
 fn measured() -> Mock {
@@ -146,24 +145,6 @@ pub(super) fn acvp(data: &[u8], extent: Extent) {
             let answered: Answered = serde_json::from_str(&text).expect("they are answers");
             let answered = answered.test_groups.iter().map(|group| group.tests.len());
             assert!(answered.eq(groups), "an answer for each test");
-        }
-        Err(failure) => brief_failure(&failure),
-    }
-}
-
-/// Cases of zkDilithium are read; used, they are answered.
-pub(super) fn kat(data: &[u8], extent: Extent) {
-    let questions = match cases::parse(SOURCE, data) {
-        Ok(questions) => questions,
-        Err(failure) => return brief_failure(&failure),
-    };
-    if extent == Extent::Read || questions.cases.len() > 4 {
-        return;
-    }
-    match cases::answers(engine(), &questions.cases) {
-        Ok(answers) => {
-            assert_eq!(answers.len(), questions.cases.len());
-            serde_json::to_string(&answers).expect("answers have a form in JSON");
         }
         Err(failure) => brief_failure(&failure),
     }

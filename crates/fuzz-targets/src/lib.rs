@@ -58,7 +58,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "journal",                run: documents::journal,      heap: Some(256) },
     Target { name: "records",                run: documents::records,      heap: Some(512) },
     Target { name: "acvp",                   run: documents::acvp,         heap: Some(512) },
-    Target { name: "kat",                    run: documents::kat,          heap: Some(512) },
+    Target { name: "kat",                    run: zkdilithium::kat,        heap: Some(512) },
 ];
 
 impl Target {

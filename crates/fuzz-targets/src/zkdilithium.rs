@@ -1,9 +1,11 @@
-//! zkDilithium's keys and signatures.
+//! zkDilithium's keys and signatures, and its cases with known answers.
 
-use crate::{Extent, brief};
+use crate::documents::SOURCE;
+use crate::{Extent, brief, brief_failure, engine};
 use arbitrary::Unstructured;
 use hypergrove::Isa;
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
+use hypergrove_kat::zkdilithium;
 use hypergrove_zkdilithium::keys::DecodedSignature;
 use hypergrove_zkdilithium::pack::{fes_are_canonical, pack_eta, pack_fes, pack_gamma1, unpack_fes};
 use hypergrove_zkdilithium::params::{
@@ -186,6 +188,24 @@ fn verdict(job: &Job) -> bool {
     let witness = Witness::new(&of.key, signature);
     assert!(witness.is_some() || !valid, "a valid signature without a witness");
     valid
+}
+
+/// Cases of zkDilithium are read; used, they are answered.
+pub(super) fn kat(data: &[u8], extent: Extent) {
+    let questions = match zkdilithium::parse(SOURCE, data) {
+        Ok(questions) => questions,
+        Err(failure) => return brief_failure(&failure),
+    };
+    if extent == Extent::Read || questions.cases.len() > 4 {
+        return;
+    }
+    match zkdilithium::answers(engine(), &questions.cases) {
+        Ok(answers) => {
+            assert_eq!(answers.len(), questions.cases.len());
+            serde_json::to_string(&answers).expect("answers have a form in JSON");
+        }
+        Err(failure) => brief_failure(&failure),
+    }
 }
 
 #[cfg(test)]

@@ -363,11 +363,11 @@ impl Engine {
     /// Runs one job, on the device that suits it. [`submit`](Engine::submit) queues a job instead.
     ///
     /// ```
-    /// use hypergrove::zkdilithium::{SignJob, SigningKey};
-    /// use hypergrove::Engine;
+    /// use hypergrove::{Engine, SLH_DSA_SHA2_128F, SignJob};
     ///
-    /// let key = SigningKey::generate()?;
-    /// let signature = Engine::new()?.run(SignJob::new(&key, b"Dear reader"))?;
+    /// let engine = Engine::new()?;
+    /// let key = engine.generate(&SLH_DSA_SHA2_128F)?;
+    /// let signature = engine.run(SignJob::new(&key, b"Dear reader"))?;
     /// # Ok::<(), hypergrove::Error>(())
     /// ```
     pub fn run<J: Job>(&self, job: J) -> Result<J::Out, Error> {

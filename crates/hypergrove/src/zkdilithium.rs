@@ -1,6 +1,7 @@
 //! zkDilithium: lattice signatures whose verification is cheap to prove in a STARK.
 //!
-//! Everything is deterministic: a key pair comes from a seed, and a message has one signature.
+//! Everything is deterministic: a key pair comes from a seed of 32 bytes, and a message has one signature. In columns and in raw files, private keys
+//! are ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t, and public keys are ρ ‖ t.
 //!
 //! ```
 //! use hypergrove::Engine;

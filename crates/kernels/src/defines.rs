@@ -16,7 +16,7 @@ pub(crate) fn name(family: Family) -> String {
     family.name().to_ascii_lowercase()
 }
 
-/// The family whose code a kernel is made of, where a set has this one: zkDilithium and messages have one family each. Comparing hashes
+/// The family whose code a kernel is made of, where a set has this one: other schemes and messages have one family each. Comparing hashes
 /// nothing, and has one code for all sets.
 pub(crate) fn family_of(kernel: Kernel, of_set: Family) -> Family {
     match kernel {
@@ -124,8 +124,8 @@ pub(crate) fn defines(kernel: Kernel, family: Family, n: usize, choices: &[(&'st
     ]
 }
 
-/// The choices of the default policies: with plenty of work, and with little. zkDilithium's kernels, which know no
-/// other choice, come in integers by the first and in doubles by the second.
+/// The choices of the default policies: with plenty of work, and with little. Kernels that know no other choice than `FP64`
+/// come in integers by the first and in doubles by the second.
 pub(crate) const DEFAULTS: [[(&str, u32); 4]; 2] = [
     [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", IMAD), ("UNROLLED", UNROLLED), ("FP64", 0)],
     [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", 0), ("UNROLLED", UNROLLED), ("FP64", 1)],

@@ -101,6 +101,10 @@ impl Kernel {
     pub fn is_zk(self) -> bool {
         self >= Kernel::ZkSeed
     }
+    /// The name of its scheme, if that is another than SLH-DSA.
+    pub fn other_scheme(self) -> Option<&'static str> {
+        self.is_zk().then_some(hypergrove_zkdilithium::params::NAME)
+    }
     /// Whether it is for threads that are lanes of a CPU's vectors: no GPU runs it.
     pub fn is_for_cpu(self) -> bool {
         matches!(self, Kernel::LeafSolo | Kernel::ForsSolo | Kernel::ClimbSolo | Kernel::ForsClimbSolo)

@@ -174,8 +174,8 @@ pub struct Config {
     pub n: usize,
     /// Choices of a policy that the compiler must know: `CHAINS_BLOCKS`, the blocks of [`MAX_THREADS`] that the chain
     /// kernel's registers leave room for; `IMAD`, a mask for `ADD` in `dialect.h`; `UNROLLED`, whether the rounds of
-    /// SHA-512 and Keccak are; `FP64`, whether Poseidon sums products in doubles, for which zkDilithium's kernels (they
-    /// know no family and no n either) ask; of SHA-256 of messages, which knows no family and no n, `MAX_THREADS` and
+    /// SHA-512 and Keccak are; `FP64`, whether Poseidon sums products in doubles, for which the kernels of the scheme with
+    /// Poseidon ask (they know no family and no n either); of SHA-256 of messages, which knows no family and no n, `MAX_THREADS` and
     /// `MIN_BLOCKS`, the blocks of that size that its registers leave room for. The kernel's output depends on none of the choices.
     pub defines: Vec<(&'static str, u32)>,
 }

@@ -25,7 +25,7 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// A kernel's module. `None` for zkDilithium's kernels, and for kernels whose blocks need more memory than every device has.
+    /// A kernel's module. `None` if [there is none](Kernel::has_module).
     pub(crate) fn of(kernel: Kernel, config: &Config) -> Option<Module> {
         let unrolled = config.defines.contains(&("UNROLLED", 1));
         let imad = config.defines.iter().find(|(name, _)| *name == "IMAD").map_or(0, |(_, imad)| *imad);

@@ -6,6 +6,7 @@ use crate::inspect;
 use crate::keys::{Encoding, Key, KeyFile, encode_private, encode_public, recognise};
 use crate::schemes::InTool;
 use crate::x509::{Document, Inspection};
+use clap::ValueEnum;
 use hypergrove::{Params, SlhDsa, known_sets};
 use hypergrove_fuzz_targets::{Extent, brief, brief_failure};
 use zeroize::Zeroizing;
@@ -29,11 +30,8 @@ pub(super) fn key_file(data: &[u8], _: Extent) {
     let Some((choice, data)) = data.split_first() else { return };
     let set = known_sets().nth(usize::from(*choice));
     let file = KeyFile { source: Source::Stdin, bytes: Zeroizing::new(data.to_vec()), passphrase: None };
-    let scheme = match choice {
-        0xfd => Some(Scheme::SlhDsa),
-        0xfe => Some(Scheme::ZkDilithium),
-        _ => None,
-    };
+    // The numbers from 0xfd on are schemes.
+    let scheme = Scheme::value_variants().get(usize::from(choice.wrapping_sub(0xfd))).copied();
     match inspect::report(&file, &KeyKind { set, scheme }, false) {
         Ok(report) => {
             assert!(report.bytes <= data.len());

@@ -292,9 +292,8 @@ impl Engine {
     }
 
     /// Makes as many keys as the columns have room for, from the operating system's randomness. Private keys of SLH-DSA are SK.seed ‖ SK.prf ‖
-    /// PK.seed ‖ PK.root, 4n bytes, and public keys are the last half of these. Private keys of zkDilithium are ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t, and
-    /// public keys are ρ ‖ t. Without a column of public keys less memory is written. After an error, both columns are zero. The caller has to
-    /// wipe `private` in the end.
+    /// PK.seed ‖ PK.root, 4n bytes, and public keys are the last half of these; the module of another scheme says what its keys are. Without a
+    /// column of public keys less memory is written. After an error, both columns are zero. The caller has to wipe `private` in the end.
     ///
     /// FIPS 205, Algorithm 21.
     ///
@@ -329,8 +328,7 @@ impl Engine {
         (P::Scheme::calls().rows)(&self.0.scheduler, call, None, &mut |done| progress(done).flow())
     }
 
-    /// Makes keys as [`Engine::keygen_rows`] does, from seeds. For each row, SLH-DSA takes SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes, and zkDilithium
-    /// takes 32 bytes.
+    /// Makes keys as [`Engine::keygen_rows`] does, from seeds. For each row, SLH-DSA takes SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes.
     ///
     /// FIPS 205, Algorithm 18.
     pub fn keygen_rows_from_seeds<P: ParameterSet>(

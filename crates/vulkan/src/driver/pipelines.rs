@@ -146,9 +146,9 @@ impl Kernels {
             return Err(gpu.error(format!("kernel {} was launched and not loaded", kernel.name())));
         }
         let Some(mut module) = Module::of(kernel, &self.config) else {
-            let what = match kernel.is_zk() {
-                true => "zkDilithium: there are no modules of its kernels".into(),
-                false => format!("kernel {}: its blocks share more memory than every device has", kernel.name()),
+            let what = match kernel.other_scheme() {
+                Some(scheme) => format!("{scheme}: there are no modules of its kernels"),
+                None => format!("kernel {}: its blocks share more memory than every device has", kernel.name()),
             };
             return Err(Error::Unsupported { device: gpu.name(), what });
         };
