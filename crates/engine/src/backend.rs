@@ -259,16 +259,16 @@ pub trait Backend: Send + Sync {
     fn self_test(&self) -> SelfTest;
     /// Why there are no devices: no driver, no hardware. `None` if there are devices, or if no reason is known.
     fn absent(&self) -> Option<String>;
-    /// Notices for the user about what the backend has done and left out so far, one line each. An example is compiled code that the backend does not
-    /// read, because others can have written it.
+    /// Notices for the user about what the backend has done and left out so far, one line each. For example, it did not read a cache of compiled code that
+    /// other users can write to.
     fn notices(&self) -> Vec<String>;
-    /// Compressions a second of the whole device, at most. They limit what plans can reach on the device, and are measured now or known of its kind.
-    /// `None` if they are not known.
+    /// The most compressions a second that the whole device can compute, which no plan can exceed. They are measured by this call, or follow from the
+    /// device's model. `None` if they are not known.
     fn rates(&self, device: &Device) -> Option<Rates>;
     /// Cycles a second of the device, at most; `None` if the number is not known.
     fn clock(&self, device: &Device) -> Option<f64>;
-    /// Names all that measured times depend on in addition to the space: the kernels' sources and the defaults of a policy. A table with another
-    /// fingerprint is stale.
+    /// Names what measured times depend on, apart from the choices that a policy can make: the kernels' sources, and the default policy. A tuning table with
+    /// another fingerprint is stale.
     fn fingerprint(&self, device: &Device) -> String;
     /// Bytes of the device's own memory that are free now; `None` if it has none, or does not report them.
     fn free(&self, device: &Device) -> Option<u64>;
@@ -286,7 +286,7 @@ pub trait Backend: Send + Sync {
 /// Allocates memory of the host that devices of a backend reach by themselves, because it is pinned and mapped by them. No thread has to
 /// copy the contents. The memory keeps the driver's objects that it needs for as long as it lives.
 pub trait HostMemory: Send + Sync {
-    /// Allocates zeroed memory that this device reaches. `Err(Unsupported)` if it reaches no memory of the host but its programs' own.
+    /// Allocates zeroed memory that this device reaches. `Err(Unsupported)` if it reaches no memory of the host but what its programs allocate.
     fn allocate(&self, device: &Device, bytes: usize) -> Result<Box<dyn ReachableMemory>, Error>;
     /// Whether a device of the backend reaches memory that was allocated for one of them.
     fn reaches(&self, device: &Device, memory: &dyn ReachableMemory) -> bool;

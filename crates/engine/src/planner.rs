@@ -63,8 +63,11 @@ pub struct SubBatches<I: Iterator> {
 /// The jobs of one group in the sub-batch that is being filled.
 struct GroupJobs<G> {
     group: G,
+    /// The number that its jobs count for.
     jobs: usize,
+    /// The most that one program takes.
     most: usize,
+    /// Seconds a job.
     seconds: f64,
     /// Bytes of the program for bucket(jobs) jobs.
     program: u64,
@@ -99,7 +102,7 @@ impl<I: Iterator> SubBatches<I> {
         self.waiting.iter()
     }
 
-    /// The most jobs that the source has left, if the source says so.
+    /// No more jobs than this are left in the source, if the source says so.
     pub fn left_in_source(&self) -> Option<usize> {
         self.jobs.size_hint().1
     }
@@ -109,7 +112,7 @@ impl<I: Iterator> SubBatches<I> {
         self.left_in_source().map(|left| left.saturating_add(self.waiting.len()))
     }
 
-    /// Takes jobs back that were given out, to be given out again.
+    /// Takes jobs back that were given out, to be given out again. They follow each other, as [`cut`](SubBatches::cut) gives them.
     pub fn give_back(&mut self, jobs: Vec<(usize, I::Item)>) {
         let Some((first, _)) = jobs.first() else { return };
         let at = self.waiting.partition_point(|(index, _)| index < first);
@@ -118,10 +121,11 @@ impl<I: Iterator> SubBatches<I> {
         self.waiting.extend(later);
     }
 
-    /// Adds a job to the parts. Gives the bytes of the largest program, since programs run one after the other, and whether the job's program takes
+    /// Adds a job to the parts. Gives the bytes of the largest program, since the programs of a sub-batch run one after the other, and whether the job's program takes
     /// no more jobs. `None` if the device does not execute the job, or if its program has no room for it.
     fn add<W: Weigh<I::Item>>(weigh: &W, parts: &mut Vec<GroupJobs<W::Group>>, job: &I::Item) -> Option<(u64, bool)> {
         let mut full = false;
+        // A job without a group is a bad one, whose error is its result: it fits anywhere.
         if let Some(group) = weigh.group(job) {
             let at = match parts.iter().position(|part| part.group == group) {
                 Some(at) => at,
@@ -134,6 +138,7 @@ impl<I: Iterator> SubBatches<I> {
             };
             let part = &mut parts[at];
             let before = part.jobs;
+            // A single job fits, however many it counts for.
             if before > 0 && before + weigh.count(job) > part.most {
                 return None;
             }
@@ -146,7 +151,8 @@ impl<I: Iterator> SubBatches<I> {
         Some((parts.iter().map(|part| part.program).max().unwrap_or(0), full))
     }
 
-    /// The next sub-batch; `None` if there are no more jobs, or the next one is not for this device.
+    /// The next sub-batch, whose jobs follow each other: between them there can be jobs that are still given out. `TooLarge` if the first job exceeds the
+    /// memory by itself. `None` if there are no more jobs, or the next one is not for this device.
     pub fn cut<W: Weigh<I::Item>>(&mut self, weigh: &W, bounds: Bounds) -> Option<SubBatch<I::Item>> {
         let (mut taken, mut parts, mut held) = (Vec::<(usize, I::Item)>::new(), Vec::new(), 0u64);
         let mut counted = 0;

@@ -16,7 +16,7 @@ const MOST_IDLE: usize = 16;
 
 /// Runs with less than a full program's jobs, for want of memory, after which a program of more jobs is tried. Whoever held the memory may have given
 /// it back, and one refusal costs little compared with so many runs.
-const RUNS_OF_LESS: usize = 32;
+const RUNS_BEFORE_MORE: usize = 32;
 
 /// A group of jobs: those of one kind and one number of threads can run in one program.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -45,7 +45,7 @@ pub struct GroupFacts {
     /// Jobs that one program takes: `full`, or fewer if the device's memory was found to allow no more.
     most: AtomicUsize,
     /// Runs of at least `most` jobs since `most` was set.
-    runs: AtomicUsize,
+    runs_at_most: AtomicUsize,
     /// Guessed seconds a job.
     guess: f64,
     /// Facts that only the group's scheme reads.
@@ -69,7 +69,7 @@ impl PartialEq for GroupFacts {
 }
 
 impl GroupFacts {
-    /// The number of jobs for which a program for `jobs` jobs is prepared.
+    /// The size of the program that takes `jobs` jobs. Programs have few sizes, or a single one if the size does not matter.
     fn bucket(&self, jobs: usize) -> usize {
         if self.habits.is_sized { bucket(jobs) } else { 1 }
     }
@@ -79,13 +79,16 @@ impl GroupFacts {
         self.own.downcast_ref().expect("the facts are this scheme's")
     }
 
-    /// Records a run. After some runs with as many jobs as memory allowed, programs may take twice as many again.
+    /// Records a run. After [`RUNS_BEFORE_MORE`] runs with as many jobs as the memory allowed, the limit doubles, up to a full program: the memory may be
+    /// free again.
     pub fn record(&self, jobs: usize, took: Duration) {
         let most = self.most();
-        if most < self.full && jobs >= most && self.runs.fetch_add(1, Relaxed) + 1 >= RUNS_OF_LESS {
-            self.runs.store(0, Relaxed);
-            self.most.store(self.full.min(2 * most), Relaxed);
+        if most < self.full && jobs >= most && self.runs_at_most.fetch_add(1, Relaxed) + 1 >= RUNS_BEFORE_MORE {
+            self.runs_at_most.store(0, Relaxed);
+            // If another thread has lowered the limit meanwhile, that one holds.
+            let _ = self.most.compare_exchange(most, self.full.min(2 * most), Relaxed, Relaxed);
         }
+        // Not 0, which stands for a size that was not measured.
         let seconds = took.as_secs_f64().max(1e-9) / jobs.max(1) as f64;
         let old = &mut lock(&self.measured)[bucket(jobs).ilog2() as usize];
         *old = if *old == 0.0 { seconds } else { (*old + seconds) / 2.0 };
@@ -101,7 +104,7 @@ impl GroupFacts {
         Some(lock(&self.measured)[bucket(jobs).ilog2() as usize]).filter(|seconds| *seconds > 0.0)
     }
 
-    /// Seconds of whole batches, as measured: (jobs, seconds), the smallest first.
+    /// Seconds of whole batches, by the measured seconds a job: (jobs, seconds), the smallest first.
     pub fn times(&self) -> Vec<(usize, f64)> {
         let measured = lock(&self.measured);
         let timed = measured.iter().enumerate().filter(|(_, seconds)| **seconds > 0.0);
@@ -117,25 +120,27 @@ impl GroupFacts {
 
     /// Seconds a job of a large batch: measured, predicted, or a guess.
     pub fn seconds(&self) -> f64 {
+        // No batch is so large, so this is the time in the largest batches that ran.
         self.measured(1 << (usize::BITS - 1)).or(self.predicted).unwrap_or(self.guess)
     }
 
-    /// The policy with at least one thread, and with no more than the engine has.
+    /// The policy with one thread or more, but with no more than the default has, which are all of the engine's. If it names no number, it gets all. The
+    /// policy of a group whose programs use no threads stays as it is.
     fn within_threads(&self, policy: Policy) -> Policy {
         let Some(all) = self.default.get(THREADS) else { return policy };
         let threads = policy.get(THREADS).map_or(all, |threads| threads.clamp(1, all));
         policy.with(THREADS, threads)
     }
 
-    /// Jobs that one program takes.
+    /// The most jobs that one program takes.
     pub fn most(&self) -> usize {
         self.most.load(Relaxed)
     }
 
-    /// Records that the device's memory allows no more than so many jobs.
+    /// Records that the device's memory allows no more than so many jobs. [`record`](GroupFacts::record) raises the limit again.
     pub fn limit(&self, jobs: usize) {
         self.most.fetch_min(jobs.max(1), Relaxed);
-        self.runs.store(0, Relaxed);
+        self.runs_at_most.store(0, Relaxed);
     }
 }
 
@@ -153,6 +158,7 @@ struct IdleProgram {
 struct ProgramPool {
     /// Idle programs, the one that ran last at the end.
     idle: Vec<IdleProgram>,
+    /// Programs that are ready and in use.
     running: Vec<Running>,
     /// Programs that are in use, or that are being prepared.
     active: usize,
@@ -164,12 +170,13 @@ struct ProgramPool {
 
 /// A program that runs.
 struct Running {
+    /// The program's number in the order in which programs began.
     number: u64,
     group: Group,
     bucket: usize,
     bytes: u64,
-    /// Whether a program of another group or size ran at the same time. Several programs of one group and size run concurrently by design, and hide
-    /// each other's transfers.
+    /// Whether a program of another group or size ran at the same time, so that the time of this one says little. Several programs of one group and size
+    /// do not count: they run concurrently by design, and hide each other's transfers.
     overlapped: bool,
 }
 
@@ -311,7 +318,7 @@ impl Programs {
             chosen: Mutex::new([const { None }; usize::BITS as usize]),
             full: jobs,
             most: AtomicUsize::new(jobs),
-            runs: AtomicUsize::new(0),
+            runs_at_most: AtomicUsize::new(0),
             guess: compressions / self.device.guessed_rate(group.threads),
             own,
             predicted,

@@ -7,13 +7,14 @@ use std::sync::Arc;
 /// A backend, and the number of one of its devices.
 pub type Chosen = (Arc<dyn Backend>, u32);
 
-/// Hex digits of a UUID, and how many of them at least a name has. A number has fewer.
-const DIGITS: usize = 32;
-const FEWEST: usize = 8;
+/// The hex digits of a UUID.
+const UUID_DIGITS: usize = 32;
+/// The fewest digits of a UUID that name a device. Fewer digits are a device's number.
+const FEWEST_DIGITS: usize = 8;
 
 /// The devices with these names, in their order, as [`EngineBuilder::devices`](crate::EngineBuilder::devices) takes them. A name is that of a backend,
-/// with a colon and a device: its number (`cuda:1`), or its UUID, of which the first 8 digits are enough (`cuda:GPU-5c01d2e7`). A backend's name alone means all of its devices that need not be named one by one: see
-/// [`Device::automatic`]. `make` makes the backend of a name, once, or gives `None` if there is none: [`backend`] does so for those of this build.
+/// with a colon and a device: its number (`cuda:1`), or its UUID, of which the first 8 digits are enough (`cuda:GPU-5c01d2e7`). A backend's name alone means those of its devices that an engine may choose by itself: see
+/// [`Device::automatic`]. `make` gets a backend's name in lower case, once for each, and gives the backend, or `None` if there is none of this name: [`backend`] knows those of this build.
 ///
 /// ```
 /// use hypergrove::{Engine, devices};
@@ -107,16 +108,16 @@ fn numbers_if(there: &[Device], is_meant: impl Fn(&Device) -> bool) -> Vec<u32> 
 }
 
 fn number(which: &str) -> Option<u32> {
-    which.parse().ok().filter(|_| which.len() < FEWEST)
+    which.parse().ok().filter(|_| which.len() < FEWEST_DIGITS)
 }
 
 fn by_uuid(name: &str, which: &str, there: &[Device]) -> Result<Vec<u32>, String> {
     let lower = which.to_ascii_lowercase();
     // A part of a GPU (MIG) has a UUID of its own.
     let hex = ["gpu-", "mig-"].iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower).replace('-', "");
-    if !(FEWEST..=DIGITS).contains(&hex.len()) || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+    if !(FEWEST_DIGITS..=UUID_DIGITS).contains(&hex.len()) || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return Err(format!(
-            "device {name:?}: {which:?} is neither a number nor a UUID; a UUID is GPU-…, and its first {FEWEST} digits are enough"
+            "device {name:?}: {which:?} is neither a number nor a UUID; a UUID is GPU-…, and its first {FEWEST_DIGITS} digits are enough"
         ));
     }
     let is_meant = |device: &Device| digits(device).is_some_and(|digits| digits.starts_with(&hex));

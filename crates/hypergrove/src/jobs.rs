@@ -89,7 +89,7 @@ pub struct VerifyJob<'a, S: Scheme> {
     pub key: JobKey<'a, S::VerifyingKey>,
     /// How the message was signed.
     pub mode: S::Mode<'a>,
-    /// The message.
+    /// The message. If the job owns it, it counts against the memory budget.
     pub message: S::JobMessage<'a>,
     /// The signature. A signature of the wrong length is invalid. If the job owns the signature, it counts against the memory budget.
     pub signature: Cow<'a, [u8]>,
@@ -108,7 +108,7 @@ impl<'a, S: Scheme> VerifyJob<'a, S> {
     }
 }
 
-/// A job that makes a key of a set.
+/// A job that makes a key of a parameter set.
 #[derive(Clone)]
 pub struct GenerateJob<'a, S: Scheme> {
     set: S,
@@ -198,7 +198,7 @@ impl<S: Scheme> Job for SignJob<'_, S> {
     }
 
     fn owned(&self) -> usize {
-        S::owned(&self.message)
+        S::owned_bytes(&self.message)
     }
 
     fn output(&self, facts: &GroupFacts) -> usize {
@@ -245,7 +245,7 @@ impl<S: Scheme> Job for VerifyJob<'_, S> {
     }
 
     fn owned(&self) -> usize {
-        S::owned(&self.message) + owned(&self.signature)
+        S::owned_bytes(&self.message) + owned(&self.signature)
     }
 
     fn output(&self, facts: &GroupFacts) -> usize {
@@ -347,7 +347,7 @@ pub(crate) struct OwnedSign<S: Scheme> {
 
 impl<S: Scheme> OwnedSign<S> {
     pub(crate) fn of(SignJob { key, mode, message, randomizer }: SignJob<'_, S>) -> OwnedSign<S> {
-        OwnedSign { key: own_key(key), input: S::own(mode, message, randomizer) }
+        OwnedSign { key: own_key(key), input: S::into_owned(mode, message, randomizer) }
     }
 
     fn lend(&self) -> SignJob<'_, S> {
@@ -365,7 +365,7 @@ pub(crate) struct OwnedVerify<S: Scheme> {
 
 impl<S: Scheme> OwnedVerify<S> {
     pub(crate) fn of(VerifyJob { key, mode, message, signature }: VerifyJob<'_, S>) -> OwnedVerify<S> {
-        let input = S::own(mode, message, S::Randomizer::default());
+        let input = S::into_owned(mode, message, S::Randomizer::default());
         OwnedVerify { key: own_key(key), input, signature: signature.into_owned() }
     }
 

@@ -139,7 +139,7 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
 
     /// Shortens the lifetime of a mode and a randomizer.
     #[doc(hidden)]
-    fn shorten<'m, 'a: 'm>(
+    fn shorten_lifetimes<'m, 'a: 'm>(
         mode: Self::Mode<'a>,
         randomizer: Self::Randomizer<'a>,
     ) -> (Self::Mode<'m>, Self::Randomizer<'m>);
@@ -152,10 +152,14 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     ) -> (Self::Mode<'j>, Self::Message<'j>, Self::Randomizer<'j>);
     /// The bytes of a message that the job owns.
     #[doc(hidden)]
-    fn owned(message: &Self::JobMessage<'_>) -> usize;
+    fn owned_bytes(message: &Self::JobMessage<'_>) -> usize;
     /// Makes an input that borrows nothing from a job's mode, message and randomizer.
     #[doc(hidden)]
-    fn own(mode: Self::Mode<'_>, message: Self::JobMessage<'_>, randomizer: Self::Randomizer<'_>) -> Self::OwnedInput;
+    fn into_owned(
+        mode: Self::Mode<'_>,
+        message: Self::JobMessage<'_>,
+        randomizer: Self::Randomizer<'_>,
+    ) -> Self::OwnedInput;
     /// The bytes of a mode and a message that a job in a queue owns.
     #[doc(hidden)]
     fn size_of_input(mode: Self::Mode<'_>, message: &Self::JobMessage<'_>) -> usize;

@@ -236,7 +236,7 @@ impl Scheme for SlhDsa {
     }
 
     fn check_keys<'k>(keys: &mut dyn Iterator<Item = KeyRef<'k, SlhDsa>>, mode: Mode<'_>) -> Result<(), Error> {
-        // A digest of the wrong length is no error of the call: it concerns its message alone.
+        // Only the context concerns the whole call, so no message is needed here. A digest of the wrong length is an error of its message alone.
         if let Err(why @ MessageError::Context { .. }) = mode.check(b"") {
             return Err(why.into());
         }
@@ -315,7 +315,7 @@ impl Scheme for SlhDsa {
         messages.size() + if let Randomizer::Given(bytes) = randomizer { bytes.len() } else { 0 }
     }
 
-    fn shorten<'m, 'a: 'm>(mode: Mode<'a>, randomizer: Randomizer<'a>) -> (Mode<'m>, Randomizer<'m>) {
+    fn shorten_lifetimes<'m, 'a: 'm>(mode: Mode<'a>, randomizer: Randomizer<'a>) -> (Mode<'m>, Randomizer<'m>) {
         (mode, randomizer)
     }
 
@@ -327,11 +327,11 @@ impl Scheme for SlhDsa {
         (mode, message, randomizer)
     }
 
-    fn owned(message: &Cow<'_, [u8]>) -> usize {
+    fn owned_bytes(message: &Cow<'_, [u8]>) -> usize {
         jobs::owned(message)
     }
 
-    fn own(mode: Mode<'_>, message: Cow<'_, [u8]>, randomizer: Randomizer<'_>) -> OwnedInput {
+    fn into_owned(mode: Mode<'_>, message: Cow<'_, [u8]>, randomizer: Randomizer<'_>) -> OwnedInput {
         let context = context(&mode).into();
         let mode = match mode {
             Mode::Internal => Mode::Internal,
@@ -857,7 +857,7 @@ impl Job for NodesJob<'_> {
 }
 
 impl PlanRun<'_> {
-    /// Runs a program that needs only SK.seed and PK.seed. Every job has a key of its own.
+    /// Runs a program that computes nodes of trees from SK.seed and PK.seed alone. Every job has a key of its own.
     fn grow<'k>(&self, seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>, out: &mut [u8]) -> Result<(), Error> {
         let key = |(sk_seed, pk_seed)| Key { pk_seed, sk_seed, cached_nodes: &[], cached_id: 0 };
         let keys: Vec<Key<'_>> = seeds.map(key).collect();
@@ -873,7 +873,7 @@ impl PlanRun<'_> {
     }
 }
 
-/// The jobs whose keys have changed in memory since they were made.
+/// The jobs whose keys do not match the checksum from the time when they were made: their memory was damaged.
 fn changed<'a>(keys: impl Iterator<Item = &'a SigningKey>) -> Failed {
     let (mut failed, mut last) = (Failed::new(), None::<(&SigningKey, bool)>);
     for (job, key) in keys.enumerate() {
@@ -888,17 +888,18 @@ fn changed<'a>(keys: impl Iterator<Item = &'a SigningKey>) -> Failed {
     failed
 }
 
-/// The public parts of a key by which a batch tells keys apart: PK.seed, PK.root, and the number of the cached nodes.
+/// The public parts of a key by which a batch tells keys apart: PK.seed, PK.root, and the number that names the cached nodes (`Key::cached_id`).
 type Public<'a> = (&'a [u8], &'a [u8], u64);
 
 /// The distinct keys of a batch, and the index of each job's key. Keys are compared by their content, because jobs bring copies: by their public
-/// parts, and where these are equal by `is_same`. No address depends on other parts of a key.
+/// parts, and where these are equal by `is_same`. Secret parts choose no place in memory, so the time of a search says nothing about them.
 fn distinct<'a, K>(
     keys: impl Iterator<Item = &'a K>,
     public: fn(&'a K) -> Public<'a>,
     is_same: fn(&K, &K) -> bool,
 ) -> (Vec<&'a K>, Vec<u32>) {
-    // A hash map would need a random seed, which the system may refuse. The first 8 bytes of PK.seed decide most comparisons.
+    // A hash map would need a random seed, which the system may refuse. A copy of the first 8 bytes of PK.seed decides most comparisons, without a look at
+    // the key itself.
     let (mut distinct, mut known) = (Vec::<&K>::new(), BTreeMap::<([u8; 8], Public<'_>), Vec<u32>>::new());
     let mut last: Option<(&K, u32)> = None;
     let key_of = keys

@@ -357,7 +357,7 @@ bytes! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ZkDilithium;
 
-/// A message to be signed. If several jobs borrow or share one key, the key is checked once; each copy of a key is checked by itself.
+/// A message to be signed. Before a batch signs, each key is checked for damage in memory: one that several jobs borrow or share once, and each clone by itself.
 ///
 /// ```
 /// use hypergrove::Engine;

@@ -2,7 +2,7 @@
 
 use super::call::Sink;
 use super::permits::lock;
-use super::worker::QueuedJob;
+use super::worker::OpenBlock;
 use super::{Job, Place, Run};
 use crate::Error;
 use crate::programs::{Group, GroupFacts};
@@ -27,13 +27,13 @@ pub struct QueuedBlock {
 /// Blocks with their numbers.
 pub(super) type Numbered = Vec<(usize, QueuedBlock)>;
 
-/// Jobs of all these blocks.
+/// The number of jobs that all these blocks count for.
 pub(super) fn counted(blocks: &[(usize, QueuedBlock)]) -> usize {
     blocks.iter().map(|(_, block)| block.count).sum()
 }
 
-/// The capacity that a block of several jobs begins with: as many as most blocks have.
-const ROOM: usize = 128;
+/// The capacity that a block of several jobs begins with, which suffices for the usual block.
+const FIRST_CAPACITY: usize = 128;
 
 /// The jobs of a block. A single one takes no memory of its own.
 pub(super) enum Members<J> {
@@ -46,7 +46,7 @@ impl<J> Members<J> {
         if let Members::Many(all) = self {
             return all.push(next);
         }
-        if let Members::One(first) = replace(self, Members::Many(Vec::with_capacity(ROOM))) {
+        if let Members::One(first) = replace(self, Members::Many(Vec::with_capacity(FIRST_CAPACITY))) {
             self.push(first);
             self.push(next);
         }
@@ -148,8 +148,8 @@ impl<J: Job> Blocks<J> {
     }
 
     /// Adds the next block. Blocks are numbered in the order in which they come.
-    pub(super) fn add(&self, next: QueuedJob<J>) -> QueuedBlock {
-        let QueuedJob { jobs, group, held, count, .. } = next;
+    pub(super) fn add(&self, next: OpenBlock<J>) -> QueuedBlock {
+        let OpenBlock { jobs, group, held, count, .. } = next;
         lock(&self.0).states.push_back(State::Waits(jobs));
         QueuedBlock { group, held, count }
     }

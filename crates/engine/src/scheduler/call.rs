@@ -366,7 +366,7 @@ impl<'a> Call<'a> {
     }
 
     fn take_grants(&mut self) {
-        for (number, slot) in self.signal.granted() {
+        for (number, slot) in self.signal.take_granted() {
             let device = &mut self.devices[number];
             device.request = None;
             device.granted.push(slot);

@@ -55,7 +55,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
-use worker::QueuedJob;
+use worker::OpenBlock;
 
 /// The most faults that are kept.
 const MOST_FAULTS: usize = 64;
@@ -666,8 +666,8 @@ impl Scheduler {
         self.pool.get_or_init(|| self.new_pool(self.options.threads)).as_ref().map_err(Clone::clone)
     }
 
-    /// A place with up to so many of the host's threads, for work that no program does, such as copies for any device. Its device has memory of
-    /// its own, if there is such a device.
+    /// A place of the host, for work that no program does, such as copies for any device: with one thread, or with all of the engine's if `threads` is more.
+    /// Its device has memory of its own, if there is such a device.
     pub fn host_place(&self, threads: usize) -> Result<Place<'_>, Error> {
         let worker = self.live().find(|worker| worker.has_memory()).unwrap_or_else(|| self.first());
         let threads = threads.min(self.options.threads);
@@ -722,8 +722,8 @@ impl Scheduler {
                 }
             }
         }
-        let none: Vec<Vec<&rayon::Scope<'a>>> = devices.iter().map(|_| Vec::new()).collect();
-        Ok(nest(&pools, &none, body))
+        let no_scopes: Vec<Vec<&rayon::Scope<'a>>> = devices.iter().map(|_| Vec::new()).collect();
+        Ok(nest(&pools, &no_scopes, body))
     }
 }
 
@@ -773,7 +773,7 @@ struct Joined<'a, 'j, J: Job> {
     jobs: Fuse<&'a mut (dyn Iterator<Item = J> + 'j)>,
     classifier: Classifier<'a>,
     /// A job that was taken, and is in no block yet.
-    head: Option<QueuedJob<J>>,
+    head: Option<OpenBlock<J>>,
     blocks: &'a Blocks<J>,
 }
 
@@ -853,10 +853,10 @@ impl<'a> Classifier<'a> {
         Classifier { scheduler, devices, total, memory, last: None }
     }
 
-    fn classify<J: Job>(&mut self, job: J) -> QueuedJob<J> {
-        let (group, held, block) = self.classify_kind(job.kind(), job.owned(), &|facts| job.output(facts));
+    fn classify<J: Job>(&mut self, job: J) -> OpenBlock<J> {
+        let (group, held, limits) = self.classify_kind(job.kind(), job.owned(), &|facts| job.output(facts));
         let count = job.count();
-        QueuedJob { jobs: Members::One(job), group, held, count, block }
+        OpenBlock { jobs: Members::One(job), group, held, count, limits }
     }
 
     /// The group of a job, the bytes that it and its output take, and the most jobs and bytes of a block of such jobs.
@@ -883,9 +883,9 @@ impl<'a> Classifier<'a> {
         (owned + output * self.scheduler.copies()) as u64
     }
 
-    /// Adds a job to the block whose jobs were classified last; gives it back if it does not join. A job that joins needs no [`QueuedJob`] of its
+    /// Adds a job to the block whose jobs were classified last; gives it back if it does not join. A job that joins needs no [`OpenBlock`] of its
     /// own: making one takes longer than all else that is done for a job of a list.
-    fn join<J: Job>(&mut self, block: &mut QueuedJob<J>, job: J) -> Option<QueuedJob<J>> {
+    fn join<J: Job>(&mut self, block: &mut OpenBlock<J>, job: J) -> Option<OpenBlock<J>> {
         let job = match &self.last {
             Some((group, Ok(known))) if job.kind().is_ok_and(|kind| kind == group.kind) => {
                 let held = self.held(job.owned(), job.output(&known.facts));

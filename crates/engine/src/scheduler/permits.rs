@@ -38,17 +38,17 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// The number of events so far. Read it before looking around, and give it to [`wait`](Signal::wait).
+    /// The number of events so far. Read it before you look at what you wait for, and give it to [`wait`](Signal::wait): then no event in between is missed.
     pub(crate) fn events(&self) -> u64 {
         lock(&self.state).events
     }
 
     /// Takes the permits that were granted and not taken yet.
-    pub(crate) fn granted(&self) -> Vec<(usize, usize)> {
+    pub(crate) fn take_granted(&self) -> Vec<(usize, usize)> {
         std::mem::take(&mut lock(&self.state).granted)
     }
 
-    /// Waits until there are more events than `seen`, or for the time `most`.
+    /// Waits until there are more events than `seen`, or until the time `most` is over.
     pub(crate) fn wait(&self, seen: u64, most: Option<Duration>) {
         let state = lock(&self.state);
         match most {
@@ -164,7 +164,7 @@ impl Permits {
         drop(state);
         loop {
             let seen = signal.events();
-            if signal.granted().pop().is_some() {
+            if signal.take_granted().pop().is_some() {
                 return Permit { permits: self, slot: None, crowded: true };
             }
             signal.wait(seen, None);
@@ -261,10 +261,10 @@ mod tests {
         assert!(permits.withdraw(a));
         assert_eq!(permits.chunk(&calls[1], 1, Some(a)).err(), Some(a));
         drop(first);
-        assert_eq!((calls[1].granted(), calls[2].granted()), (vec![(1, 0)], vec![]));
+        assert_eq!((calls[1].take_granted(), calls[2].take_granted()), (vec![(1, 0)], vec![]));
         assert!(!permits.withdraw(a), "it was granted");
         drop(permits.granted(0));
-        assert_eq!(calls[2].granted(), [(2, 0)]);
+        assert_eq!(calls[2].take_granted(), [(2, 0)]);
         drop(permits.granted(0));
         assert_eq!((permits.load(), permits.waits().permits, permits.waits().waited), ((0, 0), 3, 2));
     }

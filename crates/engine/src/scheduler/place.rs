@@ -15,17 +15,17 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Does the work of a chunk, given the number of its first job, its output and its results.
-type OfChunk<'w, T> = &'w (dyn Fn(usize, &mut [u8], &mut [T]) + Sync);
+type ChunkWork<'w, T> = &'w (dyn Fn(usize, &mut [u8], &mut [T]) + Sync);
 /// Uses a program. Gives the time that it took, or `None` if it left the program unchanged.
 pub type Work<'w> = &'w mut (dyn FnMut(&mut dyn Prepared) -> Result<Option<Timing>, Error> + Send);
 
-/// Runs a slice of the task with this number, and hands out its results.
+/// Runs the next slice of the task with this number, and hands out its results. Gives `Break` when the task is done.
 type SliceOfTask<'w, T> = &'w (dyn Fn(usize, &mut dyn FnMut(T)) -> ControlFlow<()> + Sync);
 
 /// About how many ranges of shared work each thread has: a thread that is done early takes some of the others' ranges.
 const RANGES_OF_A_THREAD: usize = 8;
 
-/// The size of a range if a pool's threads share `count` numbers.
+/// The size of a range if a pool's threads share `count` numbers: `least` or more.
 fn range_size(pool: &ThreadPool, count: usize, least: usize) -> usize {
     count.div_ceil(RANGES_OF_A_THREAD * pool.current_num_threads()).max(least).max(1)
 }
@@ -39,12 +39,12 @@ pub struct Place<'a> {
     pub worker: &'a Worker,
     /// Bytes for a program, and for all idle programs of the device.
     pub room: (u64, u64),
-    /// Threads for the host's share; `None` if the calling thread does all of it.
+    /// Threads for the work that the host does for a program; `None` if the calling thread does all of it.
     pub pool: Option<&'a ThreadPool>,
-    /// The number of threads of the groups that run here.
+    /// The number of threads that programs of the host may use here.
     pub threads: usize,
-    /// Whether programs put jobs in other places of the device than usual: the second time that a redundant engine computes
-    /// them.
+    /// Whether programs give jobs to other threads or lanes of the device than usual. A redundant engine does so the second time that it computes them, so
+    /// that a faulty part of the device does not make the same error twice.
     pub relocated: bool,
 }
 
@@ -126,10 +126,10 @@ impl Place<'_> {
         failed.into_inner().map_or(Ok(()), Err)
     }
 
-    /// Runs tasks concurrently, slice by slice. After each slice of a task, other calls get its thread first. The task is done when a slice gives
-    /// `Break`. `take` gets all results on the calling thread.
+    /// Runs tasks concurrently, slice by slice. The calling thread starts each slice anew, behind the work that other calls have brought meanwhile: so a
+    /// long task does not keep a thread. The task is done when a slice gives `Break`. `take` gets all results on the calling thread.
     pub fn in_slices<T: Send>(&self, tasks: usize, slice: SliceOfTask<'_, T>, take: &mut dyn FnMut(T)) {
-        // A thread of the pool must not block until the others are done: all of them may be in such calls.
+        // A thread of the pool must not wait here for its tasks: if all its threads did, none would run them.
         let Some(pool) = self.pool.filter(|pool| tasks > 1 && pool.current_thread_index().is_none()) else {
             return (0..tasks).for_each(|task| while slice(task, take).is_continue() {});
         };
@@ -145,6 +145,7 @@ impl Place<'_> {
             };
             let (sender, messages) = channel();
             (0..tasks).for_each(|task| start(task, sender.clone()));
+            // There are no more messages once the last task has dropped its sender.
             drop(sender);
             messages.into_iter().for_each(|message| match message {
                 FromSlice::Result(result) => take(result),
@@ -153,26 +154,26 @@ impl Place<'_> {
         });
     }
 
-    /// Does the host's share of jobs that have `size` bytes of the output each, `together` of them at a time. `work` gets the number of the
-    /// first of these, their output, and their results, which are `empty` until then.
+    /// Does the host's work for some jobs, each of which has `size` bytes of the output, with `together` jobs in a call of `work`. `work` gets the number of
+    /// the first of these, their output, and their results, which are `empty` until then.
     pub fn each<T: Clone + Send>(
         &self,
         out: &mut [u8],
         (size, together): (usize, usize),
         empty: T,
-        work: OfChunk<'_, T>,
+        work: ChunkWork<'_, T>,
     ) -> Vec<T> {
         let mut all = vec![empty; out.len() / size];
         let chunks = out.chunks_mut(together * size).zip(all.chunks_mut(together)).enumerate().collect();
-        let work = |(i, (out, results)): (usize, (&mut [u8], &mut [T]))| {
+        let of_chunk = |(i, (out, results)): (usize, (&mut [u8], &mut [T]))| {
             work(i * together, out, results);
             Ok(())
         };
-        self.each_of(chunks, &work).expect("none of them fails");
+        self.each_of(chunks, &of_chunk).expect("none of them fails");
         all
     }
 
-    /// Runs `work` in the place's pool, whose threads `work` uses.
+    /// Runs `work` in the place's pool, so that its parallel parts use that pool.
     pub fn install(&self, work: &mut (dyn FnMut() -> Result<(), Error> + Send)) -> Result<(), Error> {
         match self.pool {
             Some(pool) => pool.install(work),

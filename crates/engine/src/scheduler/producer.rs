@@ -3,7 +3,7 @@
 use super::Job;
 use super::permits::{Signal, lock};
 use super::sync::{AtomicU64, Condvar, Mutex};
-use super::worker::QueuedJob;
+use super::worker::OpenBlock;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -52,7 +52,7 @@ struct Started(AtomicU64, AtomicU64);
 
 struct State<J> {
     /// The jobs at hand, in blocks.
-    jobs: VecDeque<QueuedJob<J>>,
+    jobs: VecDeque<OpenBlock<J>>,
     /// Whether the iterator has no more jobs.
     ended: bool,
     /// Whether the call takes no more jobs.
@@ -112,7 +112,7 @@ impl<J: Job> Producer<J> {
     }
 
     /// Takes jobs from the iterator until it ends or the call does.
-    pub(super) fn pull(&self, mut jobs: impl Iterator<Item = QueuedJob<J>>) {
+    pub(super) fn pull(&self, mut jobs: impl Iterator<Item = OpenBlock<J>>) {
         let panic = catch_unwind(AssertUnwindSafe(|| jobs.all(|job| self.put(job)))).err();
         let mut state = lock(&self.state);
         (state.ended, state.panic) = (true, panic);
@@ -121,7 +121,7 @@ impl<J: Job> Producer<J> {
     }
 
     /// Adds a job, and waits until there is room for the next one. Gives whether more jobs are wanted.
-    fn put(&self, job: QueuedJob<J>) -> bool {
+    fn put(&self, job: OpenBlock<J>) -> bool {
         let mut state = lock(&self.state);
         let (jobs, bytes) = state.ahead;
         state.ahead = (jobs + job.count, bytes + job.held);
@@ -187,15 +187,15 @@ impl<J> Produces for Producer<J> {
 pub(super) struct ProducedJobs<'a, J> {
     pub(super) producer: &'a Producer<J>,
     /// Jobs that were taken from the producer all together.
-    pub(super) jobs: VecDeque<QueuedJob<J>>,
+    pub(super) jobs: VecDeque<OpenBlock<J>>,
     /// The most jobs that may still come, as the iterator promised.
     pub(super) most: Option<usize>,
 }
 
 impl<J: Job> Iterator for ProducedJobs<'_, J> {
-    type Item = QueuedJob<J>;
+    type Item = OpenBlock<J>;
 
-    fn next(&mut self) -> Option<QueuedJob<J>> {
+    fn next(&mut self) -> Option<OpenBlock<J>> {
         if self.jobs.is_empty() {
             let mut state = lock(&self.producer.state);
             std::mem::swap(&mut self.jobs, &mut state.jobs);

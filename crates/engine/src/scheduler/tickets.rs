@@ -162,7 +162,7 @@ trait Holds<T>: Expires {
     fn run_here(&self, shared: &Shared);
     fn set_deadline(&self, at: Instant);
     fn discard(&self, result: Result<T, Error>);
-    fn expires(self: Arc<Self>) -> Weak<dyn Expires>;
+    fn as_expiring(self: Arc<Self>) -> Weak<dyn Expires>;
 }
 
 impl<J: Queued> Holds<J::Out> for Entry<J> {
@@ -212,7 +212,7 @@ impl<J: Queued> Holds<J::Out> for Entry<J> {
         quietly(|| drop(result.map(J::discard)));
     }
 
-    fn expires(self: Arc<Self>) -> Weak<dyn Expires> {
+    fn as_expiring(self: Arc<Self>) -> Weak<dyn Expires> {
         Arc::downgrade(&self) as Weak<dyn Expires>
     }
 }
@@ -397,7 +397,7 @@ struct TakenJobs<J: Queued> {
     jobs: Vec<J>,
 }
 
-/// Notifies those who wait for results.
+/// Notifies those who wait for results, when the slot of their batch is free again.
 struct Tell {
     /// Whether there are callbacks or tasks' wakers.
     runs_code_of_others: bool,
@@ -416,7 +416,7 @@ trait TakenBatch: Send {
     fn sort(&self) -> Sort;
     /// The number of tickets.
     fn len(&self) -> usize;
-    /// The jobs that the entries counted for in the line.
+    /// The jobs that the entries counted for in the line, those that were withdrawn since among them.
     fn jobs(&self) -> usize;
     /// Takes the jobs of the entries, without those that are withdrawn at the same time. Gives the share of the queue's capacity that they take.
     fn take_jobs(&mut self, counters: &TicketCounters) -> Size;
@@ -445,6 +445,7 @@ impl<J: Queued> TakenBatch for TakenJobs<J> {
         let mut entries = Vec::with_capacity(self.entries.len());
         self.jobs.reserve_exact(self.entries.len());
         for entry in self.entries.drain(..) {
+            // A job that was withdrawn meanwhile has its result.
             let Some(job) = entry.take() else { continue };
             (size.jobs, size.bytes) = (size.jobs + entry.size.jobs, size.bytes + entry.size.bytes);
             waits.push(now - entry.since);
@@ -1219,13 +1220,14 @@ impl<T> Ticket<T> {
 
     /// Returns a handle that cancels the job later, even after [`on_done`](Ticket::on_done) has consumed the ticket.
     pub fn canceller(&self) -> Canceller {
-        Canceller { entry: self.entry.clone().expires(), process: self.process }
+        Canceller { entry: self.entry.clone().as_expiring(), process: self.process }
     }
 
     /// Sets a deadline. If the result is not known at this time, it becomes [`Error::DeadlineExceeded`], and a job that has not begun
-    /// does not begin. The first deadline of an engine that has not passed already starts a thread.
+    /// does not begin. A later call replaces the deadline. An engine starts a thread for its first deadline that has not passed yet.
     pub fn deadline(mut self, at: Instant) -> Ticket<T> {
         let shared = self.entry.shared().filter(|_| self.same_process().is_ok());
+        // Without its engine, or in a forked process, the ticket's result is known.
         let Some(shared) = shared else { return self };
         self.entry.set_deadline(at);
         if at <= (shared.clock)() {
@@ -1236,10 +1238,11 @@ impl<T> Ticket<T> {
             let mut state = lock(&shared.state);
             shared.spawn(&mut state, "hypergrove-deadlines", |shared| shared.deadlines.watch(&shared.clock))
         };
-        self.deadline = match shared.deadlines.add(at, self.entry.clone().expires(), start) {
+        self.deadline = match shared.deadlines.add(at, self.entry.clone().as_expiring(), start) {
             Ok(when) => Some(Deadline { shared: Arc::downgrade(&shared), when, process: self.process }),
             Err(why) => {
                 self.entry.withdraw();
+                // A result that came meanwhile stays, and the error is too late.
                 if let Err(late) = self.entry.cell().resolve(Err(why)) {
                     self.entry.discard(late);
                 }
@@ -1252,8 +1255,8 @@ impl<T> Ticket<T> {
 
 impl<T: Send + 'static> Ticket<T> {
     /// Calls `callback` with the result: on a thread of the engine, or at once on this thread if the result is known. A callback should
-    /// be short, because the results of others wait for it. If it panics, only the callback ends. It may use the engine, submit jobs,
-    /// wait for other tickets, and drop the engine.
+    /// be short, because the results of others wait for it. A panic on a thread of the engine ends only the callback. A callback may use the engine,
+    /// submit jobs, wait for other tickets, and drop the engine.
     pub fn on_done(mut self, callback: impl FnOnce(Result<T, Error>) + Send + 'static) {
         if let Err(why) = self.same_process() {
             return callback(Err(why));

@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// The most bad jobs of a chunk, of jobs without a group. They weigh nothing, and must not be gathered for ever.
+const BAD_JOBS: usize = 1024;
+
 /// Results of a batch come out at least this often, unless one job takes longer. This does not hold for a device with memory
 /// of its own: only a full program is fast there.
 const CHUNK_TIME: Duration = Duration::from_millis(500);
@@ -122,7 +125,7 @@ impl Worker {
 
     /// Jobs of a full program; 1,024 if the group is not known.
     pub(super) fn most(&self, group: Option<Group>) -> usize {
-        group.and_then(|group| self.programs.facts(group).ok()).map_or(1024, |facts| facts.most())
+        group.and_then(|group| self.programs.facts(group).ok()).map_or(BAD_JOBS, |facts| facts.most())
     }
 
     /// Whether the device is discrete: the host itself is not.
@@ -248,51 +251,52 @@ impl Scale<'_> {
     /// Bytes of the largest program that jobs of this group need.
     pub fn bytes(&self, group: Group, jobs: usize) -> u64 {
         let room = self.scheduler.room_for(jobs);
-        let bytes = |group| self.facts(group).map_or(0, |facts| self.worker.programs.bytes(&facts, room));
+        let of = |group| self.facts(group).map_or(0, |facts| self.worker.programs.bytes(&facts, room));
         // The verification that follows has a program of its own.
         let verifies = self.scheduler.options.verify_signatures;
         let verified_by = if verifies { group.kind.habits().verified_by } else { None };
-        verified_by.map_or(0, |kind| bytes(Group { kind, ..group })).max(bytes(group))
+        verified_by.map_or(0, |kind| of(Group { kind, ..group })).max(of(group))
     }
 
     /// The limits of a chunk that begins with a job of `group`, on this device among `others`.
     pub fn bounds<'w>(&self, memory: u64, group: Option<Group>, others: impl Iterator<Item = &'w Worker>) -> Bounds {
         let most = self.worker.most(group);
         // The results of several devices are put in order: none should take much longer for its chunk than another.
-        let shortest = group.and_then(|group| others.filter_map(|other| other.full(group)).reduce(f64::min));
-        let shortest = shortest.and_then(|seconds| Duration::try_from_secs_f64(2.0 * seconds).ok());
-        let (longest, least) = match (self.worker.has_memory(), shortest) {
+        let fastest = group.and_then(|group| others.filter_map(|other| other.full(group)).reduce(f64::min));
+        let allowed = fastest.and_then(|seconds| Duration::try_from_secs_f64(2.0 * seconds).ok());
+        // A GPU needs a full program to be busy, or an eighth of one next to faster devices. A CPU needs a job a thread.
+        let (longest, least) = match (self.worker.has_memory(), allowed) {
             (true, None) => (Duration::MAX, most),
             (true, Some(_)) => (Duration::MAX, most.div_ceil(8)),
             (false, _) => (CHUNK_TIME, self.scheduler.options.threads),
         };
-        // Bad jobs weigh nothing, but must not be gathered for ever.
-        let jobs = if group.is_some() { most.max(1024) } else { most };
-        Bounds { memory, jobs, time: shortest.map_or(longest, |shortest| shortest.min(longest)), least }
+        // The jobs of a program are limited by the program. This is the limit of a chunk with bad jobs in it.
+        let jobs = most.max(BAD_JOBS);
+        Bounds { memory, jobs, time: allowed.map_or(longest, |allowed| allowed.min(longest)), least }
     }
 }
 
 /// A block that other jobs may join, until a call takes it.
-pub(super) struct QueuedJob<J> {
+pub(super) struct OpenBlock<J> {
     pub(super) jobs: Members<J>,
     /// The group whose program does the jobs, or why none can.
     pub(super) group: Result<Group, Error>,
     /// Bytes that the jobs and their outputs take while they are worked on.
     pub(super) held: u64,
-    /// The number of jobs that they count for.
+    /// The number of jobs that the members count for; a member may count for several.
     pub(super) count: usize,
     /// The most jobs that the block may count for, and the most bytes of the block.
-    pub(super) block: (usize, u64),
+    pub(super) limits: (usize, u64),
 }
 
-impl<J: Job> QueuedJob<J> {
-    /// Whether another job may join.
+impl<J: Job> OpenBlock<J> {
+    /// Whether another job may join, if its bytes fit.
     pub(super) fn has_room(&self) -> bool {
-        J::JOINS && self.group.is_ok() && self.count < self.block.0
+        J::JOINS && self.group.is_ok() && self.count < self.limits.0
     }
 
     /// Takes other jobs into the block; gives them back if they are of another group, or if the block would be too large.
-    pub(super) fn join(&mut self, next: QueuedJob<J>) -> Option<QueuedJob<J>> {
+    pub(super) fn join(&mut self, next: OpenBlock<J>) -> Option<OpenBlock<J>> {
         let is_alike = self.group.as_ref().is_ok_and(|group| next.group.as_ref() == Ok(group));
         if !is_alike || !self.takes(next.count, next.held) {
             return Some(next);
@@ -314,7 +318,7 @@ impl<J: Job> QueuedJob<J> {
     /// Whether there is room for jobs that count for `count` and hold `held` bytes. If so, they count from now on.
     fn takes(&mut self, count: usize, held: u64) -> bool {
         let (held, count) = (self.held.saturating_add(held), self.count + count);
-        let has_room = J::JOINS && count <= self.block.0 && held <= self.block.1;
+        let has_room = J::JOINS && count <= self.limits.0 && held <= self.limits.1;
         if has_room {
             (self.held, self.count) = (held, count);
         }

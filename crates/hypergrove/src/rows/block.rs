@@ -1,6 +1,6 @@
 //! Rows as the scheduler sees them: in blocks.
 
-use super::foreign::{Copied, ForeignColumns, ForeignPlace, copied_bytes, copies_at_a_time, copy_columns};
+use super::foreign::{Copied, ForeignColumns, ForeignTarget, copied_bytes, copies_at_a_time, copy_columns};
 use super::{RowMemory, RowStatus};
 use crate::{Error, ErrorKind, check_length};
 use hypergrove_engine::programs::GroupFacts;
@@ -115,7 +115,7 @@ pub(crate) struct Part<'a> {
     /// The bytes of a row in each column; 0 where there is no such column.
     widths: [usize; 2],
     /// The place of the first column if it is in memory that others may use. `columns` is empty then.
-    foreign: Option<ForeignPlace<'a>>,
+    foreign: Option<ForeignTarget<'a>>,
 }
 
 impl<'a> Part<'a> {
@@ -128,7 +128,7 @@ impl<'a> Part<'a> {
         match out {
             RowMemory::Own(bytes) => Part::new([bytes, &mut []], [width, 0]),
             RowMemory::Foreign(memory) => {
-                Part { foreign: Some(ForeignPlace { memory, at: 0 }), ..Part::new([&mut [], &mut []], [width, 0]) }
+                Part { foreign: Some(ForeignTarget { memory, at: 0 }), ..Part::new([&mut [], &mut []], [width, 0]) }
             }
         }
     }
@@ -211,7 +211,7 @@ impl<'a> Results<'a> {
         let size = self.out.widths[0];
         let next = self.handed_out * size..(self.handed_out + rows) * size;
         match self.out.foreign {
-            Some(ForeignPlace { memory, at }) => {
+            Some(ForeignTarget { memory, at }) => {
                 let mut results = zeros(next.len())?;
                 work(&mut results)?;
                 memory.store(at + next.start, &results);
@@ -435,7 +435,7 @@ fn hand_over(
     place: &Place<'_>,
     Computed { refused, computed }: Computed,
     blocks: Vec<LentBlock<'_>>,
-    of_caller: Vec<(&mut [RowStatus], Option<ForeignPlace<'_>>)>,
+    of_caller: Vec<(&mut [RowStatus], Option<ForeignTarget<'_>>)>,
 ) {
     let (mut computed, mut start) = (computed.into_iter(), 0);
     let mut computed = || computed.next().expect("a status for each row that was computed");

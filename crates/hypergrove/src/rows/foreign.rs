@@ -70,15 +70,15 @@ impl<'m> From<&'m mut [u8]> for RowMemory<'m> {
     }
 }
 
-/// The place of the next results in memory that others may use.
+/// Where the next results go, in memory that others may use.
 #[derive(Clone, Copy)]
-pub(super) struct ForeignPlace<'m> {
+pub(super) struct ForeignTarget<'m> {
     pub(super) memory: &'m dyn ForeignMemory,
-    /// The first byte.
+    /// The offset of their first byte in the memory.
     pub(super) at: usize,
 }
 
-impl ForeignPlace<'_> {
+impl ForeignTarget<'_> {
     /// Copies results here, on the threads of `place`.
     pub(super) fn store(self, place: &Place<'_>, from: &[u8]) {
         place.ranges(from.len().div_ceil(PIECE), 1, &|pieces| {
@@ -87,10 +87,11 @@ impl ForeignPlace<'_> {
         });
     }
 
+    /// Zeroes bytes, which count from the first one of the results.
     pub(super) fn zero(self, bytes: Range<usize>) {
         const ZEROS: [u8; 1 << 12] = [0; 1 << 12];
-        for at in bytes.clone().step_by(ZEROS.len()) {
-            self.memory.store(self.at + at, &ZEROS[..ZEROS.len().min(bytes.end - at)]);
+        for start in bytes.clone().step_by(ZEROS.len()) {
+            self.memory.store(self.at + start, &ZEROS[..ZEROS.len().min(bytes.end - start)]);
         }
     }
 }
@@ -103,8 +104,8 @@ pub(crate) struct ForeignColumn<'a> {
     wanted: Option<usize>,
 }
 
-/// The columns of a call whose rows are copied: signatures, messages and keys. [`Rows::read`](super::block::Rows::read) gets copies in this
-/// order. A device may fetch the first column by itself.
+/// The columns of a call whose rows are copied: signatures, messages and keys; `None` for a column that is not copied. [`Rows::read`](super::block::Rows::read)
+/// gets copies in this order. A device may read the signatures without the host.
 pub(crate) type ForeignColumns<'a> = [Option<ForeignColumn<'a>>; 3];
 
 impl<'a> ForeignColumn<'a> {
@@ -112,7 +113,7 @@ impl<'a> ForeignColumn<'a> {
         if let Column::Foreign(rows) = column { Some(ForeignColumn { rows: *rows, wanted }) } else { None }
     }
 
-    /// The bytes that are copied of each row, if they are as many for all rows.
+    /// How many bytes of each row are copied, if that is the same for all rows.
     fn width(&self) -> Option<usize> {
         self.rows.width().map(|width| self.copied(width))
     }

@@ -274,8 +274,8 @@ impl Engine {
     /// [`Engine::sign_rows`].
     ///
     /// If another process that shares the memory changes a signature, message or encoded key during the call, the verdict on that row
-    /// may be wrong. An engine with [`redundant`](crate::EngineBuilder::redundant) blames the device for the difference. If many
-    /// rows have the same key, use [`RowVerifyingKeys::Table`], or sort the rows by key.
+    /// may be wrong. An engine with [`redundant`](crate::EngineBuilder::redundant) then finds two verdicts that differ, and blames the device. If many
+    /// rows have the same key, use [`RowVerifyingKeys::Table`], or sort the rows by key: neighbours share a decoded key.
     pub fn verify_rows<S: Scheme>(&self, rows: &SignatureRows<'_, S>, statuses: &mut [RowStatus]) -> Result<(), Error> {
         self.verify_rows_with_progress(rows, statuses, |_| ())
     }
@@ -292,10 +292,10 @@ impl Engine {
     }
 
     /// Makes as many keys as the columns have room for, from the operating system's randomness. Private keys of SLH-DSA are SK.seed ‖ SK.prf ‖
-    /// PK.seed ‖ PK.root, 4n bytes, and public keys are the last half of these; the module of another scheme says what its keys are. Without a
-    /// column of public keys less memory is written. After an error, both columns are zero. The caller has to wipe `private` in the end.
+    /// PK.seed ‖ PK.root, 4n bytes, and public keys are the last half of these; the module of another scheme says what its keys are. The
+    /// column of public keys may be empty, since private keys contain them. After an error, both columns are zero. The caller has to wipe `private` in the end.
     ///
-    /// FIPS 205, Algorithm 21.
+    /// For SLH-DSA, FIPS 205, Algorithm 21.
     ///
     /// ```
     /// use hypergrove::{Engine, SLH_DSA_SHA2_128F as P, SigningKey};
@@ -450,7 +450,7 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
         let keys = self.keys.all();
         let key = self.keys.indices().map_or(Ok(0), |of| index_in(keys, of, row))?;
         let message = S::message_of_row(&self.messages, self.mode, row, copied)?;
-        let (_, randomizer) = S::shorten(self.mode, self.randomizer);
+        let (_, randomizer) = S::shorten_lifetimes(self.mode, self.randomizer);
         let randomizer = S::of_private(&keys[0]).randomizer_of_row(randomizer, row);
         Ok(SignRow { of: self, key, message, randomizer })
     }
@@ -475,7 +475,7 @@ impl<S: Scheme> ColumnsOfCalls for Vec<&MessageRows<'_, S>> {
         }
         let of = |i: usize| {
             let SignRow { of, key, message, randomizer } = rows[i];
-            let (mode, _) = S::shorten(of.mode, S::Randomizer::default());
+            let (mode, _) = S::shorten_lifetimes(of.mode, S::Randomizer::default());
             ToSign { key: &of.keys.all()[key as usize], mode, message, randomizer }
         };
         let keys = |range: Range<usize>| {
@@ -490,7 +490,7 @@ impl<S: Scheme> ColumnsOfCalls for Vec<&MessageRows<'_, S>> {
         let size = S::of_private(of(0).key).sizes().signature;
         let signatures = room(memory, rows.len() * size);
         let failed = S::sign(run, &work, signatures)?;
-        // Results are written to the caller only now, after the checks have passed.
+        // Results are written to the caller only now, after the checks have passed. The signature of a row that failed is zero.
         let mut left = &*signatures;
         let copies = parts.into_iter().map(|part| {
             let (of_part, others) = left.split_at(part.len());
@@ -517,7 +517,7 @@ pub(crate) struct VerifyRow<'r, 'a, 'm, S: Scheme> {
 }
 
 impl<'a: 'm, 'm, S: Scheme> VerifyRow<'_, 'a, 'm, S> {
-    /// The distinct keys of rows of one call, and the index of each row's key.
+    /// The keys of rows of one call, and the index of each row's key. Of encoded keys only neighbours that are equal count as one, so a key may come again.
     fn keys(of: &SignatureRows<'a, S>, rows: &[Self]) -> (Vec<Cow<'m, S::VerifyingKey>>, Vec<u32>) {
         let RowVerifyingKeys::Encoded { params, .. } = of.keys else {
             let (keys, key_of) = of_table(of.keys.all(), rows.iter().map(|row| row.index));
@@ -627,7 +627,7 @@ impl<S: Scheme> ColumnsOfCalls for Vec<&SignatureRows<'_, S>> {
         }
         let of = |i: usize| {
             let VerifyRow { of, key, message, signature, .. } = rows[i];
-            let (mode, _) = S::shorten(of.mode, S::Randomizer::default());
+            let (mode, _) = S::shorten_lifetimes(of.mode, S::Randomizer::default());
             ToVerify { key, mode, message, signature }
         };
         let keys = |range: Range<usize>| of_calls(&rows[range], |row| row.of, |of, rows| VerifyRow::keys(of, rows));

@@ -61,7 +61,7 @@ impl Scheme for Set {
         Kind::zkdilithium(match op {
             EngineOp::Keygen => Op::Keygen,
             EngineOp::Sign => Op::Sign,
-            // zkDilithium's keys have nothing to cache.
+            // Keys have nothing to cache, so there is no such job.
             EngineOp::Verify | EngineOp::Cache => Op::Verify,
         })
     }
@@ -95,7 +95,7 @@ impl Scheme for Set {
         messages.size()
     }
 
-    fn shorten<'m, 'a: 'm>((): (), (): ()) -> ((), ()) {
+    fn shorten_lifetimes<'m, 'a: 'm>((): (), (): ()) -> ((), ()) {
         ((), ())
     }
 
@@ -103,11 +103,11 @@ impl Scheme for Set {
         ((), message.borrowed(), ())
     }
 
-    fn owned(message: &JobMessage<'_>) -> usize {
+    fn owned_bytes(message: &JobMessage<'_>) -> usize {
         if let JobMessage::Bytes(bytes) = message { owned(bytes) } else { 0 }
     }
 
-    fn own((): (), message: JobMessage<'_>, (): ()) -> OwnedMessage {
+    fn into_owned((): (), message: JobMessage<'_>, (): ()) -> OwnedMessage {
         match message {
             JobMessage::Bytes(bytes) => OwnedMessage::Bytes(bytes.into_owned()),
             JobMessage::Block(block) => OwnedMessage::Block(Box::new(*block)),
@@ -185,13 +185,14 @@ impl Scheme for Set {
     ) -> Option<Result<Failed, Error>> {
         let options = run.place.scheduler.options;
         let places = out.iter_mut().flat_map(|part| part.as_chunks_mut().0).collect();
+        // Otherwise signatures would be the caller's before they are compared and verified.
         (!options.redundant && !options.verify_signatures).then(|| sign_all(&run.place, work, places))
     }
 
     fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Set>, _: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
-        let (keys, of) = (work.keys)(0..work.jobs);
+        let (keys, key_of) = (work.keys)(0..work.jobs);
         let keys: Vec<&VerifyingKey> = keys.iter().map(|key| &**key).collect();
-        verify(&run.place, &keys, &of, |i| {
+        verify(&run.place, &keys, &key_of, |i| {
             let ToVerify { message, signature, .. } = (work.of)(i);
             (message, signature)
         })
@@ -210,38 +211,39 @@ impl Scheme for Set {
 /// Signs each message into its place. Returns the jobs whose keys are damaged.
 fn sign_all(place: &Place<'_>, work: &Signing<'_, '_, Set>, places: Vec<&mut SignatureBytes>) -> Result<Failed, Error> {
     assert_eq!(places.len(), work.jobs, "each message has its place");
-    let (keys, of) = (work.keys)(0..work.jobs);
+    let (keys, key_of) = (work.keys)(0..work.jobs);
     let message = |i: usize| {
         let ToSign { message, .. } = (work.of)(i);
         message
     };
-    let checked = sign(place, &keys, &of, message, places)?;
+    let checked = sign(place, &keys, &key_of, message, places)?;
     if checked.iter().all(Result::is_ok) {
         return Ok(Failed::new());
     }
-    let failed = of.iter().enumerate().filter_map(|(i, of)| Some((i, checked[*of as usize].clone().err()?)));
+    let failed = key_of.iter().enumerate().filter_map(|(i, key)| Some((i, checked[*key as usize].clone().err()?)));
     Ok(failed.collect())
 }
 
-/// Signs each message with the key `keys[of[i]]` and writes the signature to its place. A signature there has passed the engine's checks; the
+/// Signs each message with the key `keys[key_of[i]]` and writes the signature to its place. A signature there has passed the engine's checks; the
 /// place is zero after an error and for a damaged key. Returns for each key whether it is sound.
 fn sign<'m>(
     place: &Place<'_>,
     keys: &[&SigningKey],
-    of: &[u32],
+    key_of: &[u32],
     message: impl Fn(usize) -> Message<'m>,
     places: Vec<&mut SignatureBytes>,
 ) -> Result<Vec<Result<(), Error>>, Error> {
     let expands = uses_expanded_keys(place, Op::Sign)?;
+    // To expand a key checks it, too.
     let checked = each(place, keys, |key| match expands {
         true => key.expanded().map(drop),
         false => key.check_again(),
     });
-    let (mut sound, mut signatures) = (Vec::with_capacity(of.len()), Vec::with_capacity(of.len()));
-    for ((i, of), signature) in of.iter().enumerate().zip(places) {
-        match &checked[*of as usize] {
+    let (mut sound, mut signatures) = (Vec::with_capacity(key_of.len()), Vec::with_capacity(key_of.len()));
+    for ((i, key), signature) in key_of.iter().enumerate().zip(places) {
+        match &checked[*key as usize] {
             Ok(()) => {
-                sound.push((keys[*of as usize], *of, message(i)));
+                sound.push((keys[*key as usize], *key, message(i)));
                 signatures.push(signature);
             }
             Err(_) => signature.fill(0),
@@ -304,11 +306,11 @@ fn verify<'m>(
 
 /// The seeds of all keys: the caller's, or from the operating system, drawn only now that a device is about to use them.
 fn seeds(place: &Place<'_>, keys: &[KeyColumns<'_>]) -> Result<Wiped, Error> {
-    let bytes = |keys: &KeyColumns<'_>| keys.private.len() / SK_BYTES * SEED_BYTES;
-    let mut all = Wiped(vec![0; keys.iter().map(bytes).sum()]);
+    let seed_bytes = |keys: &KeyColumns<'_>| keys.private.len() / SK_BYTES * SEED_BYTES;
+    let mut all = Wiped(vec![0; keys.iter().map(seed_bytes).sum()]);
     let mut left = &mut all.0[..];
     let parts = keys.iter().map(|keys| {
-        let (to, others) = mem::take(&mut left).split_at_mut(bytes(keys));
+        let (to, others) = mem::take(&mut left).split_at_mut(seed_bytes(keys));
         left = others;
         (to, keys.seeds)
     });
@@ -328,8 +330,8 @@ fn keygen(place: &Place<'_>, keys: &mut [KeyColumns<'_>]) -> Result<(), Error> {
     fn places<'k>(keys: &'k mut [KeyColumns<'_>]) -> Vec<&'k mut SigningKeyBytes> {
         keys.iter_mut().flat_map(|keys| keys.private.as_chunks_mut().0).collect()
     }
-    let seeds = seeds(place, keys)?;
-    let seeds = seeds.0.as_chunks().0;
+    let drawn = seeds(place, keys)?;
+    let seeds = drawn.0.as_chunks().0;
     let make = |place: &Place<'_>, mut places: Vec<&mut SigningKeyBytes>| {
         program(place, Op::Keygen, seeds.len(), |program| program.keygen(seeds, &mut places))
     };

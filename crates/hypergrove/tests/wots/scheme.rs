@@ -99,16 +99,16 @@ impl Scheme for Wots {
     fn size_of_rows(messages: &Column<'_>, (): ()) -> usize {
         messages.size()
     }
-    fn shorten<'m, 'a: 'm>((): (), (): ()) -> ((), ()) {
+    fn shorten_lifetimes<'m, 'a: 'm>((): (), (): ()) -> ((), ()) {
         ((), ())
     }
     fn borrow<'j, 'a: 'j>((): (), message: &'j Cow<'a, [u8]>, (): ()) -> ((), &'j [u8], ()) {
         ((), message, ())
     }
-    fn owned(_: &Cow<'_, [u8]>) -> usize {
+    fn owned_bytes(_: &Cow<'_, [u8]>) -> usize {
         0
     }
-    fn own((): (), message: Cow<'_, [u8]>, (): ()) -> Vec<u8> {
+    fn into_owned((): (), message: Cow<'_, [u8]>, (): ()) -> Vec<u8> {
         message.into_owned()
     }
     fn size_of_input((): (), message: &Cow<'_, [u8]>) -> usize {
