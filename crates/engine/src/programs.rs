@@ -79,7 +79,7 @@ impl GroupFacts {
         self.own.downcast_ref().expect("the facts are this scheme's")
     }
 
-    /// Records a run. After [`RUNS_BEFORE_MORE`] runs with as many jobs as the memory allowed, the limit doubles, up to a full program: the memory may be
+    /// Records a run. After `RUNS_BEFORE_MORE` runs with as many jobs as the memory allowed, the limit doubles, up to a full program: the memory may be
     /// free again.
     pub fn record(&self, jobs: usize, took: Duration) {
         let most = self.most();
