@@ -56,14 +56,14 @@ mod sync {
 
 /// The queued job, with the fields that the producer reads. Here each job stays by itself.
 mod worker {
-    pub(crate) struct QueuedJob<J> {
+    pub(crate) struct OpenBlock<J> {
         pub(crate) job: J,
         pub(crate) held: u64,
         pub(crate) count: usize,
     }
 
-    impl<J> QueuedJob<J> {
-        pub(crate) fn join(&mut self, next: QueuedJob<J>) -> Option<QueuedJob<J>> {
+    impl<J> OpenBlock<J> {
+        pub(crate) fn join(&mut self, next: OpenBlock<J>) -> Option<OpenBlock<J>> {
             Some(next)
         }
     }
@@ -88,7 +88,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use sync::Mutex;
-use worker::QueuedJob;
+use worker::OpenBlock;
 
 /// Preemptions in one execution: each one more multiplies the executions.
 const PREEMPTIONS: usize = 3;
@@ -140,7 +140,7 @@ fn main() -> ExitCode {
 fn granted<'a>(permits: &'a Permits, signal: &Signal) -> Permit<'a> {
     loop {
         let seen = signal.events();
-        if let Some((_, slot)) = signal.granted().pop() {
+        if let Some((_, slot)) = signal.take_granted().pop() {
             return permits.granted(slot);
         }
         signal.wait(seen, None);
@@ -197,7 +197,7 @@ fn gives_up(device: &Device, returns: bool) {
     let signal = Arc::new(Signal::default());
     let request = device.permits.chunk(&signal, 0, None).err();
     if request.is_some_and(|request| !device.permits.withdraw(request)) && returns {
-        for (_, slot) in signal.granted() {
+        for (_, slot) in signal.take_granted() {
             drop(device.permits.granted(slot));
         }
     }
@@ -255,7 +255,7 @@ fn producer_goes_on() {
     const JOBS: usize = 3;
     let producer = Arc::new(Producer::new(1, u64::MAX));
     let (source, signal) = (producer.clone(), producer.signal());
-    let pull = thread::spawn(move || source.pull((0..JOBS).map(|job| QueuedJob { job, held: 1, count: 1 })));
+    let pull = thread::spawn(move || source.pull((0..JOBS).map(|job| OpenBlock { job, held: 1, count: 1 })));
     let mut produced = ProducedJobs { producer: &producer, jobs: VecDeque::new(), most: None };
     let mut next = 0;
     loop {
@@ -280,7 +280,7 @@ fn producer_goes_on() {
 fn producer_stops() {
     let producer = Arc::new(Producer::new(1, u64::MAX));
     let source = producer.clone();
-    let pull = thread::spawn(move || source.pull((0..).map(|job| QueuedJob { job, held: 1, count: 1 })));
+    let pull = thread::spawn(move || source.pull((0..).map(|job| OpenBlock { job, held: 1, count: 1 })));
     producer.readiness(0, 0, None, std::time::Duration::from_millis(1));
     producer.stop();
     pull.join().unwrap();
@@ -291,7 +291,7 @@ fn careless() {
     let other = device.spawn(Device::run);
     let signal = Arc::new(Signal::default());
     if device.permits.chunk(&signal, 0, None).is_err() {
-        while signal.granted().is_empty() {
+        while signal.take_granted().is_empty() {
             signal.wait(signal.events(), None);
         }
         drop(device.permits.granted(0));
