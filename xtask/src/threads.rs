@@ -13,7 +13,7 @@ const FLIPS: &str = "39";
 /// Tests that hash for minutes, and share nothing.
 const SKIPPED: &str = "zkdilithium::tests::batches_are_the";
 /// The test whose race must be reported.
-const CONTROL: [&str; 2] = ["--test", "race"];
+const CONTROL: [&str; 4] = ["-p", "hypergrove", "--test", "race"];
 /// How a report begins.
 pub(crate) const REPORT: &str = "WARNING: ThreadSanitizer: data race";
 
@@ -30,10 +30,10 @@ pub(crate) fn check(tally: &mut Tally) -> Step {
         return Ok(Outcome::Skipped(format!("{models}; {why}")));
     }
     let before = tally.passed;
-    let mut own = tests(&["--lib"]);
+    let mut own = tests(&["-p", "hypergrove-engine", "-p", "hypergrove", "--lib"]);
     own.args(["--", "--show-output", "--skip", SKIPPED]);
     process::run_tests(own, tally)?;
-    let mut shared = tests(&["--test", "library"]);
+    let mut shared = tests(&["-p", "hypergrove-trials", "--test", "library"]);
     shared.args(["--", "--show-output"]).args(MODULES).env("HYPERGROVE_FLIPS", FLIPS);
     process::run_tests(shared, tally)?;
     let output = tests(&CONTROL).output().map_err(|error| format!("the planted race: {error}"))?;
@@ -55,8 +55,7 @@ pub(crate) fn ensure_sanitizer() -> Result<(), String> {
 
 /// Tests that report data races and then fail.
 fn tests(tests: &[&str]) -> Command {
-    let packages = ["-p", "hypergrove-engine", "-p", "hypergrove", "--no-fail-fast"];
-    sanitized("test", &[&packages, tests].concat())
+    sanitized("test", &[&["--no-fail-fast"], tests].concat())
 }
 
 /// A command of Cargo's that builds for ThreadSanitizer. The standard library is compiled anew, or its own synchronisation would go
