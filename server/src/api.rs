@@ -414,7 +414,7 @@ async fn answer(server: Arc<Server>, parts: Parts, body: &mut Body) -> (&'static
         _ => path.into(),
     };
     let mut call = Call {
-        is_same_connection: server.is_same_connection(),
+        is_same_connection: server.note_connection(),
         server,
         path: governed,
         token: None,

@@ -170,7 +170,7 @@ impl Server {
     }
 
     /// Notes a request of this task, which is that of its connection. Gives whether the request before it came over the same connection.
-    pub fn is_same_connection(&self) -> bool {
+    pub fn note_connection(&self) -> bool {
         let task = tokio::task::try_id();
         std::mem::replace(&mut *poisoned(self.latest.lock()), task) == task
     }

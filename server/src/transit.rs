@@ -29,7 +29,7 @@ use tokio::sync::OwnedSemaphorePermit;
 const LARGE: usize = 64 << 10;
 /// From this many items on, a batch is signed as rows.
 const ROWS: usize = 16;
-/// Microseconds. A signature that takes so long may hold up the thread that waits for all connections' requests.
+/// A signature that takes fewer microseconds may hold up the thread that waits for all connections' requests.
 const SHORT: u64 = 2000;
 /// Rows of one job. Other requests' jobs take turns with these, so a large batch does not hold them up for long.
 const ROWS_AT_A_TIME: usize = 256;

@@ -150,7 +150,7 @@ impl VerifyGroup<'_> {
             let chains = rows_mut::<N>(sized(values, jobs * len * N));
             adrs.resize(chains.len(), [0; 8]);
             key_of.resize(if one_key { 0 } else { chains.len() }, 0);
-            // In the order of the signatures, which are too large for the caches.
+            // Values are read in the order of the signatures, which are too large for the caches.
             let mut sources = digits.iter().zip(&mut *order);
             for ((part, (tree, leaf)), key) in parts.iter().zip(&places).zip(job_keys) {
                 let of_job = Adrs::new(layer as u32, *tree, AdrsType::WotsHash).key_pair(*leaf);

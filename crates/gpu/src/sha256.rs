@@ -400,8 +400,8 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
         let is_numbered = all_bytes / 4 < 1 << 32 && all_messages < 1 << 29;
         let (Some(each), true) = (each, copies > 0 && bytes > 0 && count <= self.room() && is_numbered) else {
             let what = format!(
-                "{copies} copies of {count} messages, {bytes} bytes a copy, are not measured in the device's memory: messages must have one length, a multiple \
-                 of 4 bytes, and their words fewer than 2^32"
+                "{copies} copies of {count} messages, {bytes} bytes a copy: in the device's memory only messages of one length, a multiple of 4 bytes, \
+                 are measured, with fewer than 2^32 words in all"
             );
             return Err(Error::Unsupported { device: self.gpu.facts().id.clone(), what });
         };

@@ -775,6 +775,9 @@ fn a_batch_beyond_a_programs_share_of_memory_takes_several_passes() {
         let mut tiny = HostGpu::new(false);
         tiny.facts.memory = 1000;
         assert!(matches!(run(tiny), Err(Error::OutOfMemory { .. })));
+        let mut narrow = HostGpu::new(false);
+        narrow.facts.largest = 1000;
+        assert!(matches!(run(narrow), Err(Error::OutOfMemory { needs, has: 1000, .. }) if needs > 1000));
     });
 }
 
@@ -979,6 +982,10 @@ fn messages_in_the_devices_memory() {
     assert!(hasher.link().unwrap().is_some_and(|rate| rate > 0.0));
     assert_eq!(got, digests(messages));
     assert!(hasher.resident(Messages::equal(&data[..1022], 2).unwrap(), 1, 1, &mut [[0; 32]; 511]).is_err());
+    assert!(
+        hasher.resident(Messages::equal(&data[..16], 16).unwrap(), 1 << 30, 1, &mut [[0; 32]]).is_err(),
+        "too many"
+    );
 }
 
 #[test]

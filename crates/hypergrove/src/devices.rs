@@ -13,8 +13,9 @@ const UUID_DIGITS: usize = 32;
 const FEWEST_DIGITS: usize = 8;
 
 /// The devices with these names, in their order, as [`EngineBuilder::devices`](crate::EngineBuilder::devices) takes them. A name is that of a backend,
-/// with a colon and a device: its number (`cuda:1`), or its UUID, of which the first 8 digits are enough (`cuda:GPU-5c01d2e7`). A backend's name alone means those of its devices that an engine may choose by itself: see
-/// [`Device::automatic`]. `make` gets a backend's name in lower case, once for each, and gives the backend, or `None` if there is none of this name: [`backend`] knows those of this build.
+/// with a colon and a device: its number (`cuda:1`), or its UUID, of which the first 8 digits are enough (`cuda:GPU-5c01d2e7`). A backend's name alone
+/// means those of its devices that an engine may choose by itself: see [`Device::automatic`]. `make` gets a backend's name in lower case, once for each,
+/// and gives the backend, or `None` if there is none of this name: [`backend`] knows those of this build.
 ///
 /// ```
 /// use hypergrove::{Engine, devices};

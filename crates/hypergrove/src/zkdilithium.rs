@@ -357,7 +357,8 @@ bytes! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ZkDilithium;
 
-/// A message to be signed. Before a batch signs, each key is checked for damage in memory: one that several jobs borrow or share once, and each clone by itself.
+/// A message to be signed. Before a batch signs, each key is checked for damage in memory. A key that several jobs borrow or share is checked once, and
+/// each clone by itself.
 ///
 /// ```
 /// use hypergrove::Engine;

@@ -54,7 +54,7 @@ mod sync {
     }
 }
 
-/// The queued job, with the fields that the producer reads. Here each job stays by itself.
+/// The open block, with the fields that the producer reads. Here each job stays by itself.
 mod worker {
     pub(crate) struct OpenBlock<J> {
         pub(crate) job: J,

@@ -31,7 +31,7 @@ pub(super) fn key_file(data: &[u8], _: Extent) {
     let set = known_sets().nth(usize::from(*choice));
     let file = KeyFile { source: Source::Stdin, bytes: Zeroizing::new(data.to_vec()), passphrase: None };
     // The numbers from 0xfd on are schemes.
-    let scheme = Scheme::value_variants().get(usize::from(choice.wrapping_sub(0xfd))).copied();
+    let scheme = choice.checked_sub(0xfd).and_then(|number| Scheme::value_variants().get(usize::from(number))).copied();
     match inspect::report(&file, &KeyKind { set, scheme }, false) {
         Ok(report) => {
             assert!(report.bytes <= data.len());

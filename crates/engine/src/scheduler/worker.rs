@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The most bad jobs of a chunk, of jobs without a group. They weigh nothing, and must not be gathered for ever.
+/// The most jobs of a chunk that have no group, because they are bad. They weigh nothing, and must not be gathered for ever.
 const BAD_JOBS: usize = 1024;
 
 /// Results of a batch come out at least this often, unless one job takes longer. This does not hold for a device with memory
@@ -264,7 +264,7 @@ impl Scale<'_> {
         // The results of several devices are put in order: none should take much longer for its chunk than another.
         let fastest = group.and_then(|group| others.filter_map(|other| other.full(group)).reduce(f64::min));
         let allowed = fastest.and_then(|seconds| Duration::try_from_secs_f64(2.0 * seconds).ok());
-        // A GPU needs a full program to be busy, or an eighth of one next to faster devices. A CPU needs a job a thread.
+        // A GPU by itself takes full programs. Next to other devices an eighth of one must suffice. A CPU needs a job a thread.
         let (longest, least) = match (self.worker.has_memory(), allowed) {
             (true, None) => (Duration::MAX, most),
             (true, Some(_)) => (Duration::MAX, most.div_ceil(8)),

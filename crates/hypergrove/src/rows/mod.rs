@@ -292,8 +292,8 @@ impl Engine {
     }
 
     /// Makes as many keys as the columns have room for, from the operating system's randomness. Private keys of SLH-DSA are SK.seed ‖ SK.prf ‖
-    /// PK.seed ‖ PK.root, 4n bytes, and public keys are the last half of these; the module of another scheme says what its keys are. The
-    /// column of public keys may be empty, since private keys contain them. After an error, both columns are zero. The caller has to wipe `private` in the end.
+    /// PK.seed ‖ PK.root, 4n bytes, and public keys are the last half of these; the module of another scheme says what its keys are. The column of
+    /// public keys may be empty, since private keys contain them. After an error, both columns are zero. The caller has to wipe `private` in the end.
     ///
     /// For SLH-DSA, FIPS 205, Algorithm 21.
     ///
@@ -328,7 +328,8 @@ impl Engine {
         (P::Scheme::calls().rows)(&self.0.scheduler, call, None, &mut |done| progress(done).flow())
     }
 
-    /// Makes keys as [`Engine::keygen_rows`] does, from seeds. For each row, SLH-DSA takes SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes.
+    /// Makes keys as [`Engine::keygen_rows`] does, from seeds. For each row, SLH-DSA takes SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes; the module of
+    /// another scheme says what its seeds are.
     ///
     /// FIPS 205, Algorithm 18.
     pub fn keygen_rows_from_seeds<P: ParameterSet>(
