@@ -601,7 +601,7 @@ impl Digests for VerifyDigests<'_, '_> {
             let [pk_seed, pk_root] = key.parts();
             Position::of(p, &signature[p.r_range()], pk_seed, pk_root, &m_prime(mode, message))
         };
-        trace::step(Step::HashMessages, self.jobs, || self.run.place.map(self.jobs, 1, &position))
+        trace::step(Step::HashMessages, self.jobs, || self.run.place.map_in_place(self.jobs, 1, &position))
     }
     fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
         Ok(self.positions())
