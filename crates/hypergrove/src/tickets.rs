@@ -69,15 +69,37 @@ impl Engine {
     /// # Ok::<(), hypergrove::Error>(())
     /// ```
     pub fn share<J: Job>(&self, job: J) -> Result<J::Out, Error> {
-        let mut job = Some(job);
-        let mut taken = || job.take().expect("it is taken once");
-        if let Some(done) = self.0.queue.run_alone(|| taken().run(self))? {
-            return done;
-        }
-        match taken().submit(self) {
+        let job = match self.run_if_idle(job) {
+            Ok(done) => return done,
+            Err(job) => job,
+        };
+        match job.submit(self) {
             Ok(ticket) => ticket.wait(),
             Err(Refused { job, why: Error::QueueFull { .. } }) => job.run(self),
             Err(refused) => Err(refused.why),
+        }
+    }
+
+    /// Runs one job on this thread, as [`run`](Engine::run) does, if the engine has nothing else to do; otherwise gives the job back.
+    ///
+    /// ```
+    /// use hypergrove::{Engine, GenerateJob, SLH_DSA_SHA2_128F};
+    ///
+    /// let engine = Engine::new()?;
+    /// let key = match engine.run_if_idle(GenerateJob::new(&SLH_DSA_SHA2_128F)) {
+    ///     Ok(key) => key?,
+    ///     Err(job) => engine.submit(job)?.wait()?,
+    /// };
+    /// assert_eq!(key.params().n, 16);
+    /// # Ok::<(), hypergrove::Error>(())
+    /// ```
+    pub fn run_if_idle<J: Job>(&self, job: J) -> Result<Result<J::Out, Error>, J> {
+        let mut job = Some(job);
+        let mut taken = || job.take().expect("it is taken once");
+        match self.0.queue.run_alone(|| taken().run(self)) {
+            Ok(Some(done)) => Ok(done),
+            Ok(None) => Err(taken()),
+            Err(why) => Ok(Err(why)),
         }
     }
 
