@@ -24,6 +24,9 @@ use std::sync::Arc;
 use std::{fmt, iter};
 use zeroize::Zeroizing;
 
+/// A signature of a longer message takes long to verify.
+const MESSAGE_OF_A_SHORT_JOB: usize = 1 << 16;
+
 pub(crate) type Object<'py> = Bound<'py, PyAny>;
 /// An argument that may be left out.
 pub(crate) type Given<'a, T = PyAny> = Option<&'a Bound<'a, T>>;
@@ -61,7 +64,7 @@ pub(crate) trait PyScheme:
         let (message, call) = (Bytes::of(data, "data")?, how.call()?);
         let (mode, randomizer) = Self::mode(&call);
         let job = SignJob { mode, randomizer, ..SignJob::<Self>::new(key.clone(), &message[..]) };
-        Pending::start(data.py(), &call.engine, job, |signature| Answer::Signature(signature.into()))
+        Pending::start(data.py(), &call.engine, job, false, |signature| Answer::Signature(signature.into()))
     }
 
     fn sign_many<'py>(
@@ -102,7 +105,8 @@ pub(crate) trait PyScheme:
         let job = VerifyJob { mode: Self::mode(&call).0, ..VerifyJob::<Self>::new(key, &message[..], &signature[..]) };
         // A fault of the mode alone is an exception of the call, not of the future.
         Self::check_keys(&mut iter::empty(), job.mode).map_err(|why| exception(&why))?;
-        Pending::start(data.py(), &call.engine, job, move |is_valid| Answer::Verdict(is_valid, set))
+        let is_short = message.len() <= MESSAGE_OF_A_SHORT_JOB;
+        Pending::start(data.py(), &call.engine, job, is_short, move |is_valid| Answer::Verdict(is_valid, set))
     }
 
     fn verify_many<'py>(

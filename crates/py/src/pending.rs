@@ -5,6 +5,9 @@
 //!
 //! To wake the loop, the thread writes to a socket that the loop watches, without waiting for Python. Of a loop that can watch no sockets it
 //! calls `call_soon_threadsafe`, for which it has to wait for Python.
+//!
+//! To wake two threads takes longer than many a verification. So for a caller that brings one short job after the other, the loop's own thread
+//! does them: see [`Lists::calls_alone`].
 
 use crate::calls::Object;
 use crate::error::{InvalidSignature, exception};
@@ -21,9 +24,10 @@ use std::mem::{forget, replace, take};
 #[cfg(unix)]
 use std::os::{fd::AsRawFd, unix::net::UnixStream};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
 /// The answer of a job, for its future.
 pub(crate) enum Answer {
@@ -34,6 +38,12 @@ pub(crate) enum Answer {
 
 /// A job that was submitted: gives its answer, or wakes the waker when there is one. Dropped without its answer, the job is cancelled.
 pub(crate) type Submitted = Box<dyn FnMut(&Waker) -> Poll<Result<Answer, Error>> + Send>;
+
+/// A call is short if its future has its answer after this time.
+const SHORT: Duration = Duration::from_micros(500);
+
+/// After so many short calls that came alone, the loop's thread does a job that comes alone.
+const CALLS_ALONE: u32 = 2;
 
 /// The exception for a signature that is not valid.
 pub(crate) fn invalid(scheme: &str) -> PyErr {
@@ -55,27 +65,36 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Submits a job, and gives a future of the running loop. `answer` makes the answer of the job's result.
+    /// Submits a job, and gives a future of the running loop. `answer` makes the answer of the job's result. The loop's thread may do a job that is
+    /// `short`.
     pub(crate) fn start<'py, J: Job + Send>(
         py: Python<'py>,
         engine: &Engine,
         job: J,
+        short: bool,
         answer: impl Fn(J::Out) -> Answer + Send + 'static,
     ) -> PyResult<Object<'py>> {
         static GET_RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let (_inside, lists) = (Inside::enter(py), Lists::of_process());
+        let (_inside, lists, began) = (Inside::enter(py), Lists::of_process(), Instant::now());
         let event_loop = GET_RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()?;
-        // The engine begins with the job meanwhile.
-        let mut ticket = detach(py, || engine.submit(job)).map_err(|refused| exception(&refused.why))?;
-        let poll = move |waker: &Waker| Pin::new(&mut ticket).poll(&mut Context::from_waker(waker)).map_ok(&answer);
-        let job = Mutex::new(Some(Box::new(poll) as Submitted));
+        let is_alone = lists.comes_alone();
+        let here = short && is_alone && lists.calls_alone.load(Relaxed) >= CALLS_ALONE && has_cpu_alone(engine);
+        // The engine begins with a queued job meanwhile.
+        let (job, is_done) = detach(py, || begin(engine, job, here, answer)).map_err(|why| exception(&why))?;
         let future = event_loop.call_method0(intern!(py, "create_future"))?;
         let address = lists.watched(&event_loop)?;
-        let pending =
-            Bound::new(py, Pending { job, future: future.clone().unbind(), event_loop: event_loop.unbind() })?;
+        let (job, event_loop) = (Mutex::new(Some(job)), event_loop.unbind());
+        let pending = Bound::new(py, Pending { job, future: future.clone().unbind(), event_loop })?;
         future.call_method1(intern!(py, "add_done_callback"), (&pending,))?;
         lists.jobs.fetch_add(1, Relaxed);
-        Arc::new(JobWaker { pending: pending.unbind(), address, lists }).give(py)?;
+        let alone = is_alone.then_some(began);
+        let waker = Arc::new(JobWaker { pending: pending.unbind(), address, lists, alone });
+        if is_done {
+            // The loop's other tasks go on before this one.
+            waker.wake();
+        } else {
+            waker.give(py)?;
+        }
         Ok(future)
     }
 
@@ -95,6 +114,32 @@ impl Pending {
             Poll::Pending => None,
         }
     }
+}
+
+/// Does a job `here` if the engine has nothing else to do, else queues it. Says whether it is done.
+fn begin<J: Job>(
+    engine: &Engine,
+    job: J,
+    here: bool,
+    answer: impl Fn(J::Out) -> Answer + Send + 'static,
+) -> Result<(Submitted, bool), Error> {
+    let done = if here { engine.run_if_idle(job) } else { Err(job) };
+    match done {
+        Ok(out) => {
+            let mut out = Some(out.map(answer));
+            Ok((Box::new(move |_| out.take().map_or(Poll::Pending, Poll::Ready)), true))
+        }
+        Err(job) => {
+            let mut ticket = engine.submit(job)?;
+            let poll = move |waker: &Waker| Pin::new(&mut ticket).poll(&mut Context::from_waker(waker)).map_ok(&answer);
+            Ok((Box::new(poll), false))
+        }
+    }
+}
+
+/// Whether the engine computes on the CPU alone: the loop's thread never waits for another device, which may hang.
+fn has_cpu_alone(engine: &Engine) -> bool {
+    engine.devices().iter().all(|device| device.backend == "cpu")
 }
 
 #[pymethods]
@@ -118,6 +163,8 @@ struct JobWaker {
     /// Where the loop is in memory.
     address: usize,
     lists: Arc<Lists>,
+    /// When the call began, if no other job waited then.
+    alone: Option<Instant>,
 }
 
 impl JobWaker {
@@ -125,6 +172,7 @@ impl JobWaker {
     fn give(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
         let pending = self.pending.bind(py);
         let Some(answer) = pending.get().answer(&Waker::from(self.clone())) else { return Ok(()) };
+        self.lists.count(self.alone);
         let future = pending.get().future.bind(py);
         // A future that is done, or cancelled, has no callbacks any more.
         let removed: usize = future.call_method1(intern!(py, "remove_done_callback"), (pending,))?.extract()?;
@@ -179,6 +227,8 @@ struct Lists {
     all: Mutex<Vec<(usize, Weak<List>)>>,
     /// Jobs whose futures wait, of all loops.
     jobs: AtomicUsize,
+    /// The last calls that came alone and were short: while they last, no job of them would share a batch, nor keep a loop's other tasks for long.
+    calls_alone: AtomicU32,
 }
 
 impl Lists {
@@ -190,10 +240,34 @@ impl Lists {
             Some((of, lists)) if *of == process => return lists.clone(),
             _ => {}
         }
-        let lists = Arc::new(Lists { process, all: Mutex::default(), jobs: AtomicUsize::new(0) });
+        let lists = Arc::new(Lists {
+            process,
+            all: Mutex::default(),
+            jobs: AtomicUsize::new(0),
+            calls_alone: AtomicU32::new(0),
+        });
         // The lists of the parent's threads belong to the parent.
         forget(all.replace((process, lists.clone())));
         lists
+    }
+
+    /// Whether a new job comes while no other waits.
+    fn comes_alone(&self) -> bool {
+        let is_alone = self.jobs.load(Relaxed) == 0;
+        if !is_alone {
+            self.calls_alone.store(0, Relaxed);
+        }
+        is_alone
+    }
+
+    /// Counts a call that has its answer now. It began at `alone`, if no other job waited then.
+    fn count(&self, alone: Option<Instant>) {
+        if alone.is_some_and(|began| began.elapsed() < SHORT) && self.jobs.load(Relaxed) == 1 {
+            let counted = self.calls_alone.load(Relaxed);
+            self.calls_alone.store(counted.saturating_add(1), Relaxed);
+        } else {
+            self.calls_alone.store(0, Relaxed);
+        }
     }
 
     /// A loop's address. Has the loop watch the notifier of a list, if it can.

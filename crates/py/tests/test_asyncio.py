@@ -94,6 +94,59 @@ def test_awaited_verdicts(key: PrivateKey) -> None:
     asyncio.run(main(), debug=True)
 
 
+def test_short_calls_that_come_alone() -> None:
+    """The loop's thread does them, and the loop's other tasks go on between them."""
+    key, engine = PrivateKey.generate("SLH-DSA-SHA2-128s"), Engine(devices="cpu", threads=1)
+    public, message = key.public_key(), b"message"
+    signature = key.sign(message)
+    faults: list[object] = []
+
+    def blocking() -> float:
+        began = time.thread_time()
+        for _ in range(20):
+            assert public.is_valid(signature, message, engine=engine)
+        return time.thread_time() - began
+
+    async def one(count: int) -> None:
+        for i in range(count):
+            await public.verify_async(signature, message, engine=engine)
+            with pytest.raises(InvalidSignature):
+                await public.verify_async(signature, b"other", engine=engine)
+            if i % 4 == 0:
+                public.verify_async(signature, message, engine=engine).cancel()
+
+    async def main() -> float:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        turns, is_over = 0, False
+
+        async def other() -> None:
+            nonlocal turns
+            while not is_over:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(other())
+        await one(20)
+        is_over = True
+        await task
+        # Each call gives the other task a turn.
+        assert turns >= 40
+        # Of the processor's time that the verifications take, the loop's thread has this share. On a busy machine the engine's threads do some.
+        most = 0.0
+        for _ in range(50):
+            verified, began = blocking(), time.thread_time()
+            for _ in range(20):
+                await public.verify_async(signature, message, engine=engine)
+            most = max(most, (time.thread_time() - began) / verified)
+        return most
+
+    most = asyncio.run(main())
+    assert not faults
+    if blocking() > 20 * 300e-6:
+        pytest.skip("a verification is not short on this machine")
+    assert most > 0.9
+
+
 def test_awaited_zkdilithium() -> None:
     key = zkdilithium.PrivateKey.generate()
     public, messages = key.public_key(), [i.to_bytes(2, "big") for i in range(100)]
