@@ -653,11 +653,7 @@ impl Scheduler {
 
     /// Threads of a slot of a device other than the host.
     fn threads_of_slot(&self) -> usize {
-        let devices = self.all().filter(|worker| !worker.is_host()).count().max(1);
-        match self.options.threads {
-            1 => 1,
-            threads => threads.div_ceil(devices).max(2),
-        }
+        threads_of_slot(self.options.threads, self.all().filter(|worker| !worker.is_host()).count())
     }
 
     /// The host's threads.
@@ -808,6 +804,18 @@ impl<J: Job> Iterator for Joined<'_, '_, J> {
     fn size_hint(&self) -> (usize, Option<usize>) {
         let taken = self.taken.len() + usize::from(self.head.is_some());
         (0, self.jobs.size_hint().1.map(|most| most.saturating_add(taken)))
+    }
+}
+
+/// Threads of a slot, at most. The host's work for a chunk is short, and to wake more threads takes longer than it. (One H100 in a host of 64 cores
+/// verifies 5.7 million signatures of 128s a second with 8 threads or 16, and 3.2 to 3.6 million with 64.)
+const THREADS_OF_A_SLOT: usize = 16;
+
+/// Threads of each slot, where so many threads work for so many devices other than the host.
+fn threads_of_slot(threads: usize, devices: usize) -> usize {
+    match threads {
+        1 => 1,
+        _ => threads.div_ceil(devices.max(1)).clamp(2, THREADS_OF_A_SLOT),
     }
 }
 
@@ -1041,6 +1049,12 @@ mod tests {
         // An engine that needs no threads goes on.
         let alone = self::scheduler(1);
         assert_eq!(alone.with_pool(&alone.workers[0], 0, |pool| Ok(pool.is_none())), Ok(true));
+    }
+
+    #[test]
+    fn devices_share_the_threads_and_none_has_too_many() {
+        let shares = [(1, 1), (2, 4), (16, 1), (64, 1), (64, 4), (64, 8)];
+        assert_eq!(shares.map(|(threads, devices)| threads_of_slot(threads, devices)), [1, 2, 16, 16, 16, 8]);
     }
 
     #[test]
