@@ -1,9 +1,7 @@
 //! The arguments of the command line.
 
 use crate::files::read_list;
-use crate::keys::Encoding;
 use crate::passphrase::PassphraseOptions;
-use crate::trees;
 use clap::builder::TypedValueParser;
 use clap::{Arg, ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use hypergrove::{MAX_CONTEXT, Mode, Params, PassphraseKdf, PreHash, VerifyingKey};
@@ -11,7 +9,6 @@ use hypergrove_files::signers;
 pub(crate) use hypergrove_lab::args::{Bench, MachineOptions, OpName, Redundancy, Scheme, Tune};
 use hypergrove_lab::args::{Listed, at_least_one, set, size};
 use hypergrove_lab::failure::Failure;
-use hypergrove_lab::printer::Printer;
 use hypergrove_lab::version::BUILD;
 use std::num::NonZeroU64;
 use std::num::NonZeroUsize;
@@ -589,12 +586,6 @@ pub(crate) struct Inputs {
     pub(crate) null: bool,
 }
 
-/// A file, and what it is called below a directory of signatures.
-pub(crate) struct Named {
-    pub(crate) path: PathBuf,
-    pub(crate) name: PathBuf,
-}
-
 /// How a file becomes M′.
 #[derive(Args)]
 pub(crate) struct MessageOptions {
@@ -664,24 +655,6 @@ impl Inputs {
         }
         Ok(paths)
     }
-    /// All files with the names that their signatures have in a directory of signatures; directories become what is in them.
-    pub(crate) fn named(
-        &self,
-        digest: Option<&Bytes>,
-        recursive: bool,
-        printer: &Printer,
-    ) -> Result<Vec<Named>, Failure> {
-        let mut all = Vec::new();
-        for path in self.paths_or(digest)? {
-            if recursive && path.is_dir() {
-                all.extend(trees::files(&path, printer)?);
-            } else {
-                let name = path.file_name().unwrap_or(path.as_os_str()).into();
-                all.push(Named { path, name });
-            }
-        }
-        Ok(all)
-    }
     /// Whether each file gets a verdict of its own.
     pub(crate) fn many(&self) -> bool {
         self.files.len() > 1 || self.list.is_some()
@@ -705,6 +678,24 @@ pub(crate) struct KeyKind {
     /// The signature scheme of the key; by default, the tool recognises it by the file
     #[arg(long, value_name = "NAME")]
     pub(crate) scheme: Option<Scheme>,
+}
+
+/// How a key is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Encoding {
+    Pem,
+    Der,
+    Raw,
+}
+
+impl Encoding {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Encoding::Pem => "PEM",
+            Encoding::Der => "DER",
+            Encoding::Raw => "raw",
+        }
+    }
 }
 
 /// How keys are written.

@@ -2,6 +2,7 @@
 
 use crate::args::{Bytes, Verify};
 use crate::files::Source;
+use crate::verdicts::Advice;
 use hypergrove::diagnosis::{Diagnosis, KeyChange, MessageChange, SignatureChange, SignedMode};
 use hypergrove::{Engine, Mode, PreHash, VerifyingKey};
 use hypergrove_lab::failure::Failure;
@@ -14,13 +15,6 @@ const LONGEST_MESSAGE: u64 = 64 << 20;
 const LONGEST_SIGNATURE: u64 = 1 << 20;
 /// Of more keys, the first ones are tried.
 const KEYS: usize = 16;
-
-/// Advice on a signature that fails.
-pub(crate) struct Advice {
-    pub(crate) sentence: String,
-    /// A command that would succeed.
-    pub(crate) command: Option<String>,
-}
 
 /// Where a key that may have signed comes from.
 pub(crate) enum Origin {

@@ -1,6 +1,7 @@
 //! Files: read whole, written whole.
 
-use crate::staged::{self, PairMember, Staged};
+use crate::staged::{self, Identity, PairMember, Staged, identity};
+pub(crate) use crate::staged::{Access, directory};
 use hypergrove_files::text::{Position, is_raw_private_key, private_key, without_mark};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped, unbuffered};
@@ -196,40 +197,6 @@ pub(crate) fn path_of(_: &Source, line: &[u8]) -> Result<PathBuf, Failure> {
 pub(crate) fn path_of(list: &Source, line: &[u8]) -> Result<PathBuf, Failure> {
     let text = str::from_utf8(line).map_err(|_| Failure::new(format!("{list} lists a path that is not UTF-8")))?;
     Ok(text.into())
-}
-
-/// Who may read a file that is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Access {
-    /// The owner alone.
-    Private,
-    /// Whom the umask lets.
-    Public,
-    /// Whom the umask lets, for the second of two public files that belong together.
-    Second,
-}
-
-impl Access {
-    /// The mode of a new file, before the umask.
-    #[cfg(unix)]
-    pub(crate) fn mode(self) -> u32 {
-        if self == Access::Private { 0o600 } else { 0o666 }
-    }
-}
-
-/// Two names are one file if these are equal: device and inode, or what Windows has for them.
-pub(crate) type Identity = (u64, u64);
-
-#[cfg(unix)]
-pub(crate) fn identity(file: &File) -> Option<Identity> {
-    use std::os::unix::fs::MetadataExt;
-    file.metadata().ok().map(|there| (there.dev(), there.ino()))
-}
-
-#[cfg(windows)]
-pub(crate) fn identity(file: &File) -> Option<Identity> {
-    let there = winapi_util::file::information(file).ok()?;
-    Some((there.volume_serial_number(), there.file_index()))
 }
 
 /// The identity of what the name leads to, a directory too.
@@ -484,11 +451,6 @@ impl Target {
     fn failed(&self, error: &io::Error) -> Failure {
         if error.kind() == io::ErrorKind::AlreadyExists { self.exists() } else { Failure::io("write", self, error) }
     }
-}
-
-/// The directory of a file.
-pub(crate) fn directory(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The way out if there is no directory to write to.

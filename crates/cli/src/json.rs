@@ -1,6 +1,5 @@
 //! The output of `--json` for programs: an object a line, as docs/json.schema.json describes them.
 
-use crate::verdicts::SignedBy;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::Printer;
 use serde::Serialize;
@@ -177,12 +176,6 @@ impl Counts {
 impl FileLine {
     pub(crate) fn new(file: String, verdict: Word) -> FileLine {
         FileLine { file, verdict, ..FileLine::default() }
-    }
-
-    /// With the key that signed.
-    pub(crate) fn by(self, by: &SignedBy) -> FileLine {
-        let SignedBy { set, fingerprint, name } = by;
-        FileLine { set: Some(set), key: Some(fingerprint.to_string()), signer: name.clone(), ..self }
     }
 
     /// With the reason why there is no verdict.

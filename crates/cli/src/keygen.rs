@@ -1,9 +1,8 @@
 //! `hypergrove keygen`.
 
-use crate::args::{Keygen, MachineOptions, Scheme};
+use crate::args::{Encoding, Keygen, MachineOptions, Scheme};
 use crate::files::{Access, Prepared, Replace, Sources, Target, commit_pair};
 use crate::json::{Counts, KeyLine, Line, TableLine};
-use crate::keys::Encoding;
 use crate::schemes::{InTool, of_scheme};
 use hypergrove::{Fingerprint, SigningKey, SlhDsa};
 use hypergrove_lab::failure::{Exit, Failure};

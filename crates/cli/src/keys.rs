@@ -1,47 +1,29 @@
 //! Keys in files, whatever their form.
 
+use crate::args::Encoding;
+use crate::der::DER_SEQUENCE;
 use crate::files::Source;
 use crate::passphrase::PassphraseOptions;
 use crate::pem::{Pem, is_pem, mixed};
-use crate::schemes::InTool;
 use crate::x509;
-use hypergrove::pkcs8::der::{self, AnyRef, Decode, Reader, SliceReader, Tag, Tagged};
+use hypergrove::pkcs8::der::{AnyRef, Decode, Tag, Tagged};
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::{EncryptedSigningKey, KeyError, Params, SigningKey, SlhDsa, VerifyingKey, known_sets};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::brief;
-use std::ops::Range;
+use hypergrove_lab::stopwatch::Timed;
 use zeroize::Zeroizing;
 
-/// The first byte of every DER key, and of a version in it.
-pub(crate) const DER_SEQUENCE: u8 = 0x30;
+/// The tag of the version of a private key.
 const DER_INTEGER: u8 = 0x02;
 
-/// How a key is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Encoding {
-    Pem,
-    Der,
-    Raw,
-}
-
-impl Encoding {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Encoding::Pem => "PEM",
-            Encoding::Der => "DER",
-            Encoding::Raw => "raw",
-        }
-    }
-}
-
 /// Half of a key pair, or all of it.
-pub(crate) enum Key<S: InTool = SlhDsa> {
+pub(crate) enum Key<S: Timed = SlhDsa> {
     Private(S::SigningKey),
     Public(S::VerifyingKey),
 }
 
-impl<S: InTool> Key<S> {
+impl<S: Timed> Key<S> {
     pub(crate) fn params(&self) -> S::Set {
         match self {
             Key::Private(key) => S::of_private(key).set(),
@@ -57,7 +39,7 @@ impl<S: InTool> Key<S> {
 }
 
 /// The content of a file with a key.
-pub(crate) struct LoadedKey<S: InTool = SlhDsa> {
+pub(crate) struct LoadedKey<S: Timed = SlhDsa> {
     pub(crate) key: Key<S>,
     pub(crate) encoding: Encoding,
     /// How it was encrypted.
@@ -225,28 +207,6 @@ fn unknown(got: usize, set: Option<&'static Params>) -> Failure {
                 .hint(format!("name it with --set; by its length this is {}", fits.join(", or ")))
         }
     }
-}
-
-/// A DER element of a file.
-pub(crate) struct Element {
-    pub(crate) tag: Tag,
-    /// With tag and length.
-    pub(crate) whole: Range<usize>,
-    pub(crate) content: Range<usize>,
-}
-
-/// The DER elements that follow each other in this stretch of the file.
-pub(crate) fn elements(file: &[u8], stretch: Range<usize>) -> der::Result<Vec<Element>> {
-    let mut reader = SliceReader::new(&file[stretch.clone()])?;
-    let mut elements = Vec::new();
-    let mut start = stretch.start;
-    while !reader.is_finished() {
-        let element = AnyRef::decode(&mut reader)?;
-        let end = stretch.start + usize::try_from(reader.position())?;
-        elements.push(Element { tag: element.tag(), whole: start..end, content: end - element.value().len()..end });
-        start = end;
-    }
-    Ok(elements)
 }
 
 /// Refuses, before any work is done, what has no encoding.

@@ -3,6 +3,8 @@
 
 mod acvp;
 mod args;
+mod certificates;
+mod der;
 mod devices;
 mod diagnose;
 mod explain;
@@ -17,6 +19,7 @@ mod json;
 mod kat;
 mod keygen;
 mod keys;
+mod layout;
 mod ledger;
 mod merkle;
 mod message;
@@ -29,6 +32,7 @@ mod report;
 mod schemes;
 mod shell;
 mod sign;
+mod signatures;
 mod staged;
 mod table;
 mod tagged;

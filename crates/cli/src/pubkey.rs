@@ -1,8 +1,8 @@
 //! `hypergrove pubkey`.
 
-use crate::args::{self, KeyKind, MachineOptions, Pubkey};
+use crate::args::{self, Encoding, KeyKind, MachineOptions, Pubkey};
 use crate::files::{Access, Replace, Source, Sources, Target};
-use crate::keys::{Encoding, Key, KeyFile};
+use crate::keys::{Key, KeyFile};
 use crate::schemes::{InTool, of_scheme};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::Printer;

@@ -1,11 +1,11 @@
 //! `hypergrove quickstart`: the whole of it, on one's own files.
 
-use crate::args::{MachineOptions, Quickstart};
+use crate::args::{Encoding, MachineOptions, Quickstart};
 use crate::files::{Access, FilesToSync, Replace, Source, Target, commit_pair};
 use crate::keygen::public_is_missing;
-use crate::keys::{Encoding, encode_private, encode_public};
+use crate::keys::{encode_private, encode_public};
 use crate::message::Messages;
-use crate::sign::signature_path;
+use crate::signatures::signature_path;
 use crate::tagged::tagged;
 use hypergrove::{Engine, Op, Params, Rates, SignJob, SigningKey, SlhDsa, VerifyJob};
 use hypergrove_lab::args::op_name;

@@ -2,10 +2,11 @@
 
 mod zkdilithium;
 
-use crate::args::{Kdf, KeyKind, Keygen, MachineOptions, MessageOptions, Scheme, Sign, Verify};
+use crate::args::{Encoding, Kdf, KeyKind, Keygen, MachineOptions, MessageOptions, Scheme, Sign, Verify};
 use crate::files::Source;
-use crate::inspect::{self, Report};
-use crate::keys::{self, Encoding, Key, KeyFile, LoadedKey};
+use crate::keys::{self, Key, KeyFile, LoadedKey};
+use crate::layout::{self, Report};
+use crate::pem::is_pem;
 use hypergrove::backend::Size;
 use hypergrove::scheme::{SignJob, VerifyJob};
 use hypergrove::zkdilithium::ZkDilithium;
@@ -16,7 +17,7 @@ use hypergrove::{
 };
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::machine;
-use hypergrove_lab::printer::Printer;
+use hypergrove_lab::printer::{Printer, grouped};
 use hypergrove_lab::stopwatch::Timed;
 use zeroize::Zeroizing;
 
@@ -133,8 +134,23 @@ impl InTool for SlhDsa {
         machine::engine(options, printer)?.check(key).map_err(|error| Failure::from(error).of(source))
     }
 
+    /// A key, or what has the length of a signature.
     fn inspect(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Report, Failure> {
-        inspect::of_slh_dsa(file, of, show_secrets)
+        let KeyFile { source, bytes, .. } = file;
+        let fitting: Vec<_> = known_sets().filter(|p| p.sig_bytes() == bytes.len()).collect();
+        if fitting.is_empty() || is_pem(bytes) {
+            return Ok(layout::key(&SlhDsa::read(file, of.set)?, show_secrets));
+        }
+        let sets = match of.set {
+            None => fitting,
+            Some(p) if fitting.contains(&p) => vec![p],
+            Some(p) => {
+                let (got, want) = (grouped(bytes.len() as u64), grouped(p.sig_bytes() as u64));
+                return Err(Failure::new(format!("{source} has {got} bytes, a signature of {p} has {want}"))
+                    .hint(format!("by its length it is a signature of {}", fitting[0])));
+            }
+        };
+        Ok(layout::signature(bytes, &sets))
     }
 
     fn wanted(args: &Keygen) -> Result<Wanted<SlhDsa>, Failure> {

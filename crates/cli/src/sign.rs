@@ -1,25 +1,24 @@
 //! `hypergrove sign`.
 
-use crate::args::{self, MachineOptions, Named, Sign};
+use crate::args::{self, MachineOptions, Sign};
 use crate::files::{Access, MAKE_IT, Replace, Source, Sources, Target, directory, is_directory};
 use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::outputs::{Claims, Outputs, Writing};
 use crate::schemes::{InTool, of_scheme};
+use crate::signatures::{Named, Signer, judge, read_signature, signature_of, unreserved};
 use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
-use crate::verify::{judge, read_signature};
 use crate::{ledger, table, trees};
 use hypergrove::Mode;
 use hypergrove::scheme::{SignJob, VerifyJob};
-use hypergrove_files::envelope::{Envelope, EnvelopeError, Header, is_reserved};
+use hypergrove_files::envelope::{Envelope, EnvelopeError, Header};
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::machine::{self, Watched};
 use hypergrove_lab::printer::{PathDisplay, Printer};
 use std::borrow::Cow;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) fn run(args: &Sign, read: Sources, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
@@ -119,19 +118,6 @@ fn format(args: &Sign, many: bool, targets: &[Target]) -> Result<VerdictFormat, 
     }
 }
 
-/// The mode of a signature without an envelope.
-pub(crate) fn unreserved(mode: Mode<'_>) -> Result<Mode<'_>, Failure> {
-    match mode {
-        Mode::Pure { context } | Mode::PreHash { context, .. } | Mode::Digest { context, .. }
-            if is_reserved(context) =>
-        {
-            Err(Failure::new("this context is kept for signatures in envelopes")
-                .hint("sign with --armor, or choose another"))
-        }
-        mode => Ok(mode),
-    }
-}
-
 /// A signature as it is written.
 fn armored<'s>(header: Option<&Header>, signature: &'s [u8]) -> Result<Cow<'s, [u8]>, Failure> {
     let Some(header) = header else { return Ok(signature.into()) };
@@ -147,26 +133,7 @@ fn unfit(error: EnvelopeError) -> Failure {
 /// Whether a signature that is there is kept, and if not, why; `None` if there is none.
 type Existing = Option<Result<(), Failure>>;
 
-/// A private key with what signs by it.
-pub(crate) struct Signer<'p, S: InTool> {
-    pub(crate) engine: Watched<'p>,
-    pub(crate) key: S::SigningKey,
-}
-
-impl<'p, S: InTool> Signer<'p, S> {
-    pub(crate) fn new(
-        key: S::SigningKey,
-        args: &Sign,
-        machine: &MachineOptions,
-        files: usize,
-        printer: &'p Printer,
-    ) -> Result<Signer<'p, S>, Failure> {
-        let redundant = args.redundancy.redundant;
-        let engine = machine::engine_with(machine, printer, |builder| builder.redundant(redundant))?;
-        let key = S::with_nodes(&engine, key, (args, files, printer))?;
-        Ok(Signer { engine, key })
-    }
-
+impl<S: InTool> Signer<'_, S> {
     /// Signs all files that have no signature to be kept, and writes the signatures.
     fn sign_all(
         &self,
@@ -272,16 +239,4 @@ fn targets(args: &Sign, files: &[Named]) -> Result<Vec<Target>, Failure> {
         fs::create_dir_all(directory).map_err(|error| Failure::io("make", PathDisplay(directory), &error))?;
     }
     Ok(targets)
-}
-
-/// FILE.sig.
-pub(crate) fn signature_path(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".sig");
-    name.into()
-}
-
-/// Where the signature of a file lies: next to its file, or in `directory`.
-pub(crate) fn signature_of(file: &Named, directory: Option<&Path>) -> PathBuf {
-    signature_path(&directory.map_or_else(|| file.path.clone(), |directory| directory.join(&file.name)))
 }

@@ -5,7 +5,6 @@
 //! other systems have no files without names. A directory has at most one temporary for private keys, one for second
 //! files of pairs, and one for the rest. A temporary is locked as long as its writer lives: the next writer removes a temporary that is not locked.
 
-use crate::files::{Access, Identity, directory, identity};
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -23,6 +22,45 @@ const MOMENT: Duration = Duration::from_secs(1);
 const THREADS: usize = 16;
 /// The name of the second file of a pair that makes way for another. Whoever has its directory's temporary for public files has this too.
 const REPLACED: &str = ".hypergrove-replaced.tmp";
+
+/// Who may read a file that is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// The owner alone.
+    Private,
+    /// Whom the umask lets.
+    Public,
+    /// Whom the umask lets, for the second of two public files that belong together.
+    Second,
+}
+
+impl Access {
+    /// The mode of a new file, before the umask.
+    #[cfg(unix)]
+    pub(crate) fn mode(self) -> u32 {
+        if self == Access::Private { 0o600 } else { 0o666 }
+    }
+}
+
+/// Two names are one file if these are equal: device and inode, or what Windows has for them.
+pub(crate) type Identity = (u64, u64);
+
+#[cfg(unix)]
+pub(crate) fn identity(file: &File) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    file.metadata().ok().map(|there| (there.dev(), there.ino()))
+}
+
+#[cfg(windows)]
+pub(crate) fn identity(file: &File) -> Option<Identity> {
+    let there = winapi_util::file::information(file).ok()?;
+    Some((there.volume_serial_number(), there.file_index()))
+}
+
+/// The directory of a file.
+pub(crate) fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
 
 /// A file that has its bytes and not yet its name; dropped, it leaves nothing behind.
 pub(crate) struct Staged {

@@ -1,14 +1,13 @@
 //! Whole trees of files: `--recursive`, and manifests.
 
-use crate::args::{MachineOptions, Named, Sign, Verify};
+use crate::args::{Bytes, Inputs, MachineOptions, Sign, Verify};
 use crate::files::{Access, CHECK_IT, Replace, Source, Sources, Target, commit_pair, directory, is_directory};
 use crate::json::Word;
 use crate::ledger::KeyLedger;
 use crate::schemes::InTool;
-use crate::sign::{Signer, signature_path};
+use crate::signatures::{Candidate, Named, Signer, judge_one, lengths, missing, read_signature, signature_path};
 use crate::staged::is_temporary;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
-use crate::verify::{Candidate, judge_one, lengths, missing, read_signature};
 use hypergrove::Mode;
 use hypergrove::scheme::SignJob;
 use hypergrove_files::manifest::{self, Manifest, ManifestEntry, ManifestError};
@@ -19,8 +18,29 @@ use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+impl Inputs {
+    /// All files with the names that their signatures have in a directory of signatures; directories become what is in them.
+    pub(crate) fn named(
+        &self,
+        digest: Option<&Bytes>,
+        recursive: bool,
+        printer: &Printer,
+    ) -> Result<Vec<Named>, Failure> {
+        let mut all = Vec::new();
+        for path in self.paths_or(digest)? {
+            if recursive && path.is_dir() {
+                all.extend(files(&path, printer)?);
+            } else {
+                let name = path.file_name().unwrap_or(path.as_os_str()).into();
+                all.push(Named { path, name });
+            }
+        }
+        Ok(all)
+    }
+}
+
 /// The files of a directory that are signed one by one: no signatures, and no links to them, which would change with them.
-pub(crate) fn files(tree: &Path, printer: &Printer) -> Result<Vec<Named>, Failure> {
+fn files(tree: &Path, printer: &Printer) -> Result<Vec<Named>, Failure> {
     let is_signature = |path: &Path| path.extension().is_some_and(|extension| extension == "sig");
     let takes = |path: &Path| {
         if is_signature(path) || is_being_written(path) {

@@ -1,6 +1,5 @@
 //! One verdict for each of many files, in the order in which they were given.
 
-use crate::diagnose::Advice;
 use crate::files::Source;
 use crate::json::{Counts, FileLine, Line, Word};
 use crate::schemes::InTool;
@@ -45,6 +44,13 @@ impl Verdict {
     pub(crate) fn of(is_good: Result<bool, Failure>, good: Verdict) -> Verdict {
         is_good.map_or_else(Verdict::Error, |is_good| if is_good { good } else { Verdict::Invalid })
     }
+}
+
+/// Advice on a signature that fails.
+pub(crate) struct Advice {
+    pub(crate) sentence: String,
+    /// A command that would succeed.
+    pub(crate) command: Option<String>,
 }
 
 /// A remark that is printed with a verdict.
@@ -151,7 +157,10 @@ impl<'a> Verdicts<'a> {
                 let line = FileLine::new(self.files[index].path_text(), word);
                 let line = FileLine { signature: (self.signatures)(index), ..line };
                 let line = match verdict {
-                    Verdict::Good(by) => line.by(by),
+                    Verdict::Good(by) => {
+                        let (key, signer) = (Some(by.fingerprint.to_string()), by.name.clone());
+                        FileLine { set: Some(by.set), key, signer, ..line }
+                    }
                     Verdict::Error(failure) => line.because(failure),
                     _ => line,
                 };

@@ -1,27 +1,25 @@
 //! `hypergrove verify`.
 
-use crate::args::{self, MachineOptions, Named, Scheme, Verify};
-use crate::diagnose::{Advice, Origin, Suspect, advice};
+use crate::args::{self, Encoding, MachineOptions, Scheme, Verify};
+use crate::diagnose::{Origin, Suspect, advice};
 use crate::files::{CHECK_IT, Source, is_directory};
 use crate::json::Word;
-use crate::keys::{Encoding, KeyFile};
+use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::schemes::{self, InTool, of_scheme};
-use crate::sign::signature_of;
-use crate::tagged::tagged;
-use crate::verdicts::{Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
-use crate::{table, trees, x509};
+use crate::signatures::{Candidate, Named, judge, lengths, missing, of_length, signature_of};
+use crate::verdicts::{Advice, Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
+use crate::{certificates, table, trees};
 use hypergrove::scheme::VerifyJob;
 use hypergrove::{Engine, Error, Fingerprint, Mode, VerifyingKey};
 use hypergrove_files::envelope::{self, Envelope, MAX_ENVELOPE, Mismatch};
 use hypergrove_files::signers::{AllowedSigners, NotAllowed};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
-use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
+use hypergrove_lab::printer::Printer;
 use std::fmt;
-use std::fs;
 use std::iter;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
@@ -31,7 +29,7 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
         return Err(Failure::new("--issuer is for --certificate").hint("name the key with --key"));
     }
     if !args.certificate.is_empty() || args.cms.is_some() {
-        return x509::verify(args, machine, printer);
+        return certificates::verify(args, machine, printer);
     }
     let inputs = &args.inputs;
     let passphrase = args.passphrase.path();
@@ -264,35 +262,6 @@ impl<S: InTool> Verification<'_, S> {
     }
 }
 
-/// The verdict on one message's signature, by the keys that may have signed it.
-pub(crate) fn judge_one<S: InTool>(
-    keys: &[Candidate<'_, S>],
-    strict: bool,
-    message: &[u8],
-    signature: &[u8],
-    machine: &MachineOptions,
-    printer: &Printer,
-) -> Result<Verdict, Failure> {
-    let engine = machine::engine(machine, printer)?;
-    for Candidate { key, mode, by, .. } in keys {
-        let is_refused = strict && !S::is_canonical(key, signature);
-        if !is_refused && engine.run(S::verified(VerifyJob::new(key, message, signature), *mode))? {
-            return Ok(Verdict::Good(Arc::clone(by)));
-        }
-    }
-    Ok(Verdict::Invalid)
-}
-
-/// Judges signatures, each with what it is of.
-pub(crate) fn judge<'a, S: InTool, T: Send>(
-    engine: &Engine,
-    jobs: impl Iterator<Item = (T, VerifyJob<'a, S>)> + Send,
-    judged: impl Fn(T, Result<bool, Error>),
-) -> Result<(), Failure> {
-    let (jobs, tags) = tagged(jobs);
-    Ok(engine.verify_batch(jobs, |_, valid| judged(tags.next(), valid))?)
-}
-
 /// The fields of an envelope whose signature is judged.
 struct EnvelopeText {
     /// The context that is signed.
@@ -370,14 +339,6 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// A public key that may have signed.
-pub(crate) struct Candidate<'a, S: InTool> {
-    key: S::VerifyingKey,
-    mode: Mode<'a>,
-    by: Arc<SignedBy>,
-    origin: Origin,
-}
-
 /// All keys that the arguments name, at least one, and the signers of the list who may not sign.
 fn keys<'a, S: InTool>(
     args: &'a Verify,
@@ -440,15 +401,6 @@ fn keys<'a, S: InTool>(
     Ok((keys, left_out))
 }
 
-/// Whose signatures keys verify, and their bytes.
-pub(crate) fn lengths<S: InTool>(keys: &[Candidate<'_, S>]) -> Vec<(&'static str, usize)> {
-    let sets = keys.iter().map(|candidate| S::of_public(&candidate.key));
-    let mut all: Vec<_> = sets.map(|set| (set.name(), set.sizes().signature)).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
-}
-
 /// Where each signature is.
 fn signatures(args: &Verify, files: &[Named]) -> Result<Vec<Source>, Failure> {
     if let Some(directory) = &args.signature_dir {
@@ -467,51 +419,4 @@ fn signatures(args: &Verify, files: &[Named]) -> Result<Vec<Source>, Failure> {
         Source::File(_) => Ok(Source::File(signature_of(file, args.signature_dir.as_deref()))),
     };
     files.iter().map(signature).collect()
-}
-
-/// Says where a signature that is not there was looked for.
-pub(crate) fn missing(failure: Failure, file: &Path, signature: &Source) -> Failure {
-    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
-    match signature {
-        Source::File(path) if !is_there(path) && file.extension().is_some_and(|extension| extension == "sig") => {
-            let signed = file.with_extension("");
-            failure.hint(format!("name the file that was signed; if {} is its signature, that is {}", PathDisplay(file), PathDisplay(&signed)))
-        }
-        Source::File(path) if !is_there(path) => failure.hint(
-            "the signature of FILE is looked for in FILE.sig; name another file with --signature, or another directory with \
-             --signature-dir",
-        ),
-        _ => failure,
-    }
-}
-
-/// A signature, of the length of those of one of these.
-pub(crate) fn read_signature(source: &Source, of: &[(&str, usize)]) -> Result<Vec<u8>, Failure> {
-    let bytes = source.read_up_to(MAX_ENVELOPE as u64 + 1)?;
-    of_length(source, bytes, of)
-}
-
-fn of_length(source: &Source, bytes: Vec<u8>, of: &[(&str, usize)]) -> Result<Vec<u8>, Failure> {
-    let wanted = |length: usize| of.iter().any(|(_, bytes)| *bytes == length);
-    let longest = schemes::signatures()
-        .map(|(_, bytes)| bytes)
-        .chain(of.iter().map(|(_, bytes)| *bytes))
-        .max()
-        .unwrap_or_default();
-    if wanted(bytes.len()) {
-        return Ok(bytes);
-    }
-    let got = match bytes.len() {
-        length if length > longest => format!("more than {}", grouped(longest as u64)),
-        length => grouped(length as u64),
-    };
-    let want = of.iter().map(|(name, bytes)| format!("a signature of {name} has {}", grouped(*bytes as u64)));
-    let failure = Failure::new(format!("{source} has {got} bytes, {}", want.collect::<Vec<_>>().join(", ")));
-    Err(match schemes::signatures().find(|(_, length)| *length == bytes.len()) {
-        Some((other, _)) => failure.hint(format!("it has the length of a {other} signature: use the key that made it")),
-        None if of.iter().all(|(_, want)| bytes.len() < *want) => {
-            failure.hint("it is cut short, or no signature: copy it again")
-        }
-        None => failure.hint("it has bytes too many, or is no signature: copy it again"),
-    })
 }

@@ -1,9 +1,9 @@
 //! Files of keys and certificates, as the tool recognises them.
 
-use crate::args::{KeyKind, Scheme};
+use crate::args::{Encoding, KeyKind, Scheme};
 use crate::files::Source;
 use crate::inspect;
-use crate::keys::{Encoding, Key, KeyFile, encode_private, encode_public, recognise};
+use crate::keys::{Key, KeyFile, encode_private, encode_public, recognise};
 use crate::schemes::InTool;
 use crate::x509::{Document, Inspection};
 use clap::ValueEnum;

@@ -1,9 +1,9 @@
 //! The parts of the command line that are zkDilithium's own: the forms of its keys, and the options that it refuses.
 
 use super::{InTool, Passphrase, Secret, Wanted};
-use crate::args::{Bytes, KeyKind, Keygen, Scheme};
-use crate::inspect::{Report, fields};
-use crate::keys::{Encoding, Key, KeyFile, LoadedKey};
+use crate::args::{Bytes, Encoding, KeyKind, Keygen, Scheme};
+use crate::keys::{Key, KeyFile, LoadedKey};
+use crate::layout::{Report, fields};
 use crate::pem::{Pem, is_pem, mixed};
 use hypergrove::zkdilithium::params::*;
 use hypergrove::zkdilithium::{KeyError, PRIVATE_LABEL, PUBLIC_LABEL, SigningKey, VerifyingKey, ZkDilithium};
