@@ -1,21 +1,15 @@
 //! `abi.c`: what the compiled library expects of its callers, as declarations and assertions that a C compiler compares with
 //! `hypergrove.h`. It is committed, so that a change of the ABI shows in review.
 
-use crate::failure::{ROWS, Status};
-use crate::keys::Format;
+use crate::failure::Status;
+use crate::pointers::StructLayout;
+use crate::schemes::Format;
 use crate::sets::NAMES;
-use crate::{engine, messages};
+use crate::texts::ROWS;
+use crate::{engine, options};
 use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
-
-/// A struct of the header.
-pub(crate) trait StructLayout {
-    const NAME: &str;
-    const SIZE: usize;
-    /// Names, offsets and sizes.
-    const MEMBERS: &[(&str, usize, usize)];
-}
 
 /// The C type of a Rust type.
 fn c_type(rust: &str) -> String {
@@ -108,7 +102,7 @@ fn made() -> String {
          typedef void (*hg_done)(void *, hg_status, uint8_t const *, size_t);\n\n",
     );
     let sources = [
-        include_str!("failure.rs"),
+        include_str!("texts.rs"),
         include_str!("sets.rs"),
         include_str!("engine.rs"),
         include_str!("keys.rs"),
@@ -123,7 +117,7 @@ fn made() -> String {
     out.push_str("\n\n");
     layout::<crate::engine::EngineOptions>(&mut out);
     layout::<crate::keys::CacheOptions>(&mut out);
-    layout::<crate::messages::MessageOptions>(&mut out);
+    layout::<crate::options::MessageOptions>(&mut out);
     layout::<crate::rows::CColumn>(&mut out);
     layout::<crate::rows::SignBatch>(&mut out);
     layout::<crate::rows::VerifyBatch>(&mut out);
@@ -137,14 +131,14 @@ fn made() -> String {
         let name = hash.name().replace("SHA2-512/", "SHA2-512-").replace('-', "_");
         constants(&mut out, [(&*format!("HG_{name}"), hash.oid_der()[10].into())]);
     }
-    constants(&mut out, [("HG_PURE", messages::PURE.into())]);
+    constants(&mut out, [("HG_PURE", options::PURE.into())]);
     constants(&mut out, Format::ALL.map(|(format, name)| (name, format as i64)));
     let flags = [
         ("HG_VERIFY_SIGNATURES", engine::VERIFY_SIGNATURES),
         ("HG_REDUNDANT", engine::REDUNDANT),
-        ("HG_DETERMINISTIC", messages::DETERMINISTIC),
-        ("HG_MESSAGE_IS_DIGEST", messages::MESSAGE_IS_DIGEST),
-        ("HG_INTERNAL_INTERFACE", messages::INTERNAL_INTERFACE),
+        ("HG_DETERMINISTIC", options::DETERMINISTIC),
+        ("HG_MESSAGE_IS_DIGEST", options::MESSAGE_IS_DIGEST),
+        ("HG_INTERNAL_INTERFACE", options::INTERNAL_INTERFACE),
     ];
     constants(&mut out, flags.map(|(name, flag)| (name, flag.into())));
     out.push_str("\n#ifdef __cplusplus\n}\n#endif\n");

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Status, call, value};
 use crate::pointers::{Handle, In, Out, OutHandle, c_structs, made, put_bytes};
-use crate::schemes::{InC, Key, PrivateKey, PublicKey, Set, of_scheme};
+use crate::schemes::{Format, InC, Key, PrivateKey, PublicKey, Set, of_scheme};
 use hypergrove::pkcs8::LineEnding;
 use hypergrove::scheme::KeyRef;
 use hypergrove::{EncryptedSigningKey, Engine, PassphraseKdf, SigningKey};
@@ -15,26 +15,6 @@ c_structs! {
         memory: u64,
         layers: u32,
         reserved: u32,
-    }
-}
-
-/// How a key is written, by its number in C.
-#[derive(Clone, Copy)]
-pub(crate) enum Format {
-    Raw = 1,
-    Der = 2,
-    Pem = 3,
-}
-
-impl Format {
-    /// Each, with its name in C.
-    pub(crate) const ALL: [(Format, &str); 3] =
-        [(Format::Raw, "HG_RAW"), (Format::Der, "HG_DER"), (Format::Pem, "HG_PEM")];
-
-    fn of(number: u32) -> Result<Format, Failure> {
-        let found = Format::ALL.into_iter().find(|(format, _)| *format as u32 == number);
-        let why = || format!("format {number}: it is none of HG_RAW, HG_DER and HG_PEM");
-        found.map(|(format, _)| format).ok_or_else(|| Failure::bad_input(why()))
     }
 }
 

@@ -7,7 +7,6 @@
 mod abi;
 #[allow(unsafe_code)]
 mod engine;
-#[allow(unsafe_code)]
 mod failure;
 #[allow(unsafe_code)]
 mod keys;
@@ -15,6 +14,7 @@ mod keys;
 mod memory;
 #[allow(unsafe_code)]
 mod messages;
+mod options;
 #[allow(unsafe_code)]
 mod pointers;
 #[allow(unsafe_code)]
@@ -24,3 +24,5 @@ mod rows;
 mod schemes;
 #[allow(unsafe_code)]
 mod sets;
+#[allow(unsafe_code)]
+mod texts;

@@ -74,6 +74,15 @@ pub(crate) trait Versioned: Plain {
     const FIRST: usize;
 }
 
+/// A struct of the header.
+#[cfg(test)]
+pub(crate) trait StructLayout {
+    const NAME: &str;
+    const SIZE: usize;
+    /// Names, offsets and sizes.
+    const MEMBERS: &[(&str, usize, usize)];
+}
+
 /// Declares structs of `hypergrove.h`: the C name, the bytes that the first release's struct has if members were appended since, then the
 /// members.
 macro_rules! c_structs {
@@ -98,7 +107,7 @@ macro_rules! c_structs {
         }
 
         #[cfg(test)]
-        impl $crate::abi::StructLayout for $name {
+        impl $crate::pointers::StructLayout for $name {
             const NAME: &str = $c;
             const SIZE: usize = size_of::<$name>();
             const MEMBERS: &[(&str, usize, usize)] =

@@ -1,7 +1,8 @@
 //! Jobs that are queued and answered by a callback.
 
 use crate::failure::{Failure, Status, call, judge, value};
-use crate::messages::{MessageOptions, check_signature, sign_job, verify_job};
+use crate::messages::{check_signature, sign_job, verify_job};
+use crate::options::MessageOptions;
 use crate::pointers::{Done, Given, Handle, In, OutHandle, User};
 use crate::schemes::{PrivateKey, PublicKey, of_scheme};
 use hypergrove::{Canceller, Engine, Ticket};

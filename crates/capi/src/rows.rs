@@ -1,7 +1,7 @@
 //! Many messages in a call.
 
 use crate::failure::{Failure, Status, call};
-use crate::messages::{MessageOptions, OfOptions};
+use crate::options::{MessageOptions, OfOptions};
 use crate::pointers::{In, Out, Span, c_structs};
 use crate::schemes::{Any, InC, Key, PrivateKey, PublicKey, Set, of_scheme};
 use hypergrove::Engine;

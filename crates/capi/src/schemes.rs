@@ -2,8 +2,7 @@
 
 use crate::engine::check_flags;
 use crate::failure::Failure;
-use crate::keys::Format;
-use crate::messages::{FLAGS, MessageOptions, OfOptions};
+use crate::options::{FLAGS, MessageOptions, OfOptions};
 use hypergrove::pkcs8::spki::EncodePublicKey;
 use hypergrove::pkcs8::{EncodePrivateKey, LineEnding};
 use hypergrove::rows::Column;
@@ -52,6 +51,26 @@ pub(crate) type PrivateKey = Any<Key<SlhDsa, SigningKey>, Key<ZkDilithium, zk::S
 pub(crate) type PublicKey = Any<Key<SlhDsa, VerifyingKey>, Key<ZkDilithium, zk::VerifyingKey>>;
 /// The set of keys and signatures: a parameter set of SLH-DSA, or zkDilithium.
 pub(crate) type Set = Any<SlhDsa, ZkDilithium>;
+
+/// How a key is written, by its number in C.
+#[derive(Clone, Copy)]
+pub(crate) enum Format {
+    Raw = 1,
+    Der = 2,
+    Pem = 3,
+}
+
+impl Format {
+    /// Each, with its name in C.
+    pub(crate) const ALL: [(Format, &str); 3] =
+        [(Format::Raw, "HG_RAW"), (Format::Der, "HG_DER"), (Format::Pem, "HG_PEM")];
+
+    pub(crate) fn of(number: u32) -> Result<Format, Failure> {
+        let found = Format::ALL.into_iter().find(|(format, _)| *format as u32 == number);
+        let why = || format!("format {number}: it is none of HG_RAW, HG_DER and HG_PEM");
+        found.map(|(format, _)| format).ok_or_else(|| Failure::bad_input(why()))
+    }
+}
 
 /// The part of a scheme that C sees.
 pub(crate) trait InC:

@@ -1,9 +1,9 @@
-//! Parameter sets and hash functions by number.
+//! Parameter sets by number.
 
 use crate::failure::{Failure, Status, call, value};
 use crate::pointers::{Given, In, Out};
 use crate::schemes::Set;
-use hypergrove::{PreHash, cache_bytes};
+use hypergrove::cache_bytes;
 use std::ffi::{CString, c_char};
 use std::sync::LazyLock;
 
@@ -14,12 +14,6 @@ pub(crate) static NAMES: LazyLock<Vec<(u32, CString)>> = LazyLock::new(|| {
     all.sort_unstable();
     all
 });
-
-/// The hash function of a number: the last arc of its object identifier.
-pub(crate) fn prehash(number: u32) -> Result<PreHash, Failure> {
-    let known = PreHash::ALL.into_iter().find(|hash| u32::from(hash.oid_der()[10]) == number);
-    known.ok_or_else(|| Failure::bad_input(format!("prehash {number}: there is no such hash function")))
-}
 
 #[unsafe(no_mangle)]
 extern "C" fn hg_set_by_name(name: In<c_char>, mut set: Out<u32>) -> Status {
@@ -79,6 +73,7 @@ extern "C" fn hg_cache_size(set: u32, layers: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::prehash;
 
     #[test]
     fn every_set_with_an_identifier_has_a_number_and_a_name() {
