@@ -1,16 +1,16 @@
 //! Calls with keys, written once for all schemes. PyO3's classes cannot be generic: each scheme has its own, whose methods call these.
 
-use crate::columns::{
-    Bytes, Rows, Signals, Target, booleans, check_statuses, keys_of, run_rows, size, too_many, verdicts, zeros,
-};
+use crate::columns::{Bytes, Rows, Signals, Target, booleans, check_statuses, keys_of, run_rows, verdicts};
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, RowFault, bad, exception};
 use crate::exit::detach;
-use crate::foreign::array::{Array, Element};
+use crate::foreign::array::Array;
 use crate::foreign::arrow::NO_VALUE;
-use crate::gaps::RowPolicy;
+use crate::foreign::memory::Element;
 use crate::held::Held;
 use crate::pending::{Answer, Pending, invalid};
+use crate::policy::RowPolicy;
+use crate::room::{size, too_many, zeros};
 use hypergrove::rows::{Column, RowMemory, RowSigningKeys, RowStatus};
 use hypergrove::scheme::{MessageRows, RowVerifyingKeys, Scheme, SignJob, SignatureRows, VerifyJob};
 use hypergrove::{Error, PreHash};

@@ -2,19 +2,21 @@
 
 use crate::error::{Failure, RowFault, bad};
 use crate::exit::{Inside, detach};
-use crate::foreign::array::{Array, Element};
+use crate::foreign::array::Array;
 use crate::foreign::arrow::{ArrowColumn, Table};
 use crate::foreign::buffer::ForeignBytes;
 use crate::foreign::list::ListedBytes;
+use crate::foreign::memory::Element;
 use crate::gaps::Gaps;
-use crate::held::{Held, RacingRows, RowsInMemory};
+use crate::held::{Held, RacingRows, RowsInMemory, Value};
+use crate::room::{size, too_many, zeros};
 use hypergrove::Error;
 use hypergrove::rows::{Column, ForeignMemory, RowMemory, RowStatus};
 use pyo3::PyTypeInfo;
-use pyo3::exceptions::{PyMemoryError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyRange, PySequence, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PySequence, PyString};
 use std::iter::repeat_n;
 use std::ops::{ControlFlow, Deref};
 use std::time::{Duration, Instant};
@@ -51,72 +53,6 @@ impl Bytes {
             }
         })
     }
-}
-
-/// One value, where the caller has it.
-pub(crate) enum Value {
-    /// `bytes`, which never change.
-    Shared(PyBackedBytes),
-    /// Memory that others may write to.
-    Foreign(Box<ForeignBytes>),
-    /// None in a sequence.
-    Null,
-}
-
-impl Value {
-    fn of(object: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Value> {
-        if let Ok(bytes) = object.cast::<PyBytes>() {
-            return Ok(Value::Shared(PyBackedBytes::from(bytes.clone())));
-        }
-        let Some(bytes) = ForeignBytes::of(object, &what)? else {
-            let kind = object.get_type().name()?;
-            return Err(PyTypeError::new_err(format!("{}: {kind} is not bytes, and has no buffer of bytes", what())));
-        };
-        let dimensions = bytes.shape().len();
-        if dimensions > 1 {
-            return Err(bad(format!("{}: a buffer with {dimensions} dimensions, where one is wanted", what())));
-        }
-        Ok(Value::Foreign(bytes.into()))
-    }
-
-    /// The bytes, if nobody can write to them; none for a null.
-    pub(crate) fn shared(&self) -> Option<&[u8]> {
-        match self {
-            Value::Shared(bytes) => Some(bytes),
-            Value::Foreign(_) => None,
-            Value::Null => Some(&[]),
-        }
-    }
-
-    pub(crate) fn foreign(&self) -> Option<&ForeignBytes> {
-        if let Value::Foreign(bytes) = self { Some(bytes) } else { None }
-    }
-
-    pub(crate) fn length(&self) -> Result<usize, RowFault> {
-        match self {
-            Value::Shared(bytes) => Ok(bytes.len()),
-            Value::Foreign(bytes) => Ok(bytes.len()),
-            Value::Null => Err(RowFault::Null),
-        }
-    }
-}
-
-/// Zeros, or an exception where there is no memory for them.
-pub(crate) fn zeros(len: usize) -> PyResult<Vec<u8>> {
-    // Asked first, since `vec!` ends the process where there is none. Its zeros are the system's: nobody has to write them.
-    let reserved = Vec::<u8>::new().try_reserve_exact(len);
-    reserved.map_err(|_| PyMemoryError::new_err(format!("there is no memory for {len} bytes")))?;
-    Ok(vec![0; len])
-}
-
-pub(crate) fn too_many(rows: usize) -> PyErr {
-    PyMemoryError::new_err(format!("there is no memory for {rows} rows"))
-}
-
-/// Bytes of so many rows.
-pub(crate) fn size(rows: usize, width: usize) -> PyResult<usize> {
-    let bytes = rows.checked_mul(width).filter(|bytes| isize::try_from(*bytes).is_ok());
-    bytes.ok_or_else(|| PyMemoryError::new_err(format!("{rows} rows of {width} bytes are more than memory can have")))
 }
 
 /// One value for each row, as the caller gave them.
@@ -572,10 +508,4 @@ pub(crate) fn booleans(py: Python<'_>, mut verdicts: Vec<u8>, gaps: Option<Gaps>
     }
     let rows = verdicts.len();
     Bound::new(py, Array::new(verdicts, Element::Bool, &[rows]).with_gaps(gaps))
-}
-
-/// An iterator over the rows of an object of ours: each is made when it is asked for.
-pub(crate) fn iterate<'py>(object: &Bound<'py, PyAny>, rows: usize) -> PyResult<Bound<'py, PyAny>> {
-    let numbers = PyRange::new(object.py(), 0, rows as isize)?;
-    object.py().import("builtins")?.getattr("map")?.call1((object.getattr("__getitem__")?, numbers))
 }

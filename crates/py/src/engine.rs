@@ -313,7 +313,7 @@ impl Engine {
                 shape.len()
             )));
         }
-        let bytes = crate::columns::size(shape[0], shape.get(1).copied().unwrap_or(1))?;
+        let bytes = crate::room::size(shape[0], shape.get(1).copied().unwrap_or(1))?;
         Loading::check_none()?;
         let memory = detach(py, || self.get().memory(bytes)).map_err(|why| exception(&why))?;
         Ok(Array::in_memory(memory, &shape))

@@ -12,6 +12,7 @@ use crate::foreign::interpreter;
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,6 +23,9 @@ static INSIDE: AtomicUsize = AtomicUsize::new(0);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 /// Whether [`end`] has returned.
 static HAS_WAITED: AtomicBool = AtomicBool::new(false);
+
+/// Stops the engines.
+static STOP: OnceLock<fn(Instant)> = OnceLock::new();
 
 thread_local! {
     /// How many of [`Inside`] this thread has.
@@ -83,8 +87,10 @@ pub(crate) fn detach<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -
     out
 }
 
-/// Has Python call [`end`] at its exit, after what programs register once they have imported this package.
-pub(crate) fn register(py: Python<'_>) -> PyResult<()> {
+/// Has Python call [`end`] at its exit, after what programs register once they have imported this package. `stop` stops the engines, and waits
+/// for them until a time.
+pub(crate) fn register(py: Python<'_>, stop: fn(Instant)) -> PyResult<()> {
+    STOP.get_or_init(|| stop);
     py.import("atexit")?.call_method1("register", (wrap_pyfunction!(end, py)?,))?;
     // Where there is no fork, there is no such function.
     if let Ok(register) = py.import("os")?.getattr("register_at_fork") {
@@ -110,7 +116,7 @@ fn end(py: Python<'_>) {
     let own = DEPTH.get();
     py.detach(|| {
         let until = Instant::now() + LAST_BATCH;
-        crate::engine::end(until);
+        STOP.get().iter().for_each(|stop| stop(until));
         while INSIDE.load(SeqCst) > own && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }

@@ -1,11 +1,63 @@
 //! Rows of a call, held until it ends, as columns of the engine.
 
-use crate::columns::Value;
-use crate::foreign::array::Reading;
+use crate::error::{RowFault, bad};
 use crate::foreign::buffer::ForeignBytes;
+use crate::foreign::memory::Reading;
 use hypergrove::rows::{Column, ForeignRows, Offsets};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
 use std::fmt;
 use std::ops::Range;
+
+/// One value, where the caller has it.
+pub(crate) enum Value {
+    /// `bytes`, which never change.
+    Shared(PyBackedBytes),
+    /// Memory that others may write to.
+    Foreign(Box<ForeignBytes>),
+    /// None in a sequence.
+    Null,
+}
+
+impl Value {
+    pub(crate) fn of(object: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Value> {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Value::Shared(PyBackedBytes::from(bytes.clone())));
+        }
+        let Some(bytes) = ForeignBytes::of(object, &what)? else {
+            let kind = object.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("{}: {kind} is not bytes, and has no buffer of bytes", what())));
+        };
+        let dimensions = bytes.shape().len();
+        if dimensions > 1 {
+            return Err(bad(format!("{}: a buffer with {dimensions} dimensions, where one is wanted", what())));
+        }
+        Ok(Value::Foreign(bytes.into()))
+    }
+
+    /// The bytes, if nobody can write to them; none for a null.
+    pub(crate) fn shared(&self) -> Option<&[u8]> {
+        match self {
+            Value::Shared(bytes) => Some(bytes),
+            Value::Foreign(_) => None,
+            Value::Null => Some(&[]),
+        }
+    }
+
+    pub(crate) fn foreign(&self) -> Option<&ForeignBytes> {
+        if let Value::Foreign(bytes) = self { Some(bytes) } else { None }
+    }
+
+    pub(crate) fn length(&self) -> Result<usize, RowFault> {
+        match self {
+            Value::Shared(bytes) => Ok(bytes.len()),
+            Value::Foreign(bytes) => Ok(bytes.len()),
+            Value::Null => Err(RowFault::Null),
+        }
+    }
+}
 
 /// See the module.
 pub(crate) enum Held<'a> {

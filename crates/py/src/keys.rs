@@ -1,12 +1,12 @@
 //! Classes and functions of SLH-DSA.
 
 use crate::calls::{Call, Given, How, Object, PrivateRows, PyScheme, results};
-use crate::columns::{Bytes, iterate};
+use crate::columns::Bytes;
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, bad, exception};
 use crate::exit::detach;
-use crate::foreign::array::Array;
-use crate::gaps::RowPolicy;
+use crate::foreign::array::{Array, iterate};
+use crate::policy::RowPolicy;
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::rows::RowStatus;
 use hypergrove::{

@@ -11,6 +11,8 @@ mod gaps;
 mod held;
 mod keys;
 mod pending;
+mod policy;
+mod room;
 mod zkdilithium;
 
 use engine::Engine;
@@ -46,6 +48,6 @@ fn _hypergrove(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(keys::keygen_batch, module)?)?;
     module.add_function(wrap_pyfunction!(keys::sha256_batch, module)?)?;
     module.add_function(wrap_pyfunction!(keys::verify_batch, module)?)?;
-    exit::register(py)?;
+    exit::register(py, engine::end)?;
     module.add_submodule(&zkdilithium::module(py)?)
 }

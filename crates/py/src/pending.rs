@@ -9,7 +9,6 @@
 //! To wake two threads takes longer than many a verification. So for a caller that brings one short job after the other, the loop's own thread
 //! does them: see [`Lists::calls_alone`].
 
-use crate::calls::Object;
 use crate::error::{InvalidSignature, exception};
 use crate::exit::{Inside, detach};
 use hypergrove::{Engine, Error, Job};
@@ -73,7 +72,7 @@ impl Pending {
         job: J,
         short: bool,
         answer: impl Fn(J::Out) -> Answer + Send + 'static,
-    ) -> PyResult<Object<'py>> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         static GET_RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let (_inside, lists, began) = (Inside::enter(py), Lists::of_process(), Instant::now());
         let event_loop = GET_RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()?;

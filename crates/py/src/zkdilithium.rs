@@ -1,11 +1,11 @@
 //! Classes and functions of zkDilithium.
 
 use crate::calls::{Given, How, Object, PrivateRows, PyScheme};
-use crate::columns::{Bytes, iterate};
+use crate::columns::Bytes;
 use crate::engine::{Engine, engine_of};
 use crate::error::{bad, exception};
 use crate::exit::detach;
-use crate::foreign::array::Array;
+use crate::foreign::array::{Array, iterate};
 use crate::keys::{Secret, no_pickle};
 use hypergrove::zkdilithium::params::{PK_BYTES, SIG_BYTES};
 use hypergrove::zkdilithium::{SigningKey, VerifyingKey, ZkDilithium};

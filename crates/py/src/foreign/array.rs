@@ -1,133 +1,18 @@
 //! The arrays that Python gets: results, and memory that devices reach.
 
-use super::racing::load;
+use super::memory::{Element, ExportedBytes, Owner, Reading, Share, SharedMemory, Writing, in_use};
 use super::{arrow, dlpack};
-use crate::columns::zeros;
 use crate::gaps::{Gaps, Nulls};
+use crate::room::zeros;
 use hypergrove::rows::Memory;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBool, PyBytes, PyCapsule, PyMemoryView};
-use std::ffi::{CStr, c_int, c_void};
+use pyo3::types::{IntoPyDict, PyBool, PyBytes, PyCapsule, PyMemoryView, PyRange};
+use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
-use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The type of an array's elements.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Element {
-    Byte,
-    Bool,
-}
-
-impl Element {
-    fn format(self) -> &'static CStr {
-        match self {
-            Element::Byte => c"B",
-            Element::Bool => c"?",
-        }
-    }
-}
-
-/// The owner of an array's memory. The memory is reached through `SharedMemory` until the owner is dropped.
-enum Owner {
-    Ordinary {
-        _bytes: Vec<u8>,
-    },
-    /// Memory of an engine, which only the process that has the engine can give back.
-    Device {
-        memory: ManuallyDrop<Memory>,
-        process: u32,
-    },
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        if let Owner::Device { memory, process } = self
-            && *process == std::process::id()
-        {
-            // SAFETY: this is the drop of what holds it, so nobody uses it again.
-            unsafe { ManuallyDrop::drop(memory) }
-        }
-    }
-}
-
-/// Who uses an array's memory now.
-#[derive(Default)]
-struct Uses {
-    /// Buffers and tensors that Python has of it; they may be written to, unless they were made while the memory was frozen.
-    views: usize,
-    /// Arrow arrays that share it: their consumers rely on memory that does not change.
-    frozen: usize,
-    /// Calls that read it as a slice.
-    readers: usize,
-    /// Who copies from it, with views or without.
-    copiers: usize,
-    is_written: bool,
-}
-
-/// The memory of an array, and of what was exported of it, which may live longer.
-struct SharedMemory {
-    start: NonNull<u8>,
-    len: usize,
-    uses: Mutex<Uses>,
-    _owner: Owner,
-}
-
-// SAFETY: `start` belongs to `_owner`, which any thread may drop. Its bytes are reached through `Reading` and `Writing`, which `uses` keeps
-// apart, through views, which exclude both, and through Arrow arrays, which exclude `Writing` and views that may be written to.
-unsafe impl Send for SharedMemory {}
-// SAFETY: as above.
-unsafe impl Sync for SharedMemory {}
-
-impl SharedMemory {
-    fn uses(&self) -> MutexGuard<'_, Uses> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a view, and tells whether it may be written to.
-    fn begin_view(&self, must_write: bool) -> PyResult<bool> {
-        let mut uses = self.uses();
-        if uses.readers > 0 || uses.is_written {
-            return Err(in_use("a call reads it or writes to it, so there is no view until the call ends"));
-        }
-        if uses.frozen > 0 && must_write {
-            return Err(in_use("an Arrow array shares its memory, so that its views are read-only"));
-        }
-        uses.views += 1;
-        Ok(uses.frozen == 0)
-    }
-}
-
-/// Bytes that were exported.
-pub(super) enum ExportedBytes {
-    Copied(Vec<u8>),
-    Shared(Share),
-}
-
-impl ExportedBytes {
-    pub(super) fn start(&self) -> *const u8 {
-        match self {
-            ExportedBytes::Copied(bytes) => bytes.as_ptr(),
-            ExportedBytes::Shared(share) => share.memory.start.as_ptr(),
-        }
-    }
-}
-
-/// Memory that is shared: a view that is no buffer, or one that keeps the memory from changes.
-pub(super) struct Share {
-    memory: Arc<SharedMemory>,
-    is_frozen: bool,
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut uses = self.memory.uses();
-        *if self.is_frozen { &mut uses.frozen } else { &mut uses.views } -= 1;
-    }
-}
+use std::sync::{Arc, Mutex};
 
 /// Rows of bytes, or one boolean for each row, in memory that Python shares by the buffer protocol, DLPack and Arrow:
 /// `numpy.asarray(array)`, `memoryview(array)` and `numpy.from_dlpack(array)` copy nothing, `pyarrow.array(array)` copies booleans alone.
@@ -239,62 +124,6 @@ impl Array {
     }
 }
 
-fn in_use(why: &str) -> PyErr {
-    PyBufferError::new_err(format!("the array is in use: {why}; use another array"))
-}
-
-/// An array that is read.
-pub(crate) struct Reading<'a> {
-    memory: &'a SharedMemory,
-    /// Whether there was no view.
-    is_alone: bool,
-}
-
-impl Reading<'_> {
-    /// The bytes, where nobody else can write to them.
-    pub(crate) fn bytes(&self) -> Option<&[u8]> {
-        // SAFETY: `Array::read` found no view and no writer, and there can be none until this is dropped.
-        self.is_alone.then(|| unsafe { std::slice::from_raw_parts(self.memory.start.as_ptr(), self.memory.len) })
-    }
-
-    /// The addresses of the bytes.
-    pub(crate) fn addresses(&self) -> Range<usize> {
-        let start = self.memory.start.addr().get();
-        start..start + self.memory.len
-    }
-
-    /// Copies bytes, while others may write to views.
-    pub(crate) fn copy(&self, from: usize, to: &mut [u8], past_caches: bool) {
-        let end = from.checked_add(to.len());
-        assert!(end.is_some_and(|end| end <= self.memory.len), "bytes of the array");
-        // SAFETY: the bytes are within the array's memory, to which no call writes until this is dropped.
-        unsafe { load(self.memory.start.as_ptr().add(from), to, past_caches) };
-    }
-}
-
-impl Drop for Reading<'_> {
-    fn drop(&mut self) {
-        let mut uses = self.memory.uses();
-        *if self.is_alone { &mut uses.readers } else { &mut uses.copiers } -= 1;
-    }
-}
-
-/// An array that a call writes to.
-pub(crate) struct Writing<'a>(&'a SharedMemory);
-
-impl Writing<'_> {
-    pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: `Array::write` found nobody who uses the memory, and there can be nobody until this is dropped.
-        unsafe { std::slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.len) }
-    }
-}
-
-impl Drop for Writing<'_> {
-    fn drop(&mut self) {
-        self.0.uses().is_written = false;
-    }
-}
-
 #[pymethods]
 impl Array {
     /// Rows, and bytes of a row if the elements are bytes.
@@ -346,7 +175,7 @@ impl Array {
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        crate::columns::iterate(slf.as_any(), slf.get().__len__())
+        iterate(slf.as_any(), slf.get().__len__())
     }
 
     /// All bytes, copied.
@@ -482,4 +311,10 @@ impl Array {
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
         self.memory.uses().views -= 1;
     }
+}
+
+/// An iterator over the rows of an object of ours: each is made when it is asked for.
+pub(crate) fn iterate<'py>(object: &Bound<'py, PyAny>, rows: usize) -> PyResult<Bound<'py, PyAny>> {
+    let numbers = PyRange::new(object.py(), 0, rows as isize)?;
+    object.py().import("builtins")?.getattr("map")?.call1((object.getattr("__getitem__")?, numbers))
 }

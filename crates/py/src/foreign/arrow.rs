@@ -4,9 +4,9 @@
 //! crash a process, as it can with every consumer. Everything that can be checked is checked: counts, alignment, and each row's
 //! offsets, view or index.
 
-use super::array::ExportedBytes;
-use crate::columns::too_many;
+use super::memory::ExportedBytes;
 use crate::error::{RowFault, bad};
+use crate::room::too_many;
 use hypergrove::rows::{Column, Offsets};
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -384,7 +384,7 @@ impl ArrowColumn {
         of.try_reserve_exact(self.rows()).map_err(|_| too_many(self.rows()))?;
         for chunk in &self.chunks {
             let Some((_, dictionary)) = &chunk.dictionary else { continue };
-            // One more than the number of each entry that was seen. Its zeros are the system's, as those of `columns::zeros`.
+            // One more than the number of each entry that was seen. Its zeros are the system's, as those of `room::zeros`.
             let reserved = Vec::<u32>::new().try_reserve_exact(dictionary.count);
             reserved.map_err(|_| too_many(dictionary.count))?;
             let mut seen = vec![0_u32; dictionary.count];

@@ -3,8 +3,8 @@
 //! A tensor is an address and a shape. As with Arrow, a producer that lies about them can crash a process, as it can with every
 //! consumer. Everything that can be checked is checked: version, device, elements, dimensions, sizes and strides.
 
-use super::array::{Element, ExportedBytes};
 use super::buffer::{ForeignBytes, MOST_DIMENSIONS, Owner, bytes_of};
+use super::memory::{Element, ExportedBytes};
 use crate::error::bad;
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::ffi;

@@ -24,7 +24,7 @@ impl ListedBytes {
         }
         let items = object.cast::<PySequence>()?.to_tuple()?;
         let (mut values, mut nulls) = (Vec::new(), Vec::new());
-        values.try_reserve_exact(items.len()).map_err(|_| crate::columns::too_many(items.len()))?;
+        values.try_reserve_exact(items.len()).map_err(|_| crate::room::too_many(items.len()))?;
         for item in items.iter_borrowed() {
             let bytes: *const [u8] = match item.cast::<PyBytes>() {
                 Ok(item) => item.as_bytes(),

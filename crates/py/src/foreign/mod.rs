@@ -18,4 +18,5 @@ pub(crate) mod buffer;
 mod dlpack;
 pub(crate) mod interpreter;
 pub(crate) mod list;
+pub(crate) mod memory;
 pub(crate) mod racing;
