@@ -2,6 +2,7 @@
 //! called through C functions, and knows memory by addresses.
 
 mod device;
+mod gpu;
 mod library;
 mod memory;
 mod nvrtc;

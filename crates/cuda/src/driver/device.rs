@@ -1,23 +1,20 @@
-//! A device: its facts, its context, its kernels.
+//! A device: its facts, its context, its events, its kernels.
 
 use super::library::Driver;
 use super::lock;
-use super::memory::{CudaHostMemory, CudaMemory, Owner};
 use super::nvrtc::Nvrtc;
-use super::queue::{CudaQueue, Event};
 use crate::compile::{Capability, Compiler};
-use cudarc::driver::sys::{self, CUcontext, CUdevice, CUfunction, CUfunction_attribute, CUmodule, CUresult};
-use hypergrove_engine::{Error, ReachableMemory};
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUevent, CUfunction, CUfunction_attribute, CUmodule, CUresult};
+use hypergrove_engine::Error;
 use hypergrove_fips205::plan::Rates;
 use hypergrove_gpu::cache::Cache;
-use hypergrove_gpu::steps::{Access, Allocations, Place, accesses, check_order};
-use hypergrove_gpu::{Facts, Gpu, Step, WaitLimit};
+use hypergrove_gpu::steps::{Access, Allocations, accesses, check_order};
+use hypergrove_gpu::{Facts, Step, WaitLimit};
 use hypergrove_kernels::{Config, Kernel};
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_int};
-use std::ops::Range;
+use std::ffi::{CStr, CString, c_int, c_uint};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, Ordering::Release};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Policy axes that mean nothing to CUDA's devices: none.
@@ -53,7 +50,7 @@ pub(crate) struct CudaGpu {
     pub(super) driver: Arc<Driver>,
     compiler: Arc<Compiler>,
     device: CUdevice,
-    capability: Capability,
+    pub(super) capability: Capability,
     /// Whether host memory has the same address on the device.
     unified: bool,
     context: OnceLock<Result<Context, Error>>,
@@ -62,7 +59,7 @@ pub(crate) struct CudaGpu {
     /// The error after which the device does nothing any more.
     lost: OnceLock<Error>,
     /// The error with which the device was given up: it may still use all memory that it was given.
-    hung: OnceLock<Error>,
+    pub(super) hung: OnceLock<Error>,
     /// Loaded kernels, which are kept until the device is dropped.
     pub(super) modules: Mutex<HashMap<(Config, Kernel), Slot>>,
     pub(super) allocations: Mutex<Allocations<()>>,
@@ -86,7 +83,7 @@ unsafe impl Sync for Context {}
 #[derive(Clone, Copy)]
 pub(super) struct Module {
     module: CUmodule,
-    function: Function,
+    pub(super) function: Function,
 }
 // SAFETY: modules are handles that any thread may use.
 unsafe impl Send for Module {}
@@ -279,12 +276,12 @@ impl CudaGpu {
     }
 
     /// The slot of a kernel, which may not be loaded yet.
-    fn slot(&self, config: &Config, kernel: Kernel) -> Slot {
+    pub(super) fn slot(&self, config: &Config, kernel: Kernel) -> Slot {
         lock(&self.modules).entry((config.clone(), kernel)).or_default().clone()
     }
 
     /// Loads a kernel, unless another thread did in the meantime.
-    fn load(&self, config: &Config, kernel: Kernel) -> Result<Function, Error> {
+    pub(super) fn load(&self, config: &Config, kernel: Kernel) -> Result<Function, Error> {
         let slot = self.slot(config, kernel);
         let mut module = lock(&slot);
         if let Some(module) = *module {
@@ -347,109 +344,33 @@ impl Drop for CudaGpu {
     }
 }
 
+pub(super) struct Event {
+    gpu: Arc<CudaGpu>,
+    pub(super) event: CUevent,
+}
+// SAFETY: events are handles that any thread may use.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    pub(super) fn new(gpu: &Arc<CudaGpu>, flags: c_uint) -> Result<Event, Error> {
+        let mut event = null_mut();
+        // SAFETY: it writes one handle; the context is current.
+        gpu.check(unsafe { (gpu.driver.cuEventCreate)(&mut event, flags) }, "making an event")?;
+        Ok(Event { gpu: gpu.clone(), event })
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, destroyed once; CUDA keeps an event for which something still waits.
+        self.gpu.release(|driver| unsafe { (driver.cuEventDestroy_v2)(self.event) });
+    }
+}
+
 /// Loaded kernels of one device.
 pub(crate) struct CudaKernels {
     pub(super) gpu: Arc<CudaGpu>,
     pub(super) functions: Vec<(Kernel, Function)>,
-}
-
-impl Gpu for CudaGpu {
-    type Memory = CudaMemory;
-    type HostMemory = CudaHostMemory;
-    type Kernels = CudaKernels;
-    type Queue = CudaQueue;
-
-    fn facts(&self) -> &Facts {
-        &self.facts
-    }
-
-    fn free(&self) -> Result<u64, Error> {
-        self.bind()?;
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: it writes two numbers.
-        self.check(unsafe { (self.driver.cuMemGetInfo_v2)(&mut free, &mut total) }, "asking for free memory")?;
-        Ok(free as u64)
-    }
-
-    fn alloc(self: &Arc<Self>, bytes: usize) -> Result<CudaMemory, Error> {
-        CudaMemory::new(self, bytes)
-    }
-
-    fn address(memory: &CudaMemory) -> u64 {
-        memory.address
-    }
-
-    fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<CudaHostMemory, Error> {
-        CudaHostMemory::new(self, bytes, Owner::Program)
-    }
-
-    fn host_address(memory: &CudaHostMemory) -> u64 {
-        memory.address()
-    }
-
-    fn host_bytes(memory: &mut CudaHostMemory, range: Range<usize>) -> &mut [u8] {
-        memory.bytes.slice_mut(range)
-    }
-
-    fn host_view(memory: &CudaHostMemory, range: Range<usize>) -> &[u8] {
-        memory.bytes.slice(range)
-    }
-
-    fn host_write(memory: &CudaHostMemory, at: usize, bytes: &[u8]) {
-        memory.bytes.write(at, bytes);
-    }
-
-    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>> {
-        Some(CudaHostMemory::new(self, bytes, Owner::Caller).map(|memory| Box::new(memory) as _))
-    }
-
-    fn reaches(&self, at: u64, bytes: usize) -> bool {
-        lock(&self.reached.allocations).find(Access { place: Place::Host, at, bytes, writes: false }).is_some()
-    }
-
-    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<CudaKernels, Error> {
-        self.bind()?;
-        let (mut functions, mut missing) = (Vec::new(), Vec::new());
-        // The predicted sizes of blocks do not matter: any launch shape suits these kernels.
-        for &(kernel, _) in kernels {
-            match *lock(&self.slot(config, kernel)) {
-                Some(loaded) => functions.push((kernel, loaded.function)),
-                None => missing.push(kernel),
-            }
-        }
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut functions = Vec::new();
-            while let Some(&kernel) = missing.get(next.fetch_add(1, Relaxed)) {
-                functions.push((kernel, self.load(config, kernel)?));
-            }
-            Ok(functions)
-        };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
-        let loaded: Vec<Result<Vec<(Kernel, Function)>, Error>> = std::thread::scope(|scope| {
-            let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-            // If a thread cannot be started, the others do its work.
-            let others: Vec<_> = (1..threads).filter_map(start).collect();
-            let own = work();
-            let panicked = |_| Err(self.error("a thread that loaded kernels panicked".to_owned()));
-            others.into_iter().map(|other| other.join().unwrap_or_else(panicked)).chain([own]).collect()
-        });
-        for part in loaded {
-            functions.extend(part?);
-        }
-        Ok(CudaKernels { gpu: self.clone(), functions })
-    }
-
-    /// GPUs for data centres have fast doubles: those of compute capability 8.0, 9.0 and 10.0.
-    fn has_fast_doubles(&self) -> bool {
-        matches!(self.capability, (8..=10, 0))
-    }
-
-    fn queue(self: &Arc<Self>) -> Result<CudaQueue, Error> {
-        CudaQueue::new(self)
-    }
-
-    fn hung(&self) -> Option<Error> {
-        self.hung.get().cloned()
-    }
 }

@@ -1,11 +1,9 @@
-//! Streams, events, and graphs of recorded steps.
+//! Streams, and graphs of recorded steps.
 
-use super::device::{CudaGpu, CudaKernels};
+use super::device::{CudaGpu, CudaKernels, Event};
 use super::library::Driver;
 use super::lock;
-use cudarc::driver::sys::{
-    self, CUDA_MEMCPY2D, CUevent, CUgraphExec, CUmemorytype, CUresult, CUstream, CUstreamCaptureMode,
-};
+use cudarc::driver::sys::{self, CUDA_MEMCPY2D, CUgraphExec, CUmemorytype, CUresult, CUstream, CUstreamCaptureMode};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_gpu::steps::{self, Access, accesses};
 use hypergrove_gpu::{Launch, Queue, SLOTS, Step, WaitLimit};
@@ -54,31 +52,6 @@ impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: made by `new`, destroyed once.
         self.gpu.release(|driver| unsafe { (driver.cuStreamDestroy_v2)(self.stream) });
-    }
-}
-
-pub(super) struct Event {
-    gpu: Arc<CudaGpu>,
-    event: CUevent,
-}
-// SAFETY: events are handles that any thread may use.
-unsafe impl Send for Event {}
-// SAFETY: as above.
-unsafe impl Sync for Event {}
-
-impl Event {
-    fn new(gpu: &Arc<CudaGpu>, flags: c_uint) -> Result<Event, Error> {
-        let mut event = null_mut();
-        // SAFETY: it writes one handle; the context is current.
-        gpu.check(unsafe { (gpu.driver.cuEventCreate)(&mut event, flags) }, "making an event")?;
-        Ok(Event { gpu: gpu.clone(), event })
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: made by `new`, destroyed once; CUDA keeps an event for which something still waits.
-        self.gpu.release(|driver| unsafe { (driver.cuEventDestroy_v2)(self.event) });
     }
 }
 
