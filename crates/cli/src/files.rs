@@ -402,9 +402,11 @@ impl Target {
         self.check(access, false, replace)?;
         let held = || Zeroizing::new(bytes.to_vec());
         let bytes = match self {
-            Target::Stdout => Bytes::Stdout(held()),
+            Target::Stdout => Destination::Stdout(held()),
             // A device that has come since the check gets no private key.
-            Target::File(path) if access != Access::Private && is_device(path) => Bytes::Device(path.clone(), held()),
+            Target::File(path) if access != Access::Private && is_device(path) => {
+                Destination::Device(path.clone(), held())
+            }
             Target::File(path) => {
                 let mut prepared = self.stage(path, access, replace.force)?;
                 prepared.append(bytes)?;
@@ -417,7 +419,7 @@ impl Target {
     /// A file that gets its bytes part by part; it is at `path`, which is this target's.
     fn stage(&self, path: &Path, access: Access, force: bool) -> Result<Prepared, Failure> {
         let staged = Staged::new(path, access).map_err(|error| self.failed(&error))?;
-        Ok(Prepared { target: self.clone(), bytes: Bytes::File { path: path.into(), staged, force } })
+        Ok(Prepared { target: self.clone(), bytes: Destination::File { path: path.into(), staged, force } })
     }
 
     /// Prepares a regular file that gets its bytes part by part.
@@ -477,10 +479,10 @@ pub(crate) fn is_directory(path: &Path, action: &str, way_out: &str) -> Result<(
 /// Bytes on their way to a target; dropped, they leave nothing behind.
 pub(crate) struct Prepared {
     target: Target,
-    bytes: Bytes,
+    bytes: Destination,
 }
 
-enum Bytes {
+enum Destination {
     Stdout(Zeroizing<Vec<u8>>),
     Device(PathBuf, Zeroizing<Vec<u8>>),
     File { path: PathBuf, staged: Staged, force: bool },
@@ -488,14 +490,14 @@ enum Bytes {
 
 impl Prepared {
     fn staged(&self) -> Option<&Staged> {
-        if let Bytes::File { staged, .. } = &self.bytes { Some(staged) } else { None }
+        if let Destination::File { staged, .. } = &self.bytes { Some(staged) } else { None }
     }
 
     /// Writes more bytes to a file.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         match &mut self.bytes {
-            Bytes::File { staged, .. } => staged.write(bytes).map_err(|error| self.target.failed(&error)),
-            Bytes::Stdout(_) | Bytes::Device(..) => unreachable!("these get their bytes at once"),
+            Destination::File { staged, .. } => staged.write(bytes).map_err(|error| self.target.failed(&error)),
+            Destination::Stdout(_) | Destination::Device(..) => unreachable!("these get their bytes at once"),
         }
     }
 
@@ -516,15 +518,15 @@ impl Prepared {
         let Prepared { target, bytes } = self;
         match bytes {
             // Unlike a line of a table, a key or signature that nobody took is lost.
-            Bytes::Stdout(bytes) => {
+            Destination::Stdout(bytes) => {
                 printer.bytes(&bytes).map_err(|lost| Failure { silent: false, ..lost })?;
                 Ok(None)
             }
-            Bytes::Device(path, bytes) => {
+            Destination::Device(path, bytes) => {
                 let written = File::options().write(true).open(path).and_then(|mut device| device.write_all(&bytes));
                 written.map(|()| None).map_err(|error| Failure::io("write", &target, &error))
             }
-            Bytes::File { path, staged, force } => {
+            Destination::File { path, staged, force } => {
                 staged.commit(force).map_err(|error| target.failed(&error))?;
                 Ok(Some(directory(&path).into()))
             }
@@ -542,8 +544,8 @@ pub(crate) fn commit_pair(
 ) -> Result<(), Failure> {
     match (first, second) {
         (
-            Prepared { target: first, bytes: Bytes::File { staged: a, force, .. } },
-            Prepared { target: second, bytes: Bytes::File { staged: b, .. } },
+            Prepared { target: first, bytes: Destination::File { staged: a, force, .. } },
+            Prepared { target: second, bytes: Destination::File { staged: b, .. } },
         ) => {
             a.sync().map_err(|error| first.failed(&error))?;
             b.sync().map_err(|error| second.failed(&error))?;

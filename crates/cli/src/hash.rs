@@ -2,7 +2,7 @@
 
 use crate::args::{self, Hash, MachineOptions};
 use crate::files::{Source, listed_path};
-use crate::json::{self, FileLine, Line, Word};
+use crate::json::{Counts, FileLine, Line, Word};
 use crate::merkle::{self, MerkleTree};
 use hypergrove::rows::{Column, Offsets};
 use hypergrove::{Engine, Error, MEMORY_BUDGET};
@@ -138,34 +138,24 @@ pub(crate) struct SumLine {
     pub(crate) digest: [u8; 32],
 }
 
-/// The numbers of faults in a list of sums.
-#[derive(Clone, Copy, Default)]
-struct Counts {
-    improper: usize,
-    unreadable: usize,
-    wrong: usize,
-}
-
-impl Counts {
-    /// In sha256sum's words.
-    fn warn(&self, printer: &Printer) {
-        for (count, one, many) in [
-            (self.improper, "line is improperly formatted", "lines are improperly formatted"),
-            (self.unreadable, "listed file could not be read", "listed files could not be read"),
-            (self.wrong, "computed checksum did NOT match", "computed checksums did NOT match"),
-        ] {
-            match count {
-                0 => {}
-                1 => printer.warning(format_args!("1 {one}")),
-                _ => printer.warning(format_args!("{count} {many}")),
-            }
+/// Warns of the faults in a list of sums, in sha256sum's words.
+fn warn([improper, unreadable, wrong]: [u64; 3], printer: &Printer) {
+    for (count, one, many) in [
+        (improper, "line is improperly formatted", "lines are improperly formatted"),
+        (unreadable, "listed file could not be read", "listed files could not be read"),
+        (wrong, "computed checksum did NOT match", "computed checksums did NOT match"),
+    ] {
+        match count {
+            0 => {}
+            1 => printer.warning(format_args!("1 {one}")),
+            _ => printer.warning(format_args!("{count} {many}")),
         }
     }
 }
 
 /// The sums that the files list.
 fn check(args: &Hash, engine: &Engine, lists: &[PathBuf], printer: &Printer) -> Result<Exit, Failure> {
-    let (mut lines, mut exit, mut counts) = (Lines::new(printer), Exit::Good, json::Counts::default());
+    let (mut lines, mut exit, mut counts) = (Lines::new(printer), Exit::Good, Counts::default());
     for list in lists {
         let source = Source::from(list.as_path());
         let text = match source.read_text() {
@@ -196,11 +186,11 @@ fn check_list(
     text: &[u8],
     printer: &Printer,
     lines: &mut Lines<'_>,
-    all: &mut json::Counts,
+    counts: &mut Counts,
 ) -> Result<bool, Failure> {
     let (listed, improper) = read_sums(source, text)?;
-    all.improper += improper.len() as u64;
-    let mut counts = Counts { improper: improper.len(), ..Counts::default() };
+    let before = *counts;
+    counts.improper += improper.len() as u64;
     for number in improper.iter().filter(|_| args.warn) {
         printer.warning(format_args!("{source}: {number}: no properly formatted SHA-256 line"));
     }
@@ -210,7 +200,7 @@ fn check_list(
         return Ok(false);
     }
 
-    let (mut right, bar) = (0, printer.progress(listed.len(), "checking"));
+    let bar = printer.progress(listed.len(), "checking");
     engine.sha256_each(
         listed.len(),
         |i| Source::from(listed[i].path.as_path()).open(),
@@ -219,24 +209,17 @@ fn check_list(
             let SumLine { path, digest: want } = &listed[i];
             let unread = digest.as_ref().err().map(|error| Failure::io("read", Source::from(path.as_path()), error));
             let (verdict, word): (_, &[u8]) = match digest {
-                Ok(digest) if digest == *want => {
-                    right += 1;
-                    (Word::Ok, b": OK\n")
-                }
-                Ok(_) => {
-                    counts.wrong += 1;
-                    (Word::Failed, b": FAILED\n")
-                }
+                Ok(digest) if digest == *want => (Word::Ok, b": OK\n"),
+                Ok(_) => (Word::Failed, b": FAILED\n"),
                 Err(error) if args.ignore_missing && error.kind() == io::ErrorKind::NotFound => return,
                 Err(error) => {
-                    counts.unreadable += 1;
                     if !args.json {
                         bar.suspend(|| unreadable(path, &error, printer));
                     }
                     (Word::Error, b": FAILED open or read\n")
                 }
             };
-            all.add(verdict);
+            counts.add(verdict);
             if verdict == Word::Ok && printer.quiet {
                 return;
             }
@@ -255,14 +238,15 @@ fn check_list(
     )?;
     bar.finish_and_clear();
     lines.flush();
-    if args.ignore_missing && right + counts.wrong == 0 {
+    let [right, wrong, unreadable] =
+        [counts.ok - before.ok, counts.failed - before.failed, counts.error - before.error];
+    if args.ignore_missing && right + wrong == 0 {
         printer.failure(&Failure::new(format!("{source}: no file was verified")));
     }
     if !args.status && !args.json {
-        counts.warn(printer);
+        warn([improper.len() as u64, unreadable, wrong], printer);
     }
-    let bad = counts.wrong + counts.unreadable + if args.strict { counts.improper } else { 0 };
-    Ok(bad == 0 && right > 0)
+    Ok(wrong + unreadable == 0 && right > 0 && (improper.is_empty() || !args.strict))
 }
 
 /// The entries of a list of sums, and the numbers of its lines that are not properly formatted.

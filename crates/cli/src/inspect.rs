@@ -3,7 +3,7 @@
 use crate::args::{self, Inspect, KeyKind};
 use crate::files::Source;
 use crate::keys::KeyFile;
-use crate::layout::{EnvelopeFields, Report, Value, signature};
+use crate::layout::{EnvelopeFields, Layout, Value, signature};
 use crate::schemes::{InTool, of_scheme};
 use crate::x509;
 use hypergrove_files::envelope::{self, Envelope};
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
 }
 
 /// Reports the kind of a file, its properties and its parts.
-pub(crate) fn report(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Report, Failure> {
+pub(crate) fn report(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Layout, Failure> {
     if envelope::looks_like_it(&file.bytes) {
         return of_envelope(file, of);
     }
@@ -78,7 +78,7 @@ pub(crate) fn report(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Re
 }
 
 /// A signature with what its envelope says; the parts are those of the bare signature.
-fn of_envelope(file: &KeyFile<'_>, of: &KeyKind) -> Result<Report, Failure> {
+fn of_envelope(file: &KeyFile<'_>, of: &KeyKind) -> Result<Layout, Failure> {
     let envelope = Envelope::parse(&file.bytes).map_err(|error| {
         Failure::new(error.to_string())
             .of(&file.source)
@@ -97,7 +97,7 @@ fn of_envelope(file: &KeyFile<'_>, of: &KeyKind) -> Result<Report, Failure> {
         comment: header.comment().map(str::to_owned),
         signed_context: hex::encode(header.signed_context()),
     };
-    Ok(Report {
+    Ok(Layout {
         envelope: Some(said),
         fingerprint: Some(header.key().to_string()),
         format: "envelope",

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// The kind of a file, its properties and its parts.
 #[derive(Serialize, Default)]
-pub(crate) struct Report {
+pub(crate) struct Layout {
     /// `private key`, `public key` or `signature`.
     pub(crate) kind: &'static str,
     /// The sets that it may be of: a signature's length fits two.
@@ -100,7 +100,7 @@ pub(crate) fn fields(
 }
 
 /// R, the FORS trees and the layers of the hypertree. Sets of one length have one layout.
-pub(crate) fn signature(bytes: &[u8], sets: &[&'static Params]) -> Report {
+pub(crate) fn signature(bytes: &[u8], sets: &[&'static Params]) -> Layout {
     let p = sets[0];
     let mut parts = vec![part(bytes, p.r_range(), "R")];
     for i in 0..p.k {
@@ -115,10 +115,10 @@ pub(crate) fn signature(bytes: &[u8], sets: &[&'static Params]) -> Report {
         parts.push(part(bytes, path..end, &format!("layer {layer}: authentication path")));
     }
     let sets = sets.iter().map(|p| p.name).collect();
-    Report { kind: "signature", sets, format: "raw", bytes: bytes.len(), parts, ..Report::default() }
+    Layout { kind: "signature", sets, format: "raw", bytes: bytes.len(), parts, ..Layout::default() }
 }
 
-pub(crate) fn key(found: &LoadedKey, show_secrets: bool) -> Report {
+pub(crate) fn key(found: &LoadedKey, show_secrets: bool) -> Layout {
     let LoadedKey { key, encoding, encryption, bytes } = found;
     let (p, prehash) = (key.params(), key.public().prehash());
     let (kind, names): (_, &[&str]) = match key {
@@ -169,5 +169,5 @@ pub(crate) fn key(found: &LoadedKey, show_secrets: bool) -> Report {
     let fingerprint = Some(key.public().fingerprint().to_string());
     let (prehash, encryption) = (prehash.map(|hash| hash.to_string()), encryption.clone());
     let (sets, format, bytes) = (vec![p.name], encoding.name(), bytes.len());
-    Report { kind, sets, fingerprint, prehash, envelope: None, format, encryption, bytes, parts }
+    Layout { kind, sets, fingerprint, prehash, envelope: None, format, encryption, bytes, parts }
 }

@@ -5,7 +5,7 @@ mod zkdilithium;
 use crate::args::{Encoding, Kdf, KeyKind, Keygen, MachineOptions, MessageOptions, Scheme, Sign, Verify};
 use crate::files::Source;
 use crate::keys::{self, Key, KeyFile, LoadedKey};
-use crate::layout::{self, Report};
+use crate::layout::{self, Layout};
 use crate::pem::is_pem;
 use hypergrove::backend::Size;
 use hypergrove::scheme::{SignJob, VerifyJob};
@@ -47,7 +47,7 @@ pub(crate) trait InTool: for<'a> Timed<JobMessage<'a>: From<Vec<u8>>> {
         Ok(())
     }
     /// The report of `inspect` on a key or a signature.
-    fn inspect(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Report, Failure>;
+    fn inspect(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Layout, Failure>;
 
     /// The key set and the seeds for `keygen`. Refuses, before any work is done, keys that cannot be made or written.
     fn wanted(args: &Keygen) -> Result<Wanted<Self>, Failure>;
@@ -135,7 +135,7 @@ impl InTool for SlhDsa {
     }
 
     /// A key, or what has the length of a signature.
-    fn inspect(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Report, Failure> {
+    fn inspect(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Layout, Failure> {
         let KeyFile { source, bytes, .. } = file;
         let fitting: Vec<_> = known_sets().filter(|p| p.sig_bytes() == bytes.len()).collect();
         if fitting.is_empty() || is_pem(bytes) {

@@ -134,7 +134,7 @@ fn many_callers(
             for callers in args.some(&args.callers) {
                 let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
                 let question =
-                    callers::Question { params, op, cached_layers, callers, way, budget: args.budget(SECONDS) };
+                    callers::CallersQuestion { params, op, cached_layers, callers, way, budget: args.budget(SECONDS) };
                 let measured = callers::measure(&engine, question)
                     .map_err(|failure| failure.of(format_args!("{params} {}", op_name(op))))?;
                 let record = measured.record(&engine, question);

@@ -56,14 +56,14 @@ fn most(kind: Kind, there: usize) -> usize {
 
 /// A device and its backend.
 #[derive(Clone)]
-struct Place {
+struct StudyDevice {
     backend: Arc<dyn Backend>,
     device: Device,
     /// How long a wait for the device may take, at least.
     timeout: Duration,
 }
 
-impl Place {
+impl StudyDevice {
     fn kind(&self) -> Kind {
         if self.device.memory > 0 { Kind::Gpu } else { Kind::Cpu }
     }
@@ -114,7 +114,7 @@ pub(crate) fn run(name: &str, args: &Bench, options: &MachineOptions, printer: &
 }
 
 /// All devices that were asked for, or that there are; and why there is no more.
-fn places(options: &MachineOptions) -> Result<(Vec<Place>, String), Failure> {
+fn places(options: &MachineOptions) -> Result<(Vec<StudyDevice>, String), Failure> {
     let mut absent = Vec::new();
     let chosen = match machine::devices(options)? {
         Some(chosen) => {
@@ -137,13 +137,13 @@ fn places(options: &MachineOptions) -> Result<(Vec<Place>, String), Failure> {
         }
         let these = there.into_iter().filter(|device| index.map_or(device.automatic, |index| index == device.index));
         let timeout = options.device_timeout;
-        places.extend(these.map(|device| Place { backend: backend.clone(), device, timeout }));
+        places.extend(these.map(|device| StudyDevice { backend: backend.clone(), device, timeout }));
     }
     Ok((places, absent.join("; ")))
 }
 
 /// An engine on these devices.
-fn engine_on(places: &[Place], options: &MachineOptions) -> Result<Engine, Failure> {
+fn engine_on(places: &[StudyDevice], options: &MachineOptions) -> Result<Engine, Failure> {
     let devices = places.iter().map(|place| (place.backend.clone(), place.device.index)).collect();
     Ok(machine::builder(options).devices(devices).build()?)
 }
@@ -154,7 +154,7 @@ struct Study<'a> {
     args: &'a Bench,
     options: &'a MachineOptions,
     printer: &'a Printer,
-    places: Vec<Place>,
+    places: Vec<StudyDevice>,
     /// Why there are no more devices.
     absent: String,
     bar: Bar,
@@ -235,7 +235,7 @@ impl Study<'_> {
     }
 
     /// The policies of a row on a device.
-    fn choices(&self, row: &ProgramRow, place: &Place) -> Vec<Named> {
+    fn choices(&self, row: &ProgramRow, place: &StudyDevice) -> Vec<Named> {
         let cores = if row.on == Kind::Cpu { self.threads() as u32 } else { place.device.cores };
         self.args.some(&choices(row, cores))
     }
@@ -250,7 +250,7 @@ impl Study<'_> {
     }
 
     /// The first device of a kind; if there is none, that is what is left out.
-    fn place(&mut self, kind: Kind) -> Result<Option<Place>, Failure> {
+    fn place(&mut self, kind: Kind) -> Result<Option<StudyDevice>, Failure> {
         if let Some(place) = self.places.iter().find(|place| place.kind() == kind) {
             return Ok(Some(place.clone()));
         }
@@ -319,7 +319,7 @@ impl Study<'_> {
     fn program(
         &mut self,
         row: &ProgramRow,
-        place: &Place,
+        place: &StudyDevice,
         jobs: &TrialJobs,
         choice: &Named,
         batches: &[usize],
@@ -430,7 +430,7 @@ impl Study<'_> {
             if self.place(kind)?.is_none() {
                 continue;
             }
-            let places: Vec<Place> = self.places.iter().filter(|place| place.kind() == kind).cloned().collect();
+            let places: Vec<StudyDevice> = self.places.iter().filter(|place| place.kind() == kind).cloned().collect();
             let most = most(kind, places.len());
             for number in row.devices.iter().copied() {
                 if number > most {
@@ -457,7 +457,7 @@ impl Study<'_> {
     fn engine(
         &mut self,
         row: &EngineRow,
-        places: &[Place],
+        places: &[StudyDevice],
         engine: &Engine,
         rows: Option<RowMemory>,
     ) -> Result<(), Failure> {
@@ -541,7 +541,7 @@ impl Study<'_> {
                             break;
                         }
                         let budget = self.args.budget(row.seconds);
-                        let question = callers::Question { params, op, cached_layers, callers, way, budget };
+                        let question = callers::CallersQuestion { params, op, cached_layers, callers, way, budget };
                         let measured = callers::measure(&engine, question).map_err(|why| why.of(describe(&base)))?;
                         let record = measured.record(&engine, question);
                         self.emit(Record { clock_hz: place.clock(), ..record })?;
@@ -585,7 +585,7 @@ impl Study<'_> {
     /// End to end; `kernels_per_s` is of messages in the device's own memory.
     fn hashes(&mut self, row: &HashRow) -> Result<(), Failure> {
         let Some(place) = self.place(row.on)? else { return Ok(()) };
-        let Place { backend, device, timeout } = &place;
+        let StudyDevice { backend, device, timeout } = &place;
         let (space, bounds) = space_and_bounds(&**backend, device, self.options)?;
         let name = |axis: &str| space.iter().find(|known| known.name == axis).map(|known| known.name);
         let sizes = self.args.some(&row.bytes.all(|| 1));

@@ -369,7 +369,7 @@ impl Tuner<'_> {
         let mut workload = self.workload(&plan, one.jobs, &base)?;
         let question = one.question();
         let timed = Timed::new(&mut workload, start + share.mul_f64(1.0 - CONFIRMED));
-        let mut lab = Recorded { journal, question, lab: Watched { lab: timed, tuner: self, one, questions } };
+        let mut lab = Recorded { journal, question, lab: WithBar { lab: timed, tuner: self, one, questions } };
         let found = find(search, &space, &base, seeds, &mut lab, |lab| lab.lab.lab.until = start + share);
         match found {
             Ok((mut outcome, _)) => {
@@ -465,14 +465,14 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// A lab that moves the bar.
-struct Watched<'a, L> {
+struct WithBar<'a, L> {
     lab: L,
     tuner: &'a Tuner<'a>,
     one: &'a TuneTarget,
     questions: usize,
 }
 
-impl<L: Lab> Lab for Watched<'_, L> {
+impl<L: Lab> Lab for WithBar<'_, L> {
     fn expect(&mut self, policies: &[Policy]) {
         self.lab.expect(policies);
     }

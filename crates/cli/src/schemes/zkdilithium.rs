@@ -3,7 +3,7 @@
 use super::{InTool, Passphrase, Secret, Wanted};
 use crate::args::{Bytes, Encoding, KeyKind, Keygen, Scheme};
 use crate::keys::{Key, KeyFile, LoadedKey};
-use crate::layout::{Report, fields};
+use crate::layout::{Layout, fields};
 use crate::pem::{Pem, is_pem, mixed};
 use hypergrove::zkdilithium::params::*;
 use hypergrove::zkdilithium::{KeyError, PRIVATE_LABEL, PUBLIC_LABEL, SigningKey, VerifyingKey, ZkDilithium};
@@ -48,7 +48,7 @@ impl InTool for ZkDilithium {
     }
 
     /// Fields of fixed lengths, one after the other.
-    fn inspect(file: &KeyFile<'_>, _: &KeyKind, show_secrets: bool) -> Result<Report, Failure> {
+    fn inspect(file: &KeyFile<'_>, _: &KeyKind, show_secrets: bool) -> Result<Layout, Failure> {
         let (kind, encoding, bytes) = recognise(file)?;
         let t = ("t", T_BYTES);
         let (kind, names) = match kind {
@@ -65,7 +65,7 @@ impl InTool for ZkDilithium {
         };
         let parts = fields(&bytes, 0, &names, |name| ["key", "s1", "s2"].contains(&name) && !show_secrets);
         let (sets, format, bytes) = (vec![NAME], encoding.name(), bytes.len());
-        Ok(Report { kind, sets, fingerprint, format, bytes, parts, ..Report::default() })
+        Ok(Layout { kind, sets, fingerprint, format, bytes, parts, ..Layout::default() })
     }
 
     fn wanted(args: &Keygen) -> Result<Wanted<ZkDilithium>, Failure> {

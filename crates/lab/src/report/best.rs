@@ -65,7 +65,7 @@ pub(crate) struct HeadlineRate<'a> {
 }
 
 /// The name of a device, and what it computes with.
-type Named = (String, String);
+type DeviceName = (String, String);
 
 /// The headlines of each run, one a device. All show the set that most devices have, of several the one with most records, if they can.
 pub(crate) fn headlines(runs: &[RecordedRun]) -> Vec<Vec<Headline<'_>>> {
@@ -80,20 +80,20 @@ pub(crate) fn headlines(runs: &[RecordedRun]) -> Vec<Vec<Headline<'_>>> {
         Reverse((devices.len(), all.len()))
     });
     let sets: Vec<String> = sets.into_iter().map(|(set, _)| set).collect();
-    let of_devices = |devices: Vec<(Named, Vec<_>)>| {
+    let of_devices = |devices: Vec<(DeviceName, Vec<_>)>| {
         devices.into_iter().filter_map(|(named, records)| headline(named, records, &sets)).collect()
     };
     of_runs.into_iter().map(of_devices).collect()
 }
 
 /// The devices of a run, each with the records that may stand for an operation.
-fn devices(run: &RecordedRun) -> Vec<(Named, Vec<&Record>)> {
+fn devices(run: &RecordedRun) -> Vec<(DeviceName, Vec<&Record>)> {
     let alone = run.records.iter().filter(|record| stands(record) && record.devices.len() < 2);
     by(alone, |record| (record.device.clone(), record.detail.clone()))
 }
 
 /// The headline of a device with the first of the sets that it has.
-fn headline<'a>((device, detail): Named, mut records: Vec<&'a Record>, sets: &[String]) -> Option<Headline<'a>> {
+fn headline<'a>((device, detail): DeviceName, mut records: Vec<&'a Record>, sets: &[String]) -> Option<Headline<'a>> {
     let set = sets.iter().find(|set| records.iter().any(|record| record.set == **set))?;
     records.retain(|record| record.set == *set);
     let rate = |(op, noun): &(&str, &'static str)| {

@@ -17,7 +17,7 @@ use crate::printer::{grouped, percent, seconds, significant};
 use crate::record::{Record, StageRecord};
 use crate::report::best::{OPS, best, stands};
 use crate::report::plot::{
-    Axis, Bar, Bars, Drawing, Look, Plot, Point, Scale, Series, Value, counted, ratio, share, timed,
+    Axis, Bar, BarValue, Bars, Drawing, Look, Plot, Point, Scale, Series, counted, ratio, share, timed,
 };
 use crate::report::read::RecordedRun;
 use crate::stopwatch::Times;
@@ -43,7 +43,7 @@ pub(crate) struct Section {
 pub(crate) struct FigureGroup {
     pub(crate) title: String,
     pub(crate) figures: Vec<Figure>,
-    pub(crate) table: Option<Table>,
+    pub(crate) table: Option<FigureTable>,
 }
 
 /// A picture and its name as a file.
@@ -53,7 +53,7 @@ pub(crate) struct Figure {
 }
 
 /// Columns that hold numbers are set to the right.
-pub(crate) struct Table {
+pub(crate) struct FigureTable {
     pub(crate) heads: Vec<&'static str>,
     /// How many columns hold words, from the left.
     pub(crate) words: usize,
@@ -85,7 +85,7 @@ pub(crate) fn sections(run: &RecordedRun) -> Vec<Section> {
 
 impl FigureGroup {
     /// A group whose figures `fill` draws, and whose table it gives; none if the table has no rows.
-    fn of(id: &str, title: String, fill: impl FnOnce(&mut FigureGroup) -> Table) -> Option<FigureGroup> {
+    fn of(id: &str, title: String, fill: impl FnOnce(&mut FigureGroup) -> FigureTable) -> Option<FigureGroup> {
         let mut group = FigureGroup { title, ..FigureGroup::default() };
         let table = fill(&mut group);
         group.figures.iter_mut().for_each(|figure| figure.name = slug(&[id, &group.title, &figure.name]));
@@ -102,7 +102,7 @@ impl FigureGroup {
 fn by_device<'a>(
     run: &'a RecordedRun,
     study: &'a str,
-    fill: fn(&mut FigureGroup, Vec<&'a Record>) -> Table,
+    fill: fn(&mut FigureGroup, Vec<&'a Record>) -> FigureTable,
 ) -> Vec<FigureGroup> {
     let devices = by(of_study(run, study), |record| record.device.clone()).into_iter();
     devices.filter_map(|(device, records)| FigureGroup::of(study, device, |group| fill(group, records))).collect()
@@ -216,7 +216,7 @@ fn key(record: &Record) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-impl Table {
+impl FigureTable {
     pub(crate) fn html(&self) -> Markup {
         html! {
             table {

@@ -95,12 +95,12 @@ pub(crate) struct Plot {
 }
 
 /// The number of a series, a value of it, and its quartiles if they are known.
-pub(crate) type Value = (usize, f64, Option<(f64, f64)>);
+pub(crate) type BarValue = (usize, f64, Option<(f64, f64)>);
 
 /// A row of a chart of bars or dots.
 pub(crate) struct Bar {
     pub(crate) label: String,
-    pub(crate) values: Vec<Value>,
+    pub(crate) values: Vec<BarValue>,
     /// At the right.
     pub(crate) text: String,
     pub(crate) tooltip: String,

@@ -52,7 +52,7 @@ impl CallerKind {
 
 /// The parameters of a measurement.
 #[derive(Clone, Copy)]
-pub(crate) struct Question {
+pub(crate) struct CallersQuestion {
     pub(crate) params: &'static Params,
     pub(crate) op: Op,
     pub(crate) cached_layers: usize,
@@ -77,8 +77,8 @@ impl Measured {
         all[((all.len() - 1) as f64 * share).ceil() as usize]
     }
 
-    pub(crate) fn record(&self, engine: &Engine, question: Question) -> Record {
-        let Question { params, op, cached_layers, callers, way, .. } = question;
+    pub(crate) fn record(&self, engine: &Engine, question: CallersQuestion) -> Record {
+        let CallersQuestion { params, op, cached_layers, callers, way, .. } = question;
         let all = self.waits.all();
         let kept = (0..KEPT.min(all.len())).map(|i| all[i * (all.len() - 1) / (KEPT.min(all.len()) - 1).max(1)]);
         Record {
@@ -175,8 +175,8 @@ fn caller<T: PartialEq>(
 }
 
 /// Measures. An answer that is wrong is an error.
-pub(crate) fn measure(engine: &Engine, question: Question) -> Result<Measured, Failure> {
-    let Question { params, op, cached_layers, .. } = question;
+pub(crate) fn measure(engine: &Engine, question: CallersQuestion) -> Result<Measured, Failure> {
+    let CallersQuestion { params, op, cached_layers, .. } = question;
     let (params, mode) = (SlhDsa::from(params), Mode::default());
     if op == Op::Keygen {
         let seeds: Vec<Seeds> = (0..DISTINCT).map(|number| params.seeds(number)).collect();
@@ -213,10 +213,10 @@ pub(crate) fn measure(engine: &Engine, question: Question) -> Result<Measured, F
 /// Has the callers bring these jobs, and times them.
 fn timed<T: PartialEq + Sync>(
     engine: &Engine,
-    question: Question,
+    question: CallersQuestion,
     work: &KnownJobs<'_, T>,
 ) -> Result<Measured, Failure> {
-    let Question { callers, way, budget, .. } = question;
+    let CallersQuestion { callers, way, budget, .. } = question;
     let threads = if let CallerKind::Held(threads) = way { threads.min(callers) } else { callers };
     let window = Window::default();
     let (mut waits, mut took) = (Vec::new(), Duration::ZERO);

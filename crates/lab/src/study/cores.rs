@@ -2,7 +2,7 @@
 //! the same code (`bench --turns`), and asks them in turns.
 
 use super::definition::{CoresRow, Kind};
-use super::{Place, Study, describe};
+use super::{Study, StudyDevice, describe};
 use crate::args::{RowMemory, op_name};
 use crate::failure::Failure;
 use crate::machine::{self, Limits};
@@ -107,7 +107,13 @@ impl Study<'_> {
     }
 
     /// Starts the tool with so many threads and so many jobs for each of them.
-    fn process(&self, question: &Question, place: &Place, threads: usize, each: usize) -> Result<Process, Failure> {
+    fn process(
+        &self,
+        question: &Question,
+        place: &StudyDevice,
+        threads: usize,
+        each: usize,
+    ) -> Result<Process, Failure> {
         let [threads, batch, seconds] =
             [threads.to_string(), (threads * each).to_string(), question.budget.as_secs_f64().to_string()];
         let (device, memory) = (place.device.id(), self.options.memory.map(|memory| memory.to_string()));
@@ -126,7 +132,13 @@ impl Study<'_> {
         Process::start(["bench", "--turns", "--json", "--quiet"].into_iter().chain(options))
     }
 
-    fn every_core(&mut self, row: &CoresRow, place: &Place, params: &'static Params, op: Op) -> Result<(), Failure> {
+    fn every_core(
+        &mut self,
+        row: &CoresRow,
+        place: &StudyDevice,
+        params: &'static Params,
+        op: Op,
+    ) -> Result<(), Failure> {
         let budget = self.args.budget(row.seconds);
         let (batch, rows) = (self.args.batch, Some(ROWS));
         let question = Question { params: SlhDsa::from(params), op, batch, cached_layers: 0, budget, rows };

@@ -1,6 +1,6 @@
 //! The arrays that Python gets: results, and memory that devices reach.
 
-use super::memory::{Element, ExportedBytes, Owner, Reading, Share, SharedMemory, Writing, in_use};
+use super::memory::{ArrayOwner, Element, ExportedBytes, Reading, Share, SharedMemory, Writing, in_use};
 use super::{arrow, dlpack};
 use crate::gaps::{Gaps, Nulls};
 use crate::room::zeros;
@@ -36,18 +36,18 @@ impl Array {
     pub(crate) fn new(mut bytes: Vec<u8>, element: Element, shape: &[usize]) -> Array {
         let start = NonNull::from(&mut bytes[..]).cast();
         let len = bytes.len();
-        Array::of(start, len, Owner::Ordinary { _bytes: bytes }, element, shape)
+        Array::of(start, len, ArrayOwner::Ordinary { _bytes: bytes }, element, shape)
     }
 
     /// An array of bytes in an engine's memory.
     pub(crate) fn in_memory(mut memory: Memory, shape: &[usize]) -> Array {
         let start = NonNull::from(&mut memory[..]).cast();
         let len = memory.len();
-        let owner = Owner::Device { memory: ManuallyDrop::new(memory), process: std::process::id() };
+        let owner = ArrayOwner::Device { memory: ManuallyDrop::new(memory), process: std::process::id() };
         Array::of(start, len, owner, Element::Byte, shape)
     }
 
-    fn of(start: NonNull<u8>, len: usize, owner: Owner, element: Element, shape: &[usize]) -> Array {
+    fn of(start: NonNull<u8>, len: usize, owner: ArrayOwner, element: Element, shape: &[usize]) -> Array {
         assert_eq!(shape.iter().product::<usize>(), len, "an array has as many bytes as its shape says");
         let shape: Vec<isize> = shape.iter().map(|size| isize::try_from(*size).expect("a size of memory")).collect();
         let strides = (1..=shape.len()).map(|at| shape[at..].iter().product()).collect();

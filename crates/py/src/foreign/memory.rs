@@ -27,7 +27,7 @@ impl Element {
 }
 
 /// The owner of an array's memory. The memory is reached through `SharedMemory` until the owner is dropped.
-pub(super) enum Owner {
+pub(super) enum ArrayOwner {
     Ordinary {
         _bytes: Vec<u8>,
     },
@@ -38,9 +38,9 @@ pub(super) enum Owner {
     },
 }
 
-impl Drop for Owner {
+impl Drop for ArrayOwner {
     fn drop(&mut self) {
-        if let Owner::Device { memory, process } = self
+        if let ArrayOwner::Device { memory, process } = self
             && *process == std::process::id()
         {
             // SAFETY: this is the drop of what holds it, so nobody uses it again.
@@ -68,7 +68,7 @@ pub(super) struct SharedMemory {
     pub(super) start: NonNull<u8>,
     pub(super) len: usize,
     pub(super) uses: Mutex<Uses>,
-    pub(super) _owner: Owner,
+    pub(super) _owner: ArrayOwner,
 }
 
 // SAFETY: `start` belongs to `_owner`, which any thread may drop. Its bytes are reached through `Reading` and `Writing`, which `uses` keeps

@@ -12,7 +12,7 @@ pub(super) fn cache_depth(run: &RecordedRun) -> Section {
     }
 }
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
+fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
     let mut rows = Vec::new();
     for (set, records) in by(records, |record| record.set.clone()) {
         let none = records.iter().find(|record| record.cached_layers == 0).map(|record| record.ops_per_s);
@@ -46,7 +46,7 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
         group.draw(&[&set], Bars::new(title, x, bars));
     }
     let heads = vec!["set", "layers", "memory", "built in", "per second", "gain"];
-    Table { heads, words: 1, rows }
+    FigureTable { heads, words: 1, rows }
 }
 
 fn bytes(count: usize) -> String {

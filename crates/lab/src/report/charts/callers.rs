@@ -17,7 +17,7 @@ pub(super) fn callers(run: &RecordedRun) -> Section {
     }
 }
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
+fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
     let mut rows = Vec::new();
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         for record in &records {
@@ -61,5 +61,5 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
         }
     }
     let heads = vec!["set", "op", "tickets", "callers", "per second", "jobs of a batch", "half", "99 %", "99.9 %"];
-    Table { heads, words: 3, rows }
+    FigureTable { heads, words: 3, rows }
 }

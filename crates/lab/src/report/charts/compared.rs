@@ -63,7 +63,7 @@ pub(crate) fn compared(first: &RecordedRun, second: &RecordedRun) -> Section {
         Vec::new()
     } else {
         let heads = vec!["measurement", "first, per second", "second, per second", "ratio", "spread"];
-        group.table = Some(Table { heads, words: 1, rows });
+        group.table = Some(FigureTable { heads, words: 1, rows });
         vec![group]
     };
     Section {

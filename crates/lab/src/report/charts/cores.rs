@@ -12,7 +12,7 @@ pub(super) fn cores(run: &RecordedRun) -> Section {
     }
 }
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
+fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
     let mut rows = Vec::new();
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         for (threads, pair) in by(&records, |record| record.threads) {
@@ -48,5 +48,5 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
         "% of peak",
         "engine / processes",
     ];
-    Table { heads, words: 2, rows }
+    FigureTable { heads, words: 2, rows }
 }

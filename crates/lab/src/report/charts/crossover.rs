@@ -29,7 +29,7 @@ pub(super) fn crossover(run: &RecordedRun) -> Section {
     }
 }
 
-fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> Table {
+fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> FigureTable {
     let mut rows = Vec::new();
     for ((set, op), records) in by(of_study(run, "crossover"), |record| (record.set.clone(), record.op.clone())) {
         let devices = by(records, |record| record.devices.join(", "));
@@ -59,5 +59,5 @@ fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> Table {
         };
         group.draw(&[&set, &op], plot);
     }
-    Table { heads: vec!["set", "op", "the GPU is faster from"], words: 2, rows }
+    FigureTable { heads: vec!["set", "op", "the GPU is faster from"], words: 2, rows }
 }

@@ -105,7 +105,7 @@ pub(super) fn functions(run: &RecordedRun) -> Section {
             "of the staircase",
             "tuned",
         ];
-        group.table = Some(Table { heads, words: 2, rows });
+        group.table = Some(FigureTable { heads, words: 2, rows });
         groups.push(group);
     }
     if !gains.is_empty() {
@@ -121,7 +121,7 @@ pub(super) fn functions(run: &RecordedRun) -> Section {
             "over a shape for each",
             "kernels in a run, over the best",
         ];
-        let table = Table { heads, words: 3, rows: gains };
+        let table = FigureTable { heads, words: 3, rows: gains };
         groups.insert(
             0,
             FigureGroup { title: "What choosing for each stage gains".into(), figures: Vec::new(), table: Some(table) },

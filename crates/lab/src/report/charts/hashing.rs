@@ -16,7 +16,7 @@ pub(super) fn hashing(run: &RecordedRun) -> Section {
     }
 }
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
+fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
     let bytes_a_second = |record: &Record, rate: f64| rate * record.message_bytes as f64;
     let y = || axis("bytes a second", Scale::Log, counted);
     let mut draw = |kind: &str, x: Axis, series: Vec<(String, Vec<Point>)>| {
@@ -70,5 +70,5 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
         ]
     };
     let heads = vec!["shape", "bytes", "messages", "end to end", "% of peak", "in the device's memory", "% of peak"];
-    Table { heads, words: 1, rows: records.iter().map(row).collect() }
+    FigureTable { heads, words: 1, rows: records.iter().map(row).collect() }
 }

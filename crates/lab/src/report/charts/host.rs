@@ -11,7 +11,7 @@ pub(super) fn host(run: &RecordedRun) -> Section {
     }
 }
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
+fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
     let mut rows = Vec::new();
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         // A full program's kernels are the fastest.
@@ -42,5 +42,5 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
         group.draw(&[&set, &op], Plot::new(format!("{} {op}", short(&set)), x, y, series));
     }
     let heads = vec!["set", "op", "through", "jobs of a call", "per second", "of the kernels"];
-    Table { heads, words: 3, rows }
+    FigureTable { heads, words: 3, rows }
 }

@@ -13,7 +13,7 @@ pub(super) fn ladder(run: &RecordedRun) -> Section {
     }
 }
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
+fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
     let mut rows = Vec::new();
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         let slowest = records.iter().map(|record| record.median_s).fold(0.0, f64::max);
@@ -42,7 +42,7 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
         group.draw(&[&set, &op], Bars::new(title, x, bars.collect()));
     }
     let heads = vec!["set", "op", "levels", "widest launch", "ms", "spread", "against the slowest"];
-    Table { heads, words: 3, rows }
+    FigureTable { heads, words: 3, rows }
 }
 
 fn noun(op: &str) -> &str {

@@ -11,7 +11,7 @@ pub(super) fn multi_gpu(run: &RecordedRun) -> Section {
     }
 }
 
-fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> Table {
+fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> FigureTable {
     let mut rows = Vec::new();
     let key = |record: &&Record| (record.set.clone(), record.op.clone(), through(record));
     for ((set, op, through), records) in by(of_study(run, "multi-gpu"), key) {
@@ -42,5 +42,5 @@ fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> Table {
         group.draw(&[&set, &op, through], Plot::new(format!("{} {op}, {through}", short(&set)), x, y, series));
     }
     let heads = vec!["set", "op", "through", "GPUs", "per second", "of one", "a GPU's share of that"];
-    Table { heads, words: 3, rows }
+    FigureTable { heads, words: 3, rows }
 }

@@ -11,7 +11,7 @@ pub(super) fn roofline(run: &RecordedRun) -> Section {
         let row = vec![record.device.clone(), shape_name(record), of("sha256"), of("sha512"), of("keccak")];
         if groups.is_empty() {
             let heads = vec!["device", "by", "SHA-256, million a second", "SHA-512", "Keccak"];
-            let table = Some(Table { heads, words: 2, rows: Vec::new() });
+            let table = Some(FigureTable { heads, words: 2, rows: Vec::new() });
             groups.push(FigureGroup {
                 title: "Compressions of one core, or of a whole GPU at its limit".into(),
                 table,
@@ -50,7 +50,7 @@ pub(super) fn roofline(run: &RecordedRun) -> Section {
         ];
         let heads =
             vec!["set", "op", "through", "batch", "a job", "per second", "spread", "% of peak", "kernels, % of peak"];
-        let table = Some(Table { heads, words: 3, rows });
+        let table = Some(FigureTable { heads, words: 3, rows });
         groups.push(FigureGroup { title, figures: figures.into_iter().flatten().collect(), table });
     }
     Section {
@@ -91,7 +91,7 @@ fn chart(
     let rows = by(records.iter().copied(), |record| record.set.clone()).into_iter().map(|(set, records)| {
         let known = || records.iter().filter_map(|record| Some((*record, of(record)?)));
         let at = |op: &str| ops.iter().position(|other| other == op).unwrap_or(0);
-        let values: Vec<Value> = known().map(|(record, fraction)| (at(&record.op), fraction, None)).collect();
+        let values: Vec<BarValue> = known().map(|(record, fraction)| (at(&record.op), fraction, None)).collect();
         let tooltip: Vec<String> = known().map(|(r, fraction)| format!("{} {:.0} %", r.op, 100.0 * fraction)).collect();
         let tooltip = format!("{}: {}", short(&set), tooltip.join(", "));
         Bar { label: short(&set).into(), values, text: String::new(), tooltip }

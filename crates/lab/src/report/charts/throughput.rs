@@ -12,7 +12,7 @@ pub(super) fn throughput(run: &RecordedRun) -> Section {
     }
 }
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
+fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
     let mut rows = Vec::new();
     for ((set, op), mut records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         // A study whose time was bounded goes through its batches in another order.
@@ -49,5 +49,5 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> Table {
     }
     let heads =
         vec!["set", "op", "shape", "best batch", "per second", "kernels alone", "% of peak", "over the best fixed"];
-    Table { heads, words: 3, rows }
+    FigureTable { heads, words: 3, rows }
 }
