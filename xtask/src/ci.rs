@@ -2,8 +2,8 @@
 
 use crate::process::{self, Outcome, Step, Tally};
 use crate::{
-    api, benchmarks, capi, dependent, dist, examples, features, foreign, fuzz, kernels, licences, links, magic,
-    negative, openssl, outputs, python, secrets, server, shaders, site, sources, supply_chain, tests, threads,
+    api, benchmarks, capi, dependent, dist, examples, features, foreign, fuzz, kernels, licences, links, negative,
+    openssl, outputs, python, secrets, server, shaders, site, sources, supply_chain, tests, threads,
 };
 use std::fs;
 use std::path::PathBuf;
@@ -32,7 +32,6 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "words",     about: "no path of one machine; plain names, words and sentences",   run: |_, _| sources::words() },
     CiStep { name: "links",     about: "links between documents lead to files and headings",         run: |_, _| links::check() },
     CiStep { name: "unsafe",    about: "unsafe code is where it may be and nowhere else",            run: |_, _| sources::forbid_unsafe() },
-    CiStep { name: "magic",     about: "constants of SHA-2 and Keccak recomputed from their origin", run: |_, _| magic::check() },
     CiStep { name: "deny",      about: "licences, sources and audits of all dependencies",                run: |_, _| licences::check() },
     CiStep { name: "bench",     about: "BENCHMARKS.md and tables of documents are what bench/runs says", run: |_, _| benchmarks::current() },
     CiStep { name: "negative",  about: "the negative corpus is what its generator makes",            run: |_, extent| negative::check(extent) },

@@ -20,7 +20,6 @@ mod install;
 mod kernels;
 mod licences;
 mod links;
-mod magic;
 mod negative;
 mod openssl;
 mod outputs;
