@@ -3,7 +3,7 @@
 use crate::process::{Outcome, Step};
 use crate::{disk, figures};
 use hypergrove_fips205::{Op, Params, Plan, Rates, Work};
-use hypergrove_lab::record::{Record, grouped};
+use hypergrove_lab::record::{Record, SHA256_BYTES, grouped, sha256_blocks, short};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,10 +14,6 @@ const PAGE: &str = "BENCHMARKS.md";
 
 /// Backends that compute on the host's cores; all others are GPUs.
 const HOSTS: &[&str] = &["cpu", "reference"];
-/// Of SHA-256: a block, what the padding takes of the last one at least, and the digest.
-const BLOCK_BYTES: usize = 64;
-const PADDING_LEAST: usize = 9;
-const DIGEST_BYTES: usize = 32;
 /// Stands for a figure that is not known.
 pub(crate) const UNKNOWN: &str = "–";
 
@@ -199,7 +195,7 @@ fn reached(record: &Record) -> Option<Rates> {
 /// Bytes of a record's jobs on the link to a device, at least: messages and digests, which share it, or the signatures to be verified.
 fn sent(record: &Record) -> f64 {
     let each = match record.set.parse::<&Params>() {
-        _ if record.scheme == "SHA-256" => record.message_bytes.max(DIGEST_BYTES),
+        _ if record.scheme == "SHA-256" => record.message_bytes.max(SHA256_BYTES),
         Ok(params) if record.op == "verify" => params.sig_bytes(),
         _ => 0,
     };
@@ -209,7 +205,7 @@ fn sent(record: &Record) -> f64 {
 /// The compressions of a record's operation: of one message, or of one job on a set of FIPS 205.
 fn work(record: &Record) -> Option<Work> {
     if record.scheme == "SHA-256" {
-        let compressions = (record.message_bytes + PADDING_LEAST).div_ceil(BLOCK_BYTES) as f64;
+        let compressions = sha256_blocks(record.message_bytes) as f64;
         return Some(Work { sha256: compressions, ..Work::default() });
     }
     let params = record.set.parse::<&Params>().ok()?;
@@ -372,11 +368,6 @@ fn subject(record: &Record) -> Subject {
     }
     let op = OPS.iter().position(|op| *op == record.op).unwrap_or(OPS.len());
     Subject { set: short(&record.set).into(), op: (op, record.op.clone()), variant }
-}
-
-/// A set's name where all are of one scheme.
-pub(crate) fn short(set: &str) -> &str {
-    set.strip_prefix("SLH-DSA-").unwrap_or(set)
 }
 
 /// A section of the page is about one of these.

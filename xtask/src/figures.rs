@@ -2,9 +2,9 @@
 //!
 //! A document has a table between `<!-- table: NAME -->` and `<!-- end of table -->`.
 
-use crate::benchmarks::{self, RUNS, Run, RunRecord, UNKNOWN, newest, per_second, share, short, table, time};
+use crate::benchmarks::{self, RUNS, Run, RunRecord, UNKNOWN, newest, per_second, share, table, time};
 use crate::{disk, picture, sources};
-use hypergrove_lab::record::Record;
+use hypergrove_lab::record::{Record, short};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -97,6 +97,11 @@ pub(crate) fn builder(options: &MachineOptions) -> EngineBuilder {
     builder
 }
 
+/// Threads of the host: as many as were asked for, or one for each core.
+pub(crate) fn host_threads(options: &MachineOptions) -> usize {
+    options.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from)
+}
+
 /// Devices and threads, in a line.
 pub fn describe(engine: &Engine) -> String {
     let device = |device: &Device| format!("{} {}, {}", device.id(), device.name, device.detail);

@@ -158,6 +158,21 @@ impl Record {
     }
 }
 
+/// Bytes of a digest of SHA-256.
+pub const SHA256_BYTES: usize = 32;
+/// Bytes of a block.
+pub const SHA256_BLOCK: usize = 64;
+
+/// Blocks of a message with its padding, which takes nine bytes of the last one at least.
+pub fn sha256_blocks(bytes: usize) -> usize {
+    (bytes + 9).div_ceil(SHA256_BLOCK)
+}
+
+/// SLH-DSA-SHA2-128f → `SHA2-128f`.
+pub fn short(set: &str) -> &str {
+    set.strip_prefix("SLH-DSA-").unwrap_or(set)
+}
+
 /// 1234567 → `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -5,7 +5,7 @@ use crate::bench::SECONDS;
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits, rates_json};
 use crate::printer::{Printer, percent, seconds, significant};
-use crate::record::Record;
+use crate::record::{Record, SHA256_BLOCK, SHA256_BYTES, sha256_blocks};
 use crate::stopwatch::{Times, until_used_up, wrong};
 use hypergrove::backend::{Axis, Hasher, Messages, Policy, Sha256Programs, THREADS};
 use hypergrove::{Backend, Cpu, Device, Work};
@@ -70,13 +70,13 @@ impl Sample {
     }
     /// Seconds of so many messages, hashed at the machine's own rate.
     fn hashing(&self, count: usize) -> Option<f64> {
-        let compressions = (count * (self.size + PADDING_LEAST).div_ceil(BLOCK_BYTES)) as f64;
+        let compressions = (count * sha256_blocks(self.size)) as f64;
         self.bounds.hashes.seconds(&Work { sha256: compressions, ..Work::default() }, self.threads)
     }
     /// Seconds of a run at the limit: messages go to a device with memory of its own over a link, sums come back concurrently,
     /// and it hashes meanwhile.
     fn ideal(&self) -> Option<f64> {
-        let sending = self.bounds.link.map(|link| (self.count * self.size.max(DIGEST_BYTES)) as f64 / link);
+        let sending = self.bounds.link.map(|link| (self.count * self.size.max(SHA256_BYTES)) as f64 / link);
         sending.into_iter().chain(self.hashing(self.count)).reduce(f64::max)
     }
     fn limit_fraction(&self) -> Option<f64> {
@@ -88,10 +88,6 @@ impl Sample {
     }
 }
 
-/// Of SHA-256: a block, what the padding takes of the last one at least, and the sum.
-const BLOCK_BYTES: usize = 64;
-const PADDING_LEAST: usize = 9;
-const DIGEST_BYTES: usize = 32;
 /// Runs that are timed at least.
 const LEAST_RUNS: usize = 5;
 /// A wrong answer.
@@ -119,9 +115,9 @@ pub(crate) fn sha256_point(
     let most = most_bytes(device, policy);
     let count = point.count.unwrap_or((most.min(BYTES) / size.max(64)).clamp(1, 4 * MANY));
     // Some policies are very slow: the guess is what a slow device takes.
-    let blocks = count * (size + PADDING_LEAST).div_ceil(BLOCK_BYTES);
+    let blocks = count * sha256_blocks(size);
     let threads = policy.get(THREADS).unwrap_or(1) as usize;
-    let seconds = blocks.max(most / BLOCK_BYTES) as f64 / device.guessed_rate(threads);
+    let seconds = blocks.max(most / SHA256_BLOCK) as f64 / device.guessed_rate(threads);
     hasher.time_limit(time_limit(seconds, timeout));
     let mut bytes = vec![0; size * count];
     // A message tells its number where it is long enough, and no two pages are alike.
@@ -223,8 +219,10 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
     }
     for (backend, device) in machine::chosen(options)? {
         let (space, bounds) = space_and_bounds(&*backend, &device, options)?;
-        let threads = options.threads.map_or(device.cores, u32::from);
-        let threads = if device.memory > 0 { options.threads.map_or(host_threads(), u32::from) } else { threads };
+        let threads = match device.memory {
+            0 => options.threads.map_or(device.cores, u32::from),
+            _ => machine::host_threads(options) as u32,
+        };
         for policy in policies(&args.axes, &space)? {
             let threads = [(THREADS, threads)];
             let all = if policy.iter().any(|(name, _)| *name == THREADS) { &[][..] } else { &threads };
@@ -254,10 +252,6 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
         machine::warn(&*backend, printer);
     }
     Ok(Exit::Good)
-}
-
-fn host_threads() -> u32 {
-    std::thread::available_parallelism().map_or(1, usize::from) as u32
 }
 
 fn row([device, size, count, median, rate, of_peak, resident, resident_of_peak, policy]: [&str; 9]) -> String {

@@ -245,8 +245,7 @@ impl Study<'_> {
     }
 
     fn threads(&self) -> usize {
-        let all = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.options.threads.map_or_else(all, usize::from)
+        machine::host_threads(self.options)
     }
 
     /// The first device of a kind; if there is none, that is what is left out.

@@ -90,8 +90,7 @@ pub type Write<'a> = &'a dyn Fn(&Path, &str, &Printer) -> Result<(), Failure>;
 pub fn run(args: &Tune, options: &MachineOptions, printer: &Printer, write: Write<'_>) -> Result<Exit, Failure> {
     let (backend, device) = machine::one_device(options)?;
     let sets: Vec<&'static Params> = args.set.iter().flat_map(|sets| sets.0.iter().copied()).collect();
-    let threads =
-        options.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let threads = machine::host_threads(options);
     let budget = args.budget.unwrap_or(A_SET * sets.len() as u32);
     let head = Head {
         backend: device.backend.into(),

@@ -14,7 +14,7 @@ mod roofline;
 mod throughput;
 
 use crate::printer::{grouped, percent, seconds, significant};
-use crate::record::{Record, StageRecord};
+use crate::record::{Record, StageRecord, short};
 use crate::report::best::{OPS, best, stands};
 use crate::report::plot::{
     Axis, Bar, BarValue, Bars, Drawing, Look, Plot, Point, Scale, Series, counted, ratio, share, timed,
@@ -124,11 +124,6 @@ pub(crate) fn by<T, K: Ord + Clone>(all: impl IntoIterator<Item = T>, key: impl 
 
 fn of_study<'a>(run: &'a RecordedRun, name: &'a str) -> impl Iterator<Item = &'a Record> {
     run.records.iter().filter(move |record| record.study.as_deref() == Some(name) && record.op != "rates")
-}
-
-/// SLH-DSA-SHA2-128f → `SHA2-128f`.
-pub(crate) fn short(set: &str) -> &str {
-    set.strip_prefix("SLH-DSA-").unwrap_or(set)
 }
 
 /// Letters and figures of a name, for files.

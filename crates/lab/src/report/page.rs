@@ -1,8 +1,9 @@
 //! The report as one page that needs nothing else.
 
 use crate::printer::{grouped, seconds, significant};
+use crate::record::short;
 use crate::report::best::{Headline, HeadlineRate, headlines};
-use crate::report::charts::{FigureGroup, Section, compared, sections, short, through};
+use crate::report::charts::{FigureGroup, Section, compared, sections, through};
 use crate::report::plot::{Room, STYLE, verbatim};
 use crate::report::read::RecordedRun;
 use maud::{DOCTYPE, Markup, html};
