@@ -1,8 +1,8 @@
 //! Memory of other owners, which any thread may write at any time: buffers of Python objects and tensors of DLPack. It is copied, in
 //! and out, by accesses that may race.
 
-use super::dlpack::Managed;
 use super::racing::{load, store};
+use super::tensor::Managed;
 use crate::error::bad;
 use hypergrove::rows::ForeignMemory;
 use pyo3::buffer::PyUntypedBuffer;

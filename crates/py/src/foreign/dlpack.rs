@@ -5,17 +5,14 @@
 
 use super::buffer::{ForeignBytes, MOST_DIMENSIONS, Owner, bytes_of};
 use super::memory::{Element, ExportedBytes};
+use super::tensor::{ElementType, IS_COPIED, Managed, READ_ONLY, RawTensor, Unversioned, VERSION, Versioned};
 use crate::error::bad;
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyCapsule, PyDict};
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::ptr::{self, NonNull};
-
-/// The version that producers are asked for, and whose structures these are.
-const VERSION: (u32, u32) = (1, 0);
 
 /// `kDLCPU`.
 const HOST: i32 = 1;
@@ -28,152 +25,6 @@ const UINT8: ElementType = ElementType { code: 1, bits: 8, lanes: 1 };
 
 /// `kDLBool`.
 const BOOL: ElementType = ElementType { code: 6, ..UINT8 };
-
-/// `DLPACK_FLAG_BITMASK_READ_ONLY`.
-const READ_ONLY: u64 = 1;
-/// `DLPACK_FLAG_BITMASK_IS_COPIED`.
-const IS_COPIED: u64 = 2;
-
-/// `DLDataType`.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq)]
-struct ElementType {
-    code: u8,
-    bits: u8,
-    lanes: u16,
-}
-
-/// `DLTensor`, with its `DLDevice`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct RawTensor {
-    data: *mut u8,
-    device: i32,
-    device_number: i32,
-    dimensions: i32,
-    element: ElementType,
-    shape: *const i64,
-    /// Null where there are no gaps.
-    strides: *const i64,
-    byte_offset: u64,
-}
-
-/// `DLManagedTensor`: before DLPack 1.0.
-#[repr(C)]
-pub(super) struct Unversioned {
-    tensor: RawTensor,
-    manager: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Unversioned)>,
-}
-
-/// `DLManagedTensorVersioned`. Of another major version, only what comes before the flags is the same.
-#[repr(C)]
-pub(super) struct Versioned {
-    major: u32,
-    minor: u32,
-    manager: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
-    flags: u64,
-    tensor: RawTensor,
-}
-
-/// A tensor that is ours to delete.
-pub(super) enum Managed {
-    Unversioned(NonNull<Unversioned>),
-    Versioned(NonNull<Versioned>),
-}
-
-impl Drop for Managed {
-    fn drop(&mut self) {
-        // SAFETY: the tensor was taken from its capsule, so that nobody else deletes it. Any thread may call its deleter.
-        unsafe {
-            match self {
-                Managed::Unversioned(at) => {
-                    if let Some(delete) = (*at.as_ptr()).deleter {
-                        delete(at.as_ptr());
-                    }
-                }
-                Managed::Versioned(at) => {
-                    if let Some(delete) = (*at.as_ptr()).deleter {
-                        delete(at.as_ptr());
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Managed {
-    /// Takes a tensor out of its capsule, which is renamed, as the specification asks.
-    fn take(capsule: &Bound<'_, PyAny>, what: &dyn Fn() -> String) -> PyResult<Managed> {
-        let Ok(capsule) = capsule.cast::<PyCapsule>() else {
-            let kind = capsule.get_type().name()?;
-            return Err(PyTypeError::new_err(format!(
-                "{}: its __dlpack__ gives {kind}, where a capsule is wanted",
-                what()
-            )));
-        };
-        // No other thread of ours takes it meanwhile, where threads are free.
-        with_critical_section(capsule, || {
-            let take = |name, used: &CStr| {
-                if !capsule.is_valid_checked(Some(name)) {
-                    return Ok(None);
-                }
-                let at = capsule.pointer_checked(Some(name))?;
-                // SAFETY: Python is attached, the capsule lives, and the name is a constant.
-                match unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr()) } {
-                    0 => Ok(Some(at)),
-                    _ => Err(PyErr::fetch(capsule.py())),
-                }
-            };
-            if let Some(at) = take(c"dltensor_versioned", c"used_dltensor_versioned")? {
-                return Ok(Managed::Versioned(at.cast()));
-            }
-            if let Some(at) = take(c"dltensor", c"used_dltensor")? {
-                return Ok(Managed::Unversioned(at.cast()));
-            }
-            Err(bad(format!(
-                "{}: its __dlpack__ gives a capsule without a tensor, or one that was used before; ask for another",
-                what()
-            )))
-        })
-    }
-
-    /// The tensor, and why it must not be written, where it must not.
-    fn tensor(&self, what: &dyn Fn() -> String) -> PyResult<(RawTensor, Option<&'static str>)> {
-        match self {
-            Managed::Unversioned(at) => {
-                // SAFETY: by its name the capsule had such a structure, which is not deleted.
-                let tensor = unsafe { ptr::read(&raw const (*at.as_ptr()).tensor) };
-                Ok((
-                    tensor,
-                    Some("is a tensor of DLPack before 1.0, which may be read-only; give an array with a buffer"),
-                ))
-            }
-            Managed::Versioned(at) => {
-                // SAFETY: as above; every version begins with these numbers.
-                let (major, minor) = unsafe { ((*at.as_ptr()).major, (*at.as_ptr()).minor) };
-                if major != VERSION.0 {
-                    return Err(bad(format!(
-                        "{}: a tensor of DLPack {major}.{minor}, where {}.x is understood; give an array with a buffer",
-                        what(),
-                        VERSION.0
-                    )));
-                }
-                // SAFETY: as above; the version is that of the structure.
-                let (tensor, flags) = unsafe { (ptr::read(&raw const (*at.as_ptr()).tensor), (*at.as_ptr()).flags) };
-                let read_only = match () {
-                    () if flags & READ_ONLY != 0 => Some("is read-only; give an array that may be written"),
-                    () if flags & IS_COPIED != 0 => {
-                        Some("gives a copy of itself by DLPack; give an array with a buffer")
-                    }
-                    () => None,
-                };
-                Ok((tensor, read_only))
-            }
-        }
-    }
-}
 
 impl ForeignBytes {
     /// The bytes of an object that has `__dlpack__`, or None.

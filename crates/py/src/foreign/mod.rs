@@ -20,3 +20,4 @@ pub(crate) mod interpreter;
 pub(crate) mod list;
 pub(crate) mod memory;
 pub(crate) mod racing;
+mod tensor;
