@@ -330,7 +330,7 @@ fn tree(entries: &[&[u8]]) -> Vec<u8> {
 #[test]
 fn records_and_their_tree() {
     let place = Place::new();
-    let data: Vec<u8> = (0..100_000).map(|i| (i * i / 7) as u8).collect();
+    let data: Vec<u8> = (0..100_000_u64).map(|i| (i * i / 7) as u8).collect();
     for count in [0, 1, 2, 3, 7, 8, 33, 300] {
         let entries: Vec<&[u8]> = (0..count).map(|i| &data[i..][..i * 331 % 977]).collect();
         let want: String = entries.iter().map(|entry| sum(entry) + "\n").collect();
