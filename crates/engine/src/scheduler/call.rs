@@ -148,16 +148,6 @@ struct Chunk<'a> {
     room: (u64, u64),
 }
 
-/// Why a call stopped for a moment.
-enum Pause<'a> {
-    /// The call is done.
-    Done,
-    /// Chunks are to run concurrently, in the devices' own threads.
-    Scopes,
-    /// Other devices take over.
-    Devices(Vec<&'a Worker>),
-}
-
 /// The scopes of a device's slots.
 pub(super) type Scopes<'x, 'a> = [Vec<&'x Scope<'a>>];
 
@@ -262,31 +252,6 @@ impl<'a> Call<'a> {
         (self.slots, self.slot, self.waiting) = (slots as usize, slot - for_waiting, slots * for_waiting);
     }
 
-    /// Runs all jobs.
-    pub(super) fn run(mut self, sink: &mut BlockSink<'_>) -> Result<(), Error> {
-        let (scheduler, mut has_scopes) = (self.scheduler, false);
-        let (_, done) = scheduler.trace_of_call().counted(Step::Call, || {
-            let done = loop {
-                let workers: Vec<&'a Worker> = self.devices.iter().map(|device| device.worker).collect();
-                let pause = match has_scopes {
-                    true => scheduler.with_scopes(&workers, &mut |scopes| self.drive(Some(scopes), sink)),
-                    false => Ok(self.drive(None, sink)),
-                };
-                match pause {
-                    Err(why) => break Err(why),
-                    Ok(Pause::Done) => break self.finish(),
-                    Ok(Pause::Scopes) => has_scopes = true,
-                    Ok(Pause::Devices(workers)) => {
-                        has_scopes = false;
-                        self.switch_to(workers);
-                    }
-                }
-            };
-            (self.handed_out, done)
-        });
-        done
-    }
-
     /// Goes on with these devices. Those that the call began with stay while their results are in use.
     fn switch_to(&mut self, workers: Vec<&'a Worker>) {
         self.may_switch = false;
@@ -298,9 +263,15 @@ impl<'a> Call<'a> {
         self.share_memory();
     }
 
-    /// Starts chunks, takes those that are completed, and hands results out, until there is nothing left to do.
-    fn drive(&mut self, scopes: Option<&Scopes<'_, 'a>>, sink: &mut BlockSink<'_>) -> Pause<'a> {
-        loop {
+    /// Runs all jobs: starts chunks, takes those that are completed, and hands results out, until there is nothing left to do. Chunks run in `scopes`,
+    /// which are those of the devices' slots. Without scopes, the first chunk that needs one makes the call go on within scopes. Gives the number of
+    /// jobs whose results were handed out.
+    pub(super) fn run(
+        &mut self,
+        mut scopes: Option<&Scopes<'_, 'a>>,
+        sink: &mut BlockSink<'_>,
+    ) -> (usize, Result<(), Error>) {
+        'devices: loop {
             let seen = self.signal.events();
             self.withdraw_wrong();
             self.take_grants();
@@ -308,11 +279,18 @@ impl<'a> Call<'a> {
                 match self.next_chunk() {
                     Next::Chunk(chunk) => {
                         if !self.launch(chunk, scopes) {
-                            return Pause::Scopes;
+                            let workers: Vec<&'a Worker> = self.devices.iter().map(|device| device.worker).collect();
+                            let done = self.scheduler.with_scopes(&workers, &mut |scopes| self.run(Some(scopes), sink));
+                            return done.unwrap_or_else(|why| (self.handed_out, Err(why)));
                         }
                     }
                     Next::Refused => {}
-                    Next::Pause(pause) => return pause,
+                    Next::Devices(workers) => {
+                        // These devices have no scopes yet.
+                        scopes = None;
+                        self.switch_to(workers);
+                        continue 'devices;
+                    }
                     Next::Later(later) => break later,
                 }
             };
@@ -322,7 +300,7 @@ impl<'a> Call<'a> {
             if is_due && self.step_aside() {
                 self.hand_out(sink);
             } else if !is_due && self.is_idle() && later.is_none() {
-                return Pause::Done;
+                return (self.handed_out, self.finish());
             } else if !is_due && lock(&self.completed).is_empty() {
                 let in_flight = self.devices.iter().map(|device| device.jobs).sum();
                 let reason = match (in_flight, &later) {
@@ -421,7 +399,7 @@ impl<'a> Call<'a> {
             if suited.workers.len() != self.devices.len() || !suited.workers.iter().all(same) {
                 // Results of the devices that the call began with are handed out first.
                 return match self.is_empty() {
-                    true => Next::Pause(Pause::Devices(suited.workers)),
+                    true => Next::Devices(suited.workers),
                     false => Next::Later(None),
                 };
             }
@@ -435,7 +413,7 @@ impl<'a> Call<'a> {
             // The devices that the call began with are gone: other devices go on, if there are any.
             return match (others.is_empty(), self.is_idle()) {
                 (true, _) => self.refuse_head(group),
-                (false, true) => Next::Pause(Pause::Devices(others)),
+                (false, true) => Next::Devices(others),
                 (false, false) => Next::Later(None),
             };
         }
@@ -755,5 +733,6 @@ enum Next<'a> {
     Refused,
     /// No chunk can start, at least until something happens. If jobs are missing, this has the time to wait for them, if that is limited.
     Later(Option<Option<Duration>>),
-    Pause(Pause<'a>),
+    /// Other devices take over.
+    Devices(Vec<&'a Worker>),
 }

@@ -511,7 +511,8 @@ impl Scheduler {
                 let classifier = Classifier::new(self, devices.clone(), total);
                 let mut source = Joined { taken: taken.into_iter(), jobs, classifier, head: None, blocks: &blocks };
                 let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
-                Call::new(self, (devices, may_switch), each, &blocks, &mut source, None).run(&mut sink)?;
+                let mut call = Call::new(self, (devices, may_switch), each, &blocks, &mut source, None);
+                self.trace_of_call().counted(Step::Call, || call.run(None, &mut sink)).1?;
                 if let Some((kind, total, with_host)) = measured {
                     self.rates.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
                 }
@@ -612,7 +613,8 @@ impl Scheduler {
             let mut source = ProducedJobs { producer, jobs: VecDeque::new(), most }.map(|job| blocks.add(job));
             let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
             let source: &mut BlockSource<'_> = &mut source;
-            Call::new(self, (devices, may_switch), 1, &blocks, source, Some(producer)).run(&mut sink)
+            let mut call = Call::new(self, (devices, may_switch), 1, &blocks, source, Some(producer));
+            self.trace_of_call().counted(Step::Call, || call.run(None, &mut sink)).1
         })
     }
 
