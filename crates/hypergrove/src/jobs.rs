@@ -400,7 +400,13 @@ macro_rules! queued {
                 jobs: Vec<Self>,
                 sink: &mut dyn FnMut(usize, Result<Self::Out, Error>),
             ) -> Result<(), Error> {
-                scheduler.run_together(jobs.iter().map(Self::lend), &mut indexed(sink))
+                let (jobs, mut sink) = (jobs.iter().map(Self::lend), indexed(sink));
+                if scheduler.run_on_thread(jobs.clone(), &mut sink)? {
+                    return Ok(());
+                }
+                let booked = scheduler.device_of_batch(jobs.clone());
+                // A single job runs on a booked device as a single job.
+                scheduler.run(booked.as_ref().map(|booked| booked.worker), None, &mut { jobs }, &mut sink)
             }
 
             fn discard(out: Self::Out) {

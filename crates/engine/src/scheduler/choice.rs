@@ -110,8 +110,9 @@ impl Worker {
 }
 
 /// A device's booking for one batch, until it is dropped.
-pub(super) struct Booked<'a> {
-    pub(super) worker: &'a Worker,
+pub struct Booked<'a> {
+    /// The device.
+    pub worker: &'a Worker,
     nanoseconds: u64,
 }
 
@@ -127,7 +128,7 @@ impl Scheduler {
     ///
     /// The whole batch goes there. Parts on all devices would be small, and each device would have parts of many batches
     /// (docs/lab/2026-11-27-four-gpus.md).
-    pub(super) fn device_of_batch<J: Job>(&self, jobs: impl Iterator<Item = J> + Clone) -> Option<Booked<'_>> {
+    pub fn device_of_batch<J: Job>(&self, jobs: impl Iterator<Item = J> + Clone) -> Option<Booked<'_>> {
         // Most engines have one GPU: their jobs need not be counted.
         self.live().filter(|worker| worker.is_discrete()).nth(1)?;
         let kind = jobs.clone().next()?.kind().ok()?;

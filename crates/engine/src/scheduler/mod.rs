@@ -28,7 +28,7 @@ mod sync {
 
 pub use blocks::{Failed, Outcomes, QueuedBlock};
 pub use call::Sink;
-pub use choice::{DeviceChoice, Wake};
+pub use choice::{Booked, DeviceChoice, Wake};
 pub use memory::{ChunkMemory, Memory, zeros};
 pub use permits::Waits;
 pub use place::{Place, Run, Work};
@@ -521,30 +521,26 @@ impl Scheduler {
         }
     }
 
-    /// Runs jobs of one kind that waited for each other, as [`run`](Scheduler::run) does. If the host alone computes, they are a batch of one of its
-    /// threads, and other such batches run at the same time: no thread waits for another one's share. If several GPUs compute, the batch goes
-    /// to one of them.
-    pub fn run_together<'a, J: Job + 'a>(
-        &'a self,
-        jobs: impl Iterator<Item = J> + Clone,
+    /// Runs jobs of one kind that waited for each other as a batch of one of the host's threads, if the host alone computes. Other such batches run at
+    /// the same time: no thread waits for another one's share. Gives `false` if the jobs did not run, so that [`run`](Scheduler::run) has to do them.
+    pub fn run_on_thread<J: Job>(
+        &self,
+        jobs: impl Iterator<Item = J>,
         sink: &mut Sink<'_, J::Out>,
-    ) -> Result<(), Error> {
-        if let Some((block, kind, (count, owned))) = self.block_of_thread(jobs.clone()) {
-            self.same_process()?;
-            let (host, blocks) = (self.first(), Blocks::one(block));
-            match self.one_on(host, (count, owned), Group { kind, threads: 1 }, &blocks) {
-                Ok(()) => {
-                    let _ = blocks.hand_out(0, None, sink);
-                    return Ok(());
-                }
-                // Jobs that do not fit the memory are cut into chunks.
-                Err(Failure::Job(Error::OutOfMemory { .. }) | Failure::Device(Error::OutOfMemory { .. })) => {}
-                Err(why) => self.after(host, why, count, &mut None)?,
+    ) -> Result<bool, Error> {
+        let Some((block, kind, (count, owned))) = self.block_of_thread(jobs) else { return Ok(false) };
+        self.same_process()?;
+        let (host, blocks) = (self.first(), Blocks::one(block));
+        match self.one_on(host, (count, owned), Group { kind, threads: 1 }, &blocks) {
+            Ok(()) => {
+                let _ = blocks.hand_out(0, None, sink);
+                return Ok(true);
             }
+            // Jobs that do not fit the memory are cut into chunks.
+            Err(Failure::Job(Error::OutOfMemory { .. }) | Failure::Device(Error::OutOfMemory { .. })) => {}
+            Err(why) => self.after(host, why, count, &mut None)?,
         }
-        // A single job runs on a booked device as a single job.
-        let booked = self.device_of_batch(jobs.clone());
-        self.run(booked.as_ref().map(|booked| booked.worker), None, &mut { jobs }, sink)
+        Ok(false)
     }
 
     /// These jobs as one block, with their kind, the jobs that they count for and the bytes that they own, if a thread of the host is to do them.
