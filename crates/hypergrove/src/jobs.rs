@@ -1,6 +1,7 @@
 //! Jobs of any scheme: how callers describe them, and how the scheduler runs each of them on a device.
 
 use crate::calls::indexed;
+use crate::redundant::output;
 use crate::scheme::{
     KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, own_key, room,
 };
@@ -215,7 +216,8 @@ impl<S: Scheme> Job for SignJob<'_, S> {
             ToSign { key: &**key, mode, message, randomizer }
         };
         let keys = |range: Range<usize>| S::distinct_private(&mut jobs[range].iter().map(|job| &*job.key));
-        let work = Signing { jobs: jobs.len(), of: &of, keys: &keys, has_gaps: false };
+        let fresh = S::draw(&run.place, jobs.len(), &of)?;
+        let work = Signing { jobs: jobs.len(), of: &of, keys: &keys, fresh: &fresh, has_gaps: false };
         let size = set.sizes().signature;
         if S::HAS_PLACES_FOR_JOBS {
             let mut own: Vec<Vec<u8>> = run.place.map(jobs.len(), SHARE, &|_| vec![0; size]);
@@ -225,7 +227,8 @@ impl<S: Scheme> Job for SignJob<'_, S> {
                 return Ok(Outcomes { results, failed: failed? });
             }
         }
-        let failed = S::sign(run, &work, room(memory, jobs.len() * size))?;
+        let compute = |run: &Run<'_>, range: Range<usize>, out: &mut [u8]| S::sign(run, &work, range, out);
+        let failed = output(run, (Op::Sign, jobs.len(), set.r_range()), &compute, room(memory, jobs.len() * size))?;
         let results = results(run, (jobs.len(), size), memory, &|signature| set.signature(signature));
         Ok(Outcomes { results, failed })
     }

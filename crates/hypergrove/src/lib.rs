@@ -95,6 +95,7 @@ mod jobs;
 #[macro_use]
 mod keys;
 mod pre_hash;
+mod redundant;
 pub mod rows;
 #[doc(hidden)]
 pub mod scheme;

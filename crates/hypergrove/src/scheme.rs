@@ -9,13 +9,13 @@ pub use crate::rows::{CallColumns, MessageRows, RowVerifyingKeys, SignatureRows}
 use crate::rows::{Column, RowStatus};
 use crate::{Error, Op};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{Options, Run};
+use hypergrove_engine::scheduler::{Options, Place, Run};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::ptr;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// A parameter set, as callers name it: for SLH-DSA, a reference to [`Params`](crate::Params).
 pub trait ParameterSet: Copy + Debug + Send + Sync + 'static {
@@ -209,10 +209,21 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// The bytes of memory that a row of an operation needs in addition to the caller's, without what is kept of the row itself.
     #[doc(hidden)]
     fn held(op: Op, facts: &GroupFacts, options: &Options) -> usize;
-    /// Signs messages, and writes their signatures to `out` one after the other. A signature there has passed the engine's checks. It is zero
-    /// after an error, and for a message that failed by itself.
+    /// Draws the randomness that messages take, for [`Signing::fresh`]; nothing if no message takes any.
     #[doc(hidden)]
-    fn sign(run: &Run<'_>, work: &Signing<'_, '_, Self>, out: &mut [u8]) -> Result<Failed, Error>;
+    fn draw(_place: &Place<'_>, _jobs: usize, _of: Of<'_, ToSign<'_, Self>>) -> Result<Zeroizing<Vec<u8>>, Error> {
+        Ok(Zeroizing::default())
+    }
+    /// The bytes of a signature that the host may compute in place of the device: R, if the scheme has it.
+    #[doc(hidden)]
+    fn r_range(self) -> Range<usize> {
+        0..0
+    }
+    /// Signs a range of messages, and writes their signatures to `out` one after the other. All checks of the engine come before this returns, but for
+    /// one: a redundant engine calls this once more, with a place that is relocated, and compares both outputs. The second call makes no checks. After
+    /// an error, and for a message that failed by itself, the caller wipes `out`.
+    #[doc(hidden)]
+    fn sign(run: &Run<'_>, work: &Signing<'_, '_, Self>, range: Range<usize>, out: &mut [u8]) -> Result<Failed, Error>;
     /// Signs messages of rows straight into `out`, the parts of the caller's memory, if signatures are checked before they leave the device, or
     /// not at all. `None` if [`sign`](Scheme::sign) has to do the work instead, and to report what is wrong. After an error, `out` may hold some
     /// signatures. `memory` is kept between chunks.
@@ -271,14 +282,19 @@ pub struct ToSign<'m, S: Scheme> {
     pub randomizer: S::Randomizer<'m>,
 }
 
+/// Returns the job of a call with a given index.
+pub type Of<'w, T> = &'w (dyn Fn(usize) -> T + Sync);
+
 /// Messages to be signed.
 pub struct Signing<'w, 'm, S: Scheme> {
     /// The number of messages.
     pub jobs: usize,
     /// Returns a message by its index.
-    pub of: &'w (dyn Fn(usize) -> ToSign<'m, S> + Sync),
+    pub of: Of<'w, ToSign<'m, S>>,
     /// Returns the distinct keys of a range of messages, and the index of each message's key.
     pub keys: &'w (dyn Fn(Range<usize>) -> (Vec<&'m S::SigningKey>, Vec<u32>) + Sync),
+    /// Randomness for each message, if a message takes any. Both runs of a redundant engine take the same.
+    pub fresh: &'w [u8],
     /// Whether rows are left out between the messages.
     pub has_gaps: bool,
 }
@@ -308,7 +324,7 @@ pub struct Verifying<'w, 'm, S: Scheme> {
     /// The number of signatures.
     pub jobs: usize,
     /// Returns a signature by its index.
-    pub of: &'w (dyn Fn(usize) -> ToVerify<'m, S> + Sync),
+    pub of: Of<'w, ToVerify<'m, S>>,
     /// Returns the distinct keys of a range of signatures, and the index of each signature's key. Keys in a column are copied.
     #[expect(clippy::type_complexity, reason = "a name would say no more")]
     pub keys: &'w (dyn Fn(Range<usize>) -> (Vec<Cow<'m, S::VerifyingKey>>, Vec<u32>) + Sync),

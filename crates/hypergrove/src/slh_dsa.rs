@@ -5,13 +5,14 @@ mod run;
 use crate::calls::Calls;
 use crate::jobs::{self, results};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
+use crate::redundant::output;
 use crate::rows::{Column, RowStatus};
 use crate::scheme::{
-    Failed, KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, room,
+    Failed, KeyColumns, KeyRef, Of, ParameterSet, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, room,
 };
 use crate::{check_length, random, random_by_threads};
 use hypergrove_engine::programs::{Group, GroupFacts, typed};
-use hypergrove_engine::scheduler::{Job, Options, Outcomes, Run};
+use hypergrove_engine::scheduler::{Job, Options, Outcomes, Place, Run};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::{self, Step};
 use hypergrove_engine::{Batch, Digests, Error, Key, SlhDsaProgram, wiped};
@@ -19,7 +20,8 @@ use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::plan::{Op, Slot};
 use hypergrove_fips205::{ForsLeaves, MPrime, MessageError, Mode, Params, Position};
 use hypergrove_taint::{declassified, declassify};
-pub(crate) use run::{PlanRun, host_isa};
+use run::compare_roots;
+pub(crate) use run::host_isa;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
@@ -407,13 +409,65 @@ impl Scheme for SlhDsa {
         facts.plan().out_bytes() + meanwhile
     }
 
-    fn sign(run: &Run<'_>, work: &Signing<'_, '_, SlhDsa>, out: &mut [u8]) -> Result<Failed, Error> {
-        let compute = |run: &PlanRun<'_>, range: Range<usize>, fresh: &[u8], out: &mut [u8]| {
-            let (keys, key_of) = (work.keys)(range.clone());
-            sign(run, &|i| (work.of)(range.start + i), &keys, &key_of, fresh, out)
-        };
-        let is_hedged = (0..work.jobs).any(|i| (work.of)(i).randomizer == Randomizer::Hedged);
-        PlanRun::of(run).output(work.jobs, is_hedged, &compute, out)
+    fn draw(place: &Place<'_>, jobs: usize, of: Of<'_, ToSign<'_, SlhDsa>>) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let hedged = (0..jobs).map(of).find(|job| job.randomizer == Randomizer::Hedged);
+        let mut fresh = Zeroizing::new(vec![0; hedged.map_or(0, |job| jobs * job.key.params().n)]);
+        random_by_threads(place, &mut fresh)?;
+        Ok(fresh)
+    }
+
+    fn r_range(self) -> Range<usize> {
+        self.0.r_range()
+    }
+
+    /// FIPS 205, Algorithm 19: lines 1–10 in [`ToSign::randomized`], the others in the program.
+    fn sign(
+        run: &Run<'_>,
+        work: &Signing<'_, '_, SlhDsa>,
+        range: Range<usize>,
+        out: &mut [u8],
+    ) -> Result<Failed, Error> {
+        let (p, of) = (run.facts.plan().params, |i: usize| (work.of)(range.start + i));
+        let (keys, key_of) = (work.keys)(range.clone());
+        let of_key = || key_of.iter().map(|key| keys[*key as usize]);
+        let fresh = work.fresh.get(range.start * p.n..range.end * p.n).unwrap_or_default();
+        let changed: Vec<bool> = keys.iter().map(|key| !key.is_unchanged()).collect();
+        let of_changed = key_of.iter().enumerate().filter(|(_, key)| changed[**key as usize]);
+        let mut failed: Failed = of_changed.map(|(job, _)| (job, Error::changed(p.name))).collect();
+        let positions = randomize(run, &of, fresh, (out, p.sig_bytes()), p.r_range());
+        let batch = Batch { keys: &parts_of(&keys), key_of: &key_of, positions: &positions, signatures: &[] };
+        // A second computation is not checked: its bytes must equal those of the first, which was.
+        let checks = !run.place.relocated;
+        let (compares, mut roots) = (checks && run.place.scheduler.options.check_roots, None);
+        run.place.program(run.facts, (batch.len(), 1), &mut |program| {
+            let SlhDsaProgram(program) = typed(program);
+            let timing = program.run(&batch, out)?;
+            // Signatures and roots are public; those that fail a check are wiped before anyone sees them.
+            declassify(&*out);
+            roots = if compares { program.read(Slot::XmssRoots) } else { None };
+            Ok(Some(timing))
+        })?;
+        // One-time keys sign the roots of the lower layers: a wrong root now and the right one later would use such a key twice.
+        if let Some(roots) = roots.filter(|_| run.facts.plan().cached_layers == 0) {
+            declassify(&roots[..]);
+            let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
+            failed.extend(compare_roots(run, top, of_key(), "the top tree's root")?);
+        }
+        if checks && run.place.scheduler.options.verify_signatures {
+            let group = Group { kind: Kind::slh_dsa(p, Op::Verify, 0), ..run.facts.group };
+            let facts = run.place.worker.programs.facts(group)?;
+            let public: Vec<Cow<'_, VerifyingKey>> = keys.iter().map(|key| Cow::Owned(key.verifying_key())).collect();
+            let (mut roots, signatures) = (vec![0; key_of.len() * p.n], &*out);
+            let of = |i: usize| {
+                let ToSign { mode, message, .. } = of(i);
+                let key = PublicKey::Key(&*public[key_of[i] as usize]);
+                ToVerify { key, mode, message, signature: &signatures[i * p.sig_bytes()..][..p.sig_bytes()] }
+            };
+            verify(&Run { place: run.place, facts: &facts }, &of, &public, &key_of, &mut roots)?;
+            let roots = roots.chunks_exact(p.n);
+            failed.extend(compare_roots(run, roots, of_key(), "the root implied by the signature")?);
+        }
+        Ok(failed)
     }
 
     fn sign_in_place(
@@ -422,18 +476,18 @@ impl Scheme for SlhDsa {
         out: &mut [&mut [u8]],
         memory: &mut Vec<u8>,
     ) -> Option<Result<Failed, Error>> {
-        Some(sign_held(&PlanRun::of(run), work, out, memory)?.map(|()| Failed::new()))
+        Some(sign_held(run, work, out, memory)?.map(|()| Failed::new()))
     }
 
     fn verify(run: &Run<'_>, work: &Verifying<'_, '_, SlhDsa>, memory: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
         let n = run.facts.plan().params.n;
-        let compute = |run: &PlanRun<'_>, range: Range<usize>, _: &[u8], roots: &mut [u8]| {
+        let compute = |run: &Run<'_>, range: Range<usize>, roots: &mut [u8]| {
             let (keys, key_of) = (work.keys)(range.clone());
             verify(run, &|i| (work.of)(range.start + i), &keys, &key_of, roots)?;
             Ok(Failed::new())
         };
         let roots = room(memory, work.jobs * n);
-        PlanRun::of(run).output(work.jobs, false, &compute, roots)?;
+        output(run, (Op::Verify, work.jobs, 0..0), &compute, roots)?;
         let roots = &*roots;
         let is_valid = |i: usize| roots[i * n..][..n] == *(work.of)(i).key.parts()[1];
         Ok(run.place.map_in_place(work.jobs, VERDICTS_OF_A_THREAD, &is_valid))
@@ -459,11 +513,11 @@ impl Scheme for SlhDsa {
         })?;
         let private: Vec<&[u8]> = keys.iter().flat_map(|keys| keys.private.chunks_exact(4 * n)).collect();
         let roots = room(memory, private.len() * n);
-        let compute = |run: &PlanRun<'_>, range: Range<usize>, _: &[u8], roots: &mut [u8]| {
+        let compute = |run: &Run<'_>, range: Range<usize>, roots: &mut [u8]| {
             let seeds = private[range].iter().map(|key| (&key[..n], &key[2 * n..3 * n]));
-            run.grow(seeds, roots).map(|()| Failed::new())
+            grow(run, seeds, roots).map(|()| Failed::new())
         };
-        PlanRun::of(run).output(private.len(), false, &compute, roots)?;
+        output(run, (Op::Keygen, private.len(), 0..0), &compute, roots)?;
         drop(private);
         let mut left = &*roots;
         let with_roots = keys.iter_mut().map(|keys| {
@@ -490,9 +544,6 @@ impl Scheme for SlhDsa {
 
 /// The fewest roots that one thread compares.
 const VERDICTS_OF_A_THREAD: usize = 1024;
-
-/// Returns the job of a call with a given index.
-type Of<'w, T> = &'w (dyn Fn(usize) -> T + Sync);
 
 impl<'m> PublicKey<'m, SlhDsa> {
     /// PK.seed and PK.root.
@@ -540,7 +591,7 @@ fn m_prime<'a>(mode: Mode<'a>, message: &'a [u8]) -> MPrime<'a> {
 
 /// Messages to be signed, and their R if the device asks the host to compute it.
 struct SignDigests<'s, 'a> {
-    run: &'s PlanRun<'s>,
+    run: &'s Run<'s>,
     of: Of<'s, ToSign<'a, SlhDsa>>,
     fresh: &'s [u8],
     rs: &'s mut [u8],
@@ -550,12 +601,12 @@ struct SignDigests<'s, 'a> {
 
 impl Digests for SignDigests<'_, '_> {
     fn positions(&mut self) -> Vec<Position> {
-        let n = self.run.plan().params.n;
+        let n = self.run.facts.plan().params.n;
         self.is_made = true;
         randomize(self.run, self.of, self.fresh, (self.rs, n), 0..n)
     }
     fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
-        let n = self.run.plan().params.n;
+        let n = self.run.facts.plan().params.n;
         let mut rs = vec![0; self.rs.len()];
         let positions = randomize(self.run, self.of, self.fresh, (&mut rs, n), 0..n);
         same_rs(n, self.rs, &rs).map(|()| positions)
@@ -587,7 +638,7 @@ fn same_rs(n: usize, first: &[u8], second: &[u8]) -> Result<(), Error> {
 
 /// Messages whose signatures are to be verified.
 struct VerifyDigests<'s, 'a> {
-    run: &'s PlanRun<'s>,
+    run: &'s Run<'s>,
     of: Of<'s, ToVerify<'a, SlhDsa>>,
     jobs: usize,
 }
@@ -595,7 +646,7 @@ struct VerifyDigests<'s, 'a> {
 impl Digests for VerifyDigests<'_, '_> {
     /// FIPS 205, Algorithm 20: lines 4–11.
     fn positions(&mut self) -> Vec<Position> {
-        let p = self.run.plan().params;
+        let p = self.run.facts.plan().params;
         let position = |i: usize| {
             let ToVerify { key, mode, message, signature } = (self.of)(i);
             let [pk_seed, pk_root] = key.parts();
@@ -630,7 +681,7 @@ const MESSAGES_OF_A_WIPE: usize = 16;
 
 /// Computes R of every message into the range `r` of the message's `size` bytes of `out`. Returns the positions that the digests select.
 fn randomize(
-    run: &PlanRun<'_>,
+    run: &Run<'_>,
     of: Of<'_, ToSign<'_, SlhDsa>>,
     fresh: &[u8],
     (out, size): (&mut [u8], usize),
@@ -661,14 +712,14 @@ fn parts_of<'k>(keys: &'k [&SigningKey]) -> Vec<Key<'k>> {
 
 /// Signs messages into `rows`, one or more parts of the caller's memory, on a device that holds signatures back until the roots of their top
 /// trees match the keys. In a redundant engine, the device also computes them twice and compares both. The host computes R in `memory`, unless
-/// the device does. `None` if [`sign`] has to do the work instead.
+/// the device does. `None` if [`Scheme::sign`] has to do the work instead.
 fn sign_held(
-    run: &PlanRun<'_>,
+    run: &Run<'_>,
     work: &Signing<'_, '_, SlhDsa>,
     rows: &mut [&mut [u8]],
     memory: &mut Vec<u8>,
 ) -> Option<Result<(), Error>> {
-    let (p, options) = (run.plan().params, run.place.scheduler.options);
+    let (p, options) = (run.facts.plan().params, run.place.scheduler.options);
     if options.verify_signatures || !run.place.worker.has_memory() || work.has_gaps {
         return None;
     }
@@ -677,15 +728,10 @@ fn sign_held(
     if keys.iter().any(|key| !key.is_unchanged()) {
         return None;
     }
-    let is_hedged = (0..key_of.len()).any(|i| of(i).randomizer == Randomizer::Hedged);
-    let mut fresh = Zeroizing::new(vec![0; if is_hedged { key_of.len() * p.n } else { 0 }]);
-    if let Err(why) = random_by_threads(&run.place, &mut fresh) {
-        return Some(Err(why));
-    }
     let rs = room(memory, key_of.len() * p.n);
-    let mut digests = SignDigests { run, of, fresh: &fresh, rs, is_made: false };
+    let mut digests = SignDigests { run, of, fresh: work.fresh, rs, is_made: false };
     let batch = Batch { keys: &parts_of(keys), key_of, positions: &[], signatures: &[] };
-    let compares = options.check_roots && run.plan().cached_layers == 0;
+    let compares = options.check_roots && run.facts.plan().cached_layers == 0;
     let of_key = |key: &u32| keys[*key as usize];
     let mut refused = None;
     let mut accept = |roots: &[u8]| {
@@ -711,7 +757,8 @@ fn sign_held(
         Err(why) => {
             let Some(roots) = refused else { return Some(Err(why)) };
             // A wrong device is blamed now, even if its next attempt would be right. If a key is damaged, `sign` names it.
-            let compared = run.compare_roots(roots.chunks_exact(p.n), key_of.iter().map(of_key), "the top tree's root");
+            let of_jobs = key_of.iter().map(of_key);
+            let compared = compare_roots(run, roots.chunks_exact(p.n), of_jobs, "the top tree's root");
             return compared.err().map(Err);
         }
     }
@@ -737,62 +784,12 @@ fn sign_held(
     Some(run.place.each_of(parts.collect(), &put))
 }
 
-/// Signs messages whose modes were checked. `key_of` has the index in `keys` of each message's key; `of` returns each message.
-///
-/// FIPS 205, Algorithm 19: lines 1–10 in [`ToSign::randomized`], the others in the program.
-fn sign(
-    run: &PlanRun<'_>,
-    of: Of<'_, ToSign<'_, SlhDsa>>,
-    keys: &[&SigningKey],
-    key_of: &[u32],
-    fresh: &[u8],
-    out: &mut [u8],
-) -> Result<Failed, Error> {
-    let (p, of_key) = (run.plan().params, || key_of.iter().map(|key| keys[*key as usize]));
-    let changed: Vec<bool> = keys.iter().map(|key| !key.is_unchanged()).collect();
-    let of_changed = key_of.iter().enumerate().filter(|(_, key)| changed[**key as usize]);
-    let mut failed: Failed = of_changed.map(|(job, _)| (job, Error::changed(p.name))).collect();
-    let positions = randomize(run, of, fresh, (out, p.sig_bytes()), p.r_range());
-    let batch = Batch { keys: &parts_of(keys), key_of, positions: &positions, signatures: &[] };
-    // A second computation is not checked: its bytes must equal those of the first, which was.
-    let checks = !run.is_second();
-    let (compares, mut roots) = (checks && run.place.scheduler.options.check_roots, None);
-    run.place.program(run.facts, (batch.len(), 1), &mut |program| {
-        let SlhDsaProgram(program) = typed(program);
-        let timing = program.run(&batch, out)?;
-        // Signatures and roots are public; those that fail a check are wiped before anyone sees them.
-        declassify(&*out);
-        roots = if compares { program.read(Slot::XmssRoots) } else { None };
-        Ok(Some(timing))
-    })?;
-    // One-time keys sign the roots of the lower layers: a wrong root now and the right one later would use such a key twice.
-    if let Some(roots) = roots.filter(|_| run.plan().cached_layers == 0) {
-        declassify(&roots[..]);
-        let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
-        failed.extend(run.compare_roots(top, of_key(), "the top tree's root")?);
-    }
-    if checks && run.place.scheduler.options.verify_signatures {
-        let group = Group { kind: Kind::slh_dsa(p, Op::Verify, 0), ..run.facts.group };
-        let facts = run.place.worker.programs.facts(group)?;
-        let public: Vec<Cow<'_, VerifyingKey>> = keys.iter().map(|key| Cow::Owned(key.verifying_key())).collect();
-        let (mut roots, signatures) = (vec![0; key_of.len() * p.n], &*out);
-        let of = |i: usize| {
-            let ToSign { mode, message, .. } = of(i);
-            let key = PublicKey::Key(&*public[key_of[i] as usize]);
-            ToVerify { key, mode, message, signature: &signatures[i * p.sig_bytes()..][..p.sig_bytes()] }
-        };
-        verify(&PlanRun { place: run.place, facts: &facts }, &of, &public, key_of, &mut roots)?;
-        failed.extend(run.compare_roots(roots.chunks_exact(p.n), of_key(), "the root implied by the signature")?);
-    }
-    Ok(failed)
-}
-
 /// Computes the root that each signature implies, n bytes each: PK.root if the signature is valid. `key_of` has the index in `keys` of each
 /// job's key.
 ///
 /// FIPS 205, Algorithm 20: lines 4–11 in [`VerifyDigests`], the others in the program.
 fn verify(
-    run: &PlanRun<'_>,
+    run: &Run<'_>,
     of: Of<'_, ToVerify<'_, SlhDsa>>,
     keys: &[Cow<'_, VerifyingKey>],
     key_of: &[u32],
@@ -837,40 +834,38 @@ impl Job for NodesJob<'_> {
     }
 
     fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<Vec<u8>>, Error> {
-        let plan_run = PlanRun::of(run);
-        let (p, size) = (plan_run.plan().params, plan_run.plan().out_bytes());
+        let plan = run.facts.plan();
+        let (p, size) = (plan.params, plan.out_bytes());
         // The root of the top tree follows that tree's other nodes.
         let root =
             if jobs.first().is_none_or(|NodesJob(_, layers)| *layers == 0) { 0 } else { ((2 << p.hp) - 2) * p.n };
         let keys: Vec<&SigningKey> = jobs.iter().map(|NodesJob(key, _)| *key).collect();
-        let compute = |run: &PlanRun<'_>, range: Range<usize>, _: &[u8], out: &mut [u8]| {
+        let compute = |run: &Run<'_>, range: Range<usize>, out: &mut [u8]| {
             let keys = &keys[range];
-            run.grow(keys.iter().map(|key| (key.as_ref().sk_seed(), key.as_ref().pk_seed())), out)?;
+            grow(run, keys.iter().map(|key| (key.as_ref().sk_seed(), key.as_ref().pk_seed())), out)?;
             let roots = out.chunks_exact(size).map(|out| &out[root..][..p.n]);
-            let mut failed = run.compare_roots(roots, keys.iter().copied(), "the top tree's root")?;
+            let mut failed = compare_roots(run, roots, keys.iter().copied(), "the top tree's root")?;
             failed.extend(changed(keys.iter().copied()));
             Ok(failed)
         };
-        let failed = plan_run.output(keys.len(), false, &compute, room(memory, keys.len() * size))?;
+        let failed = output(run, (plan.op, keys.len(), 0..0), &compute, room(memory, keys.len() * size))?;
         Ok(Outcomes { results: results(run, (keys.len(), size), memory, &|nodes| nodes.into_owned()), failed })
     }
 }
 
-impl PlanRun<'_> {
-    /// Runs a program that computes nodes of trees from SK.seed and PK.seed alone. Every job has a key of its own.
-    fn grow<'k>(&self, seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>, out: &mut [u8]) -> Result<(), Error> {
-        let key = |(sk_seed, pk_seed)| Key { pk_seed, sk_seed, cached_nodes: &[], cached_id: 0 };
-        let keys: Vec<Key<'_>> = seeds.map(key).collect();
-        let key_of: Vec<u32> = (0..keys.len() as u32).collect();
-        let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
-        self.place.program(self.facts, (batch.len(), 1), &mut |program| {
-            let SlhDsaProgram(program) = typed(program);
-            let timing = program.run(&batch, out)?;
-            // Nodes and roots are public; those that fail a check are wiped before anyone sees them.
-            declassify(&*out);
-            Ok(Some(timing))
-        })
-    }
+/// Runs a program that computes nodes of trees from SK.seed and PK.seed alone. Every job has a key of its own.
+fn grow<'k>(run: &Run<'_>, seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>, out: &mut [u8]) -> Result<(), Error> {
+    let key = |(sk_seed, pk_seed)| Key { pk_seed, sk_seed, cached_nodes: &[], cached_id: 0 };
+    let keys: Vec<Key<'_>> = seeds.map(key).collect();
+    let key_of: Vec<u32> = (0..keys.len() as u32).collect();
+    let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
+    run.place.program(run.facts, (batch.len(), 1), &mut |program| {
+        let SlhDsaProgram(program) = typed(program);
+        let timing = program.run(&batch, out)?;
+        // Nodes and roots are public; those that fail a check are wiped before anyone sees them.
+        declassify(&*out);
+        Ok(Some(timing))
+    })
 }
 
 /// The jobs whose keys do not match the checksum from the time when they were made: their memory was damaged.

@@ -211,9 +211,10 @@ impl Place<'_> {
     }
 
     /// The place where a redundant engine computes jobs for the second time, to compare both results: other places of the device. `None` if the engine
-    /// computes jobs once.
+    /// computes jobs once, and at the second place.
     pub fn second(&self) -> Option<Self> {
-        self.scheduler.options.redundant.then_some(Place { relocated: true, ..*self })
+        let goes_on = self.scheduler.options.redundant && !self.relocated;
+        goes_on.then_some(Place { relocated: true, ..*self })
     }
 
     /// The group of jobs of a kind that run here.

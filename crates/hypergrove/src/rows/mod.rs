@@ -14,6 +14,7 @@ pub use set::{CallColumns, RowCall, RowSet};
 pub(crate) use set::{run_call, run_sets};
 
 use crate::flow::Flow;
+use crate::redundant::output;
 use crate::scheme::{
     Failed, KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, copied,
     in_succession, room,
@@ -482,15 +483,17 @@ impl<S: Scheme> ColumnsOfCalls for Vec<&MessageRows<'_, S>> {
         let keys = |range: Range<usize>| {
             of_calls(&rows[range], |row| row.of, |of, rows| of_table(of.keys.all(), rows.iter().map(|row| row.key)))
         };
-        let work = Signing { jobs: rows.len(), of: &of, keys: &keys, has_gaps: !refused.is_empty() };
+        let fresh = S::draw(&run.place, rows.len(), &of)?;
+        let work = Signing { jobs: rows.len(), of: &of, keys: &keys, fresh: &fresh, has_gaps: !refused.is_empty() };
         let mut out = parts(blocks, &refused);
         let mut parts: Vec<&mut [u8]> = out.iter_mut().map(|part| &mut *part.columns[0]).collect();
         if let Some(failed) = S::sign_in_place(run, &work, &mut parts, memory) {
             return failed.map(|failed| Computed { refused, computed: signed(rows.len(), &failed) });
         }
-        let size = S::of_private(of(0).key).sizes().signature;
-        let signatures = room(memory, rows.len() * size);
-        let failed = S::sign(run, &work, signatures)?;
+        let set = S::of_private(of(0).key);
+        let signatures = room(memory, rows.len() * set.sizes().signature);
+        let compute = |run: &Run<'_>, range: Range<usize>, out: &mut [u8]| S::sign(run, &work, range, out);
+        let failed = output(run, (Op::Sign, rows.len(), set.r_range()), &compute, signatures)?;
         // Results are written to the caller only now, after the checks have passed. The signature of a row that failed is zero.
         let mut left = &*signatures;
         let copies = parts.into_iter().map(|part| {

@@ -16,6 +16,7 @@ use hypergrove_zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_B
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKeyBytes};
 use std::borrow::Cow;
 use std::mem;
+use std::ops::Range;
 use zeroize::Zeroize;
 
 /// The fewest jobs that a thread lists for a program: listing one takes a few nanoseconds.
@@ -172,8 +173,8 @@ impl Scheme for Set {
     }
 
     /// Successive jobs whose key lies at the same address share one key and its check.
-    fn sign(run: &Run<'_>, work: &Signing<'_, '_, Set>, out: &mut [u8]) -> Result<Failed, Error> {
-        sign_all(&run.place, work, out.as_chunks_mut().0.iter_mut().collect())
+    fn sign(run: &Run<'_>, work: &Signing<'_, '_, Set>, range: Range<usize>, out: &mut [u8]) -> Result<Failed, Error> {
+        sign(&run.place, work, range, out.as_chunks_mut().0.iter_mut().collect())
     }
 
     /// Signs in place unless the engine checks signatures: without checks a buffer gains nothing. Keys are checked before they sign.
@@ -186,7 +187,7 @@ impl Scheme for Set {
         let options = run.place.scheduler.options;
         let places = out.iter_mut().flat_map(|part| part.as_chunks_mut().0).collect();
         // Otherwise signatures would be the caller's before they are compared and verified.
-        (!options.redundant && !options.verify_signatures).then(|| sign_all(&run.place, work, places))
+        (!options.redundant && !options.verify_signatures).then(|| sign(&run.place, work, 0..work.jobs, places))
     }
 
     fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Set>, _: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
@@ -208,52 +209,41 @@ impl Scheme for Set {
     }
 }
 
-/// Signs each message into its place. Returns the jobs whose keys are damaged.
-fn sign_all(place: &Place<'_>, work: &Signing<'_, '_, Set>, places: Vec<&mut SignatureBytes>) -> Result<Failed, Error> {
-    assert_eq!(places.len(), work.jobs, "each message has its place");
-    let (keys, key_of) = (work.keys)(0..work.jobs);
-    let message = |i: usize| {
-        let ToSign { message, .. } = (work.of)(i);
-        message
-    };
-    let checked = sign(place, &keys, &key_of, message, places)?;
-    if checked.iter().all(Result::is_ok) {
-        return Ok(Failed::new());
-    }
-    let failed = key_of.iter().enumerate().filter_map(|(i, key)| Some((i, checked[*key as usize].clone().err()?)));
-    Ok(failed.collect())
-}
-
-/// Signs each message with the key `keys[key_of[i]]` and writes the signature to its place. A signature there has passed the engine's checks; the
-/// place is zero after an error and for a damaged key. Returns for each key whether it is sound.
-fn sign<'m>(
+/// Signs each message of a range into its place. The place is zero after an error and for a damaged key. Returns the jobs whose keys are damaged.
+fn sign(
     place: &Place<'_>,
-    keys: &[&SigningKey],
-    key_of: &[u32],
-    message: impl Fn(usize) -> Message<'m>,
+    work: &Signing<'_, '_, Set>,
+    range: Range<usize>,
     places: Vec<&mut SignatureBytes>,
-) -> Result<Vec<Result<(), Error>>, Error> {
+) -> Result<Failed, Error> {
+    assert_eq!(places.len(), range.len(), "each message has its place");
+    let (keys, key_of) = (work.keys)(range.clone());
     let expands = uses_expanded_keys(place, Op::Sign)?;
     // To expand a key checks it, too.
-    let checked = each(place, keys, |key| match expands {
+    let checked = each(place, &keys, |key| match expands {
         true => key.expanded().map(drop),
         false => key.check_again(),
     });
     let (mut sound, mut signatures) = (Vec::with_capacity(key_of.len()), Vec::with_capacity(key_of.len()));
+    let mut failed = Failed::new();
     for ((i, key), signature) in key_of.iter().enumerate().zip(places) {
         match &checked[*key as usize] {
             Ok(()) => {
-                sound.push((keys[*key as usize], *key, message(i)));
+                let ToSign { message, .. } = (work.of)(range.start + i);
+                sound.push((keys[*key as usize], *key, message));
                 signatures.push(signature);
             }
-            Err(_) => signature.fill(0),
+            Err(why) => {
+                signature.fill(0);
+                failed.insert(i, why.clone());
+            }
         }
     }
     if !sound.is_empty() {
-        let made = sign_sound(place, keys, &sound, expands, &mut signatures);
+        let made = sign_sound(place, &keys, &sound, expands, &mut signatures);
         made.inspect_err(|_| signatures.iter_mut().for_each(|signature| signature.zeroize()))?;
     }
-    Ok(checked)
+    Ok(failed)
 }
 
 /// Signs with keys that passed their check. Each job has its key, the key's index in `keys`, and its message.
@@ -264,24 +254,12 @@ fn sign_sound(
     expands: bool,
     signatures: &mut [&mut SignatureBytes],
 ) -> Result<(), Error> {
-    let make = |place: &Place<'_>, signatures: &mut [&mut SignatureBytes]| {
-        let mut requests = Vec::with_capacity(jobs.len());
-        for &(key, _, message) in jobs {
-            requests.push(ZkSign { key: key.as_ref(), expanded: expands.then(|| key.made()), message });
-        }
-        program(place, Op::Sign, jobs.len(), |program| program.sign(&requests, signatures))
-    };
-    make(place, signatures)?;
-    if let Some(place) = place.second() {
-        let mut second = vec![[0; SIG_BYTES]; jobs.len()];
-        let compared = make(&place, &mut second.iter_mut().collect::<Vec<_>>()).and_then(|()| {
-            let second: Vec<_> = second.iter_mut().collect();
-            compare(&place, "signature", signatures, &second)
-        });
-        second.as_flattened_mut().zeroize();
-        compared?;
+    let mut requests = Vec::with_capacity(jobs.len());
+    for &(key, _, message) in jobs {
+        requests.push(ZkSign { key: key.as_ref(), expanded: expands.then(|| key.made()), message });
     }
-    if place.scheduler.options.verify_signatures {
+    program(place, Op::Sign, jobs.len(), |program| program.sign(&requests, signatures))?;
+    if place.scheduler.options.verify_signatures && !place.relocated {
         let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
         let of: Vec<u32> = jobs.iter().map(|(_, of, _)| *of).collect();
         let made = |i: usize| (jobs[i].2, &signatures[i][..]);
@@ -299,7 +277,7 @@ fn verify<'m>(
 ) -> Result<Vec<bool>, Error> {
     let verdicts = judge(place, keys, of, &job)?;
     if let Some(place) = place.second() {
-        compare(&place, "verdict", &verdicts, &judge(&place, keys, of, &job)?)?;
+        compare(&place, "the verdict", &verdicts, &judge(&place, keys, of, &job)?)?;
     }
     Ok(verdicts)
 }
@@ -340,7 +318,7 @@ fn keygen(place: &Place<'_>, keys: &mut [KeyColumns<'_>]) -> Result<(), Error> {
         let mut second = Wiped(vec![0; seeds.len() * SK_BYTES]);
         let second = second.0.as_chunks_mut().0;
         make(&place, second.iter_mut().collect())?;
-        compare(&place, "key", &places(keys), &second.iter_mut().collect::<Vec<_>>())?;
+        compare(&place, "the key", &places(keys), &second.iter_mut().collect::<Vec<_>>())?;
     }
     let with_public = keys.iter_mut().filter(|keys| !keys.public.is_empty());
     let with_public = with_public.map(|keys| (keys.private.as_chunks().0, keys.public.as_chunks_mut().0));
@@ -385,10 +363,7 @@ fn compare<T: PartialEq>(place: &Place<'_>, what: &str, first: &[T], second: &[T
     let differs = first.iter().zip(second).position(|(a, b)| a != b);
     match differs.or((first.len() != second.len()).then_some(0)) {
         None => Ok(()),
-        Some(job) => Err(Error::Inconsistent {
-            device: place.worker.device().id(),
-            what: format!("the {what} of job {job} differs when it is computed again"),
-        }),
+        Some(job) => Err(Error::differs(place.worker.device().id(), what, job)),
     }
 }
 

@@ -9,6 +9,7 @@ use hypergrove_engine::programs::{GroupFacts, typed};
 use hypergrove_engine::scheduler::{Options, Place, Run};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// The only parameter set.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -30,20 +31,25 @@ fn wrong(place: &Place<'_>, what: &str) -> Error {
     Error::Inconsistent { device: place.worker.device().id(), what: what.into() }
 }
 
+/// Has a device write a result for each place.
+fn once(
+    Run { place, facts }: &Run<'_>,
+    places: &mut Vec<&mut [u8]>,
+    job: &(impl Fn(usize, &mut [u8]) + Send + Sync),
+) -> Result<(), Error> {
+    place.program(facts, (places.len(), 1), &mut |program| typed::<Program>(program).run(places, job).map(Some))
+}
+
 /// Has a device write a result for each place; a redundant engine has it do so twice.
 fn compute(
-    Run { place, facts }: &Run<'_>,
-    places: Vec<&mut [u8]>,
+    run: &Run<'_>,
+    mut first: Vec<&mut [u8]>,
     job: impl Fn(usize, &mut [u8]) + Send + Sync,
 ) -> Result<(), Error> {
-    let (jobs, mut first) = (places.len(), places);
-    let run = |place: &Place<'_>, places: &mut Vec<&mut [u8]>| {
-        place.program(facts, (jobs, 1), &mut |program| typed::<Program>(program).run(places, &job).map(Some))
-    };
-    run(place, &mut first)?;
-    if let Some(place) = place.second() {
-        let mut second = vec![[0; SIGNATURE]; jobs];
-        run(&place, &mut second.iter_mut().map(|second| &mut second[..]).collect())?;
+    once(run, &mut first, &job)?;
+    if let Some(place) = run.place.second() {
+        let mut second = vec![[0; SIGNATURE]; first.len()];
+        once(&Run { place, ..*run }, &mut second.iter_mut().map(|second| &mut second[..]).collect(), &job)?;
         if !first.iter().zip(&second).all(|(a, b)| b.starts_with(a)) {
             return Err(wrong(&place, "two runs differ"));
         }
@@ -139,13 +145,14 @@ impl Scheme for Wots {
         SIGNATURE
     }
 
-    fn sign(run: &Run<'_>, work: &Signing<'_, '_, Wots>, out: &mut [u8]) -> Result<Failed, Error> {
-        compute(run, out.chunks_exact_mut(SIGNATURE).collect(), |i, to| {
-            let ToSign { key, message, .. } = (work.of)(i);
+    fn sign(run: &Run<'_>, work: &Signing<'_, '_, Wots>, range: Range<usize>, out: &mut [u8]) -> Result<Failed, Error> {
+        let of = |i: usize| (work.of)(range.start + i);
+        once(run, &mut out.chunks_exact_mut(SIGNATURE).collect(), &|i, to| {
+            let ToSign { key, message, .. } = of(i);
             wots::sign(&key.0, message, to);
         })?;
         let is_right = |(i, signature): (usize, &[u8])| {
-            let ToSign { key, message, .. } = (work.of)(i);
+            let ToSign { key, message, .. } = of(i);
             wots::verify(&key.1, message, signature)
         };
         let checks = run.place.scheduler.options.verify_signatures;
