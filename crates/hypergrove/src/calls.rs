@@ -4,7 +4,7 @@
 use crate::engine::{Engine, Inner};
 use crate::flow::Flow;
 use crate::jobs::{GenerateJob, OwnedSign, OwnedVerify, SignJob, VerifyJob, one_of};
-use crate::rows::{CallColumns, Progress, RowMemory, run_call, run_sets};
+use crate::rows::{CallColumns, CallsOfRows, RowMemory, join_calls};
 use crate::scheme::Scheme;
 use crate::tickets::Refused;
 use hypergrove_engine::Error;
@@ -44,9 +44,9 @@ pub struct Calls<S: Scheme> {
     pub(crate) submit_verify: for<'a> fn(&Inner, VerifyJob<'a, S>) -> Submitted<VerifyJob<'a, S>, bool>,
     pub(crate) submit_generate:
         fn(&Inner, GenerateJob<'static, S>) -> Submitted<GenerateJob<'static, S>, S::SigningKey>,
-    /// Signatures go to the memory, if it is given, in place of the call's.
-    pub(crate) rows: fn(&Scheduler, CallColumns<'_, '_, S>, Option<RowMemory<'_>>, Progress<'_>) -> Result<(), Error>,
-    pub(crate) sets: fn(&Scheduler, &mut [Result<CallColumns<'_, '_, S>, Error>]) -> Vec<Result<(), Error>>,
+    /// Joins calls of one kind, which can run then. Signatures go to the memory, if it is given, in place of the call's.
+    pub(crate) rows:
+        for<'c> fn(&'c mut [Result<CallColumns<'_, '_, S>, Error>], Option<RowMemory<'c>>) -> CallsOfRows<'c>,
 }
 
 /// Runs the jobs of an iterator.
@@ -80,8 +80,7 @@ impl<S: Scheme> Calls<S> {
             let size = one_of(job.size());
             engine.submit(job, size, |job| job)
         },
-        rows: run_call,
-        sets: run_sets,
+        rows: join_calls,
     };
 }
 

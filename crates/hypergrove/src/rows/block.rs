@@ -313,42 +313,76 @@ impl<'a> CallOfRows<'a> {
         self.results.forget(rows, status);
     }
 
-    /// Runs calls of one kind as one call of the scheduler, so that rows of several calls may share a chunk. `all` has their columns.
-    pub(super) fn run(
+    /// The rows of calls of one kind, in blocks that suit the scheduler, and for each call the number of its rows whose results were handed out. `all` has
+    /// the columns of the calls.
+    fn blocks<'b>(
         scheduler: &Scheduler,
-        all: &dyn ColumnsOfCalls,
-        calls: &mut [Self],
-        progress: Progress<'_>,
-    ) -> Result<(), Error> {
-        let Some(CallOfRows { columns: first, .. }) = calls.first() else { return Ok(()) };
-        let (first, are_keys, options) = (*first, first.are_keys(), scheduler.options);
-        let rows = calls.iter().map(|call| call.results.rows).sum();
-        let held = |facts: &GroupFacts| first.held(facts, &options);
+        all: &'b dyn ColumnsOfCalls,
+        calls: &'b mut [Self],
+    ) -> Result<(impl Iterator<Item = RowBlock<'b>>, Vec<&'b mut usize>), Error> {
+        let (first, options) = (calls[0].columns, scheduler.options);
         let counts: Vec<usize> = calls.iter().map(|call| call.results.rows).collect();
         let lent = calls.iter_mut().map(|CallOfRows { columns, number, results, .. }| {
             let Results { out, statuses, rows: count, handed_out } = results;
             let (columns, number, count, statuses) = (*columns, *number, *count, &mut **statuses);
             (RowBlock { columns, number, all, options, first: 0, count, statuses, out: out.lend() }, handed_out)
         });
-        let (blocks, mut handed_out): (Vec<_>, Vec<_>) = lent.unzip();
+        let (blocks, handed_out): (Vec<_>, Vec<_>) = lent.unzip();
         let each = blocks.iter().map(|call| call.copied().1).max().unwrap_or(0);
-        let mut block = scheduler.block_size(first.kind(), rows, each, held)?;
+        let held = |facts: &GroupFacts| first.held(facts, &options);
+        let mut block = scheduler.block_size(first.kind(), counts.iter().sum(), each, held)?;
         while block > 1 && block.saturating_mul(each) > copies_at_a_time(false, options.threads) {
             block = block.div_ceil(2);
         }
         let blocks_of_all = counts.iter().map(|rows| rows.div_ceil(block)).sum::<usize>();
-        let mut waiting_calls = blocks.into_iter().filter(|call| call.count > 0);
+        let mut waiting = blocks.into_iter().filter(|call| call.count > 0);
         let mut left = None;
-        let mut blocks = (0..blocks_of_all).map(|_| {
+        let blocks = (0..blocks_of_all).map(move |_| {
             let mut call: RowBlock<'_> =
-                left.take().or_else(|| waiting_calls.next()).expect("as many blocks as the calls have");
+                left.take().or_else(|| waiting.next()).expect("as many blocks as the calls have");
             let next = call.cut(block.min(call.count));
             left = Some(call).filter(|call| call.count > 0);
             next
         });
+        Ok((blocks, handed_out))
+    }
+
+    /// Returns the result of this call. The error of `all` calls does not concern a call that is complete.
+    fn result(self, all: &Result<(), Error>) -> Result<(), Error> {
+        let are_done = self.results.rows > 0 && self.results.left().is_empty();
+        let all = if are_done { Ok(()) } else { all.clone() };
+        all.and(self.lost.clone())
+    }
+}
+
+/// Calls of rows of one kind that run together.
+pub(crate) struct CallsOfRows<'c> {
+    pub(super) all: Box<dyn ColumnsOfCalls + 'c>,
+    /// The memory that each call fills, or why the call was not lent.
+    pub(super) wanted: Vec<Result<Wanted<'c>, Error>>,
+}
+
+impl CallsOfRows<'_> {
+    /// Runs the calls as one call of the scheduler, so that rows of several calls may share a chunk. Returns the result of each call. Without `progress`
+    /// a panic is an error of all calls that are not complete.
+    pub(crate) fn run(self, scheduler: &Scheduler, mut progress: Option<Progress<'_>>) -> Vec<Result<(), Error>> {
+        let CallsOfRows { all, wanted } = self;
+        let (mut calls, mut numbers) = (Vec::with_capacity(wanted.len()), 0..);
+        let made = wanted.into_iter().map(|wanted| -> Result<(), Error> {
+            let wanted = wanted?;
+            let number = numbers.next().expect("they do not end");
+            calls.push(CallOfRows::new(number, &*all, wanted)?);
+            Ok(())
+        });
+        let made: Vec<Result<(), Error>> = made.collect();
+        let Some(first) = calls.first() else { return made };
+        let are_keys = first.columns.are_keys();
+        let counts: Vec<usize> = calls.iter().map(|call| call.results.rows).collect();
+        let rows = counts.iter().sum();
         let mut waiting = counts.into_iter().enumerate().filter(|(_, rows)| *rows > 0).peekable();
-        let (mut all, mut refused, mut failed) = (0, Vec::new(), Ok(()));
+        let (mut completed, mut refused, mut failed) = (0, Vec::new(), Ok(()));
         let done = caught(|| {
+            let (mut blocks, mut handed_out) = CallOfRows::blocks(scheduler, &*all, &mut calls)?;
             scheduler.run(None, Some(rows), &mut blocks, &mut |count, done| {
                 let (call, rows) = waiting.peek_mut().expect("its call has rows left");
                 let call = *call;
@@ -365,8 +399,8 @@ impl<'a> CallOfRows<'a> {
                     }
                 }
                 *of_call += count;
-                all += count;
-                let flow = progress(all);
+                completed += count;
+                let flow = progress.as_mut().map_or(ControlFlow::Continue(()), |progress| progress(completed));
                 if are_keys && flow.is_break() {
                     *of_call = 0;
                 }
@@ -378,14 +412,13 @@ impl<'a> CallOfRows<'a> {
         for call in calls.iter_mut().filter(|call| are_keys && !call.results.left().is_empty()) {
             call.results.handed_out = 0;
         }
-        done.unwrap_or_else(|panic| resume_unwind(panic)).and(failed)
-    }
-
-    /// Returns the result of this call. The error of `all` calls does not concern a call that is complete.
-    pub(super) fn result(self, all: &Result<(), Error>) -> Result<(), Error> {
-        let are_done = self.results.rows > 0 && self.results.left().is_empty();
-        let all = if are_done { Ok(()) } else { all.clone() };
-        all.and(self.lost.clone())
+        let done = done.unwrap_or_else(|panic| match progress {
+            Some(_) => resume_unwind(panic),
+            None => Err(scheduler.panicked("this set of rows")),
+        });
+        let (done, mut calls) = (done.and(failed), calls.into_iter());
+        let mut result = |()| calls.next().expect("a call for each that was made").result(&done);
+        made.into_iter().map(|made| made.and_then(&mut result)).collect()
     }
 }
 

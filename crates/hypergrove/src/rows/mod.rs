@@ -5,13 +5,13 @@ mod column;
 mod foreign;
 mod set;
 
-pub(crate) use block::{Progress, Results, no_progress};
+pub(crate) use block::{CallsOfRows, Progress, Results, no_progress};
 pub use column::{Column, Offsets};
 pub(crate) use foreign::{ForeignColumn, copies_at_a_time, copy_columns};
 pub use foreign::{ForeignMemory, ForeignRows, RowMemory};
 pub use hypergrove_engine::scheduler::Memory;
+pub(crate) use set::join_calls;
 pub use set::{CallColumns, RowCall, RowSet};
-pub(crate) use set::{run_call, run_sets};
 
 use crate::flow::Flow;
 use crate::redundant::output;
@@ -241,8 +241,8 @@ impl Engine {
         signatures: &mut [u8],
         statuses: &mut [RowStatus],
     ) -> Result<(), Error> {
-        let call = CallColumns::Sign { rows: *rows, signatures, statuses };
-        (S::calls().rows)(&self.0.scheduler, call, None, &mut no_progress)
+        let call = &mut [Ok(CallColumns::Sign { rows: *rows, signatures, statuses })];
+        (S::calls().rows)(call, None).run(&self.0.scheduler, Some(&mut no_progress)).remove(0)
     }
 
     /// Signs as [`Engine::sign_rows`] does. `progress` gets the number of completed rows, on this thread, whenever it grows. It may stop the
@@ -254,8 +254,8 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        let call = CallColumns::Sign { rows: *rows, signatures, statuses };
-        (S::calls().rows)(&self.0.scheduler, call, None, &mut |done| progress(done).flow())
+        let call = &mut [Ok(CallColumns::Sign { rows: *rows, signatures, statuses })];
+        (S::calls().rows)(call, None).run(&self.0.scheduler, Some(&mut |done| progress(done).flow())).remove(0)
     }
 
     /// Signs as [`Engine::sign_rows_with_progress`] does, into memory that only the call uses or into memory that others may use.
@@ -266,8 +266,10 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        let call = CallColumns::Sign { rows: *rows, signatures: &mut [], statuses };
-        (S::calls().rows)(&self.0.scheduler, call, Some(signatures), &mut |done| progress(done).flow())
+        let call = &mut [Ok(CallColumns::Sign { rows: *rows, signatures: &mut [], statuses })];
+        (S::calls().rows)(call, Some(signatures))
+            .run(&self.0.scheduler, Some(&mut |done| progress(done).flow()))
+            .remove(0)
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`. A row that cannot be verified, because its
@@ -288,8 +290,8 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        let call = CallColumns::Verify { rows: *rows, statuses };
-        (S::calls().rows)(&self.0.scheduler, call, None, &mut |done| progress(done).flow())
+        let call = &mut [Ok(CallColumns::Verify { rows: *rows, statuses })];
+        (S::calls().rows)(call, None).run(&self.0.scheduler, Some(&mut |done| progress(done).flow())).remove(0)
     }
 
     /// Makes as many keys as the columns have room for, from the operating system's randomness. Private keys of SLH-DSA are SK.seed ‖ SK.prf ‖
@@ -325,8 +327,8 @@ impl Engine {
         public: Option<&mut [u8]>,
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        let call = CallColumns::Keygen { params: set.scheme().set(), seeds: None, private, public };
-        (P::Scheme::calls().rows)(&self.0.scheduler, call, None, &mut |done| progress(done).flow())
+        let call = &mut [Ok(CallColumns::Keygen { params: set.scheme().set(), seeds: None, private, public })];
+        (P::Scheme::calls().rows)(call, None).run(&self.0.scheduler, Some(&mut |done| progress(done).flow())).remove(0)
     }
 
     /// Makes keys as [`Engine::keygen_rows`] does, from seeds. For each row, SLH-DSA takes SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes; the module of
@@ -340,8 +342,8 @@ impl Engine {
         private: &mut [u8],
         public: Option<&mut [u8]>,
     ) -> Result<(), Error> {
-        let call = CallColumns::Keygen { params: set.scheme().set(), seeds: Some(seeds), private, public };
-        (P::Scheme::calls().rows)(&self.0.scheduler, call, None, &mut no_progress)
+        let call = &mut [Ok(CallColumns::Keygen { params: set.scheme().set(), seeds: Some(seeds), private, public })];
+        (P::Scheme::calls().rows)(call, None).run(&self.0.scheduler, Some(&mut no_progress)).remove(0)
     }
 }
 

@@ -1,8 +1,6 @@
 //! Sets of rows as jobs. Sets own their memory, because callers of tickets may go on before the rows are done.
 
-use super::block::{
-    CallOfRows, ColumnsOfCalls, Progress, RowColumns, Wanted, caught, check_keys, check_rows, no_progress,
-};
+use super::block::{CallsOfRows, ColumnsOfCalls, RowColumns, Wanted, caught, check_keys, check_rows, no_progress};
 use super::{KeyRows, MessageRows, RowMemory, RowStatus, SignatureRows};
 use crate::calls::Job;
 use crate::scheme::{ParameterSet, Scheme};
@@ -78,39 +76,11 @@ impl<S: Scheme> CallColumns<'_, '_, S> {
     }
 }
 
-/// Runs a call by itself. Signatures go to the memory `into`, if there is one, in place of the call's.
-pub(crate) fn run_call<S: Scheme>(
-    scheduler: &Scheduler,
-    mut call: CallColumns<'_, '_, S>,
-    into: Option<RowMemory<'_>>,
-    progress: Progress<'_>,
-) -> Result<(), Error> {
-    let (all, wanted): (Box<dyn ColumnsOfCalls + '_>, Wanted<'_>) = match &mut call {
-        CallColumns::Sign { rows, signatures, statuses } => {
-            (Box::new(vec![&*rows]), Wanted::Rows(into.unwrap_or(RowMemory::Own(signatures)), statuses))
-        }
-        CallColumns::Verify { rows, statuses } => {
-            (Box::new(vec![&*rows]), Wanted::Rows(RowMemory::Own(&mut []), statuses))
-        }
-        CallColumns::Keygen { params, seeds, private, public } => {
-            let rows = KeyRows { set: params.scheme(), seeds: *seeds };
-            (Box::new(vec![rows]), Wanted::Keys(private, public.as_deref_mut()))
-        }
-    };
-    let mut calls = [CallOfRows::new(0, &*all, wanted)?];
-    let done = CallOfRows::run(scheduler, &*all, &mut calls, progress);
-    let [call] = calls;
-    call.result(&done)
-}
-
-/// The columns of calls of one kind, and the memory that each fills.
-type Collected<'c> = (Box<dyn ColumnsOfCalls + 'c>, Vec<Result<Wanted<'c>, Error>>);
-
 /// Collects the columns of calls that were lent. A call that was not lent keeps its error.
 fn collect<'c, C, R: 'c>(
     lent: &'c mut [Result<C, Error>],
-    of_call: impl Fn(&'c mut C) -> (R, Wanted<'c>),
-) -> Collected<'c>
+    mut of_call: impl FnMut(&'c mut C) -> (R, Wanted<'c>),
+) -> CallsOfRows<'c>
 where
     Vec<R>: ColumnsOfCalls,
 {
@@ -121,14 +91,15 @@ where
         Ok(wanted)
     });
     let wanted = wanted.collect();
-    (Box::new(all), wanted)
+    CallsOfRows { all: Box::new(all), wanted }
 }
 
-/// Runs calls of rows of one kind as one call of the scheduler. Returns the result of each; a call that was not lent keeps its error.
-pub(crate) fn run_sets<S: Scheme>(
-    scheduler: &Scheduler,
-    lent: &mut [Result<CallColumns<'_, '_, S>, Error>],
-) -> Vec<Result<(), Error>> {
+/// Joins calls of rows of one kind, so that they run as one call of the scheduler. Signatures go to the memory `into`, if there is one, in place of the
+/// call's.
+pub(crate) fn join_calls<'c, S: Scheme>(
+    lent: &'c mut [Result<CallColumns<'_, '_, S>, Error>],
+    mut into: Option<RowMemory<'c>>,
+) -> CallsOfRows<'c> {
     /// Collects the columns of calls that match the pattern.
     macro_rules! collect {
         ($lent:pat => $call:expr) => {
@@ -138,31 +109,18 @@ pub(crate) fn run_sets<S: Scheme>(
             })
         };
     }
-    let (all, wanted) = match lent.iter().find_map(|lent| lent.as_ref().ok()) {
-        None => return lent.iter().map(|lent| lent.as_ref().map(drop).map_err(Clone::clone)).collect(),
+    match lent.iter().find_map(|lent| lent.as_ref().ok()) {
         Some(CallColumns::Sign { .. }) => collect!(CallColumns::Sign { rows, signatures, statuses } => {
-            (&*rows, Wanted::Rows((&mut **signatures).into(), statuses))
+            (&*rows, Wanted::Rows(into.take().unwrap_or(RowMemory::Own(signatures)), statuses))
         }),
         Some(CallColumns::Verify { .. }) => collect!(CallColumns::Verify { rows, statuses } => {
             (&*rows, Wanted::Rows(RowMemory::Own(&mut []), statuses))
         }),
-        Some(CallColumns::Keygen { .. }) => collect!(CallColumns::Keygen { params, seeds, private, public } => {
+        // No call was lent, or all of them make keys.
+        _ => collect!(CallColumns::Keygen { params, seeds, private, public } => {
             (KeyRows { set: params.scheme(), seeds: *seeds }, Wanted::Keys(private, public.as_deref_mut()))
         }),
-    };
-    let (mut calls, mut numbers) = (Vec::with_capacity(wanted.len()), 0..);
-    let made = wanted.into_iter().map(|wanted| -> Result<(), Error> {
-        let wanted = wanted?;
-        let number = numbers.next().expect("they do not end");
-        calls.push(CallOfRows::new(number, &*all, wanted)?);
-        Ok(())
-    });
-    let made: Vec<Result<(), Error>> = made.collect();
-    let done = caught(|| CallOfRows::run(scheduler, &*all, &mut calls, &mut no_progress));
-    let done = done.unwrap_or_else(|_| Err(scheduler.panicked("this set of rows")));
-    let mut calls = calls.into_iter();
-    let mut result = |()| calls.next().expect("a call for each that was made").result(&done);
-    made.into_iter().map(|made| made.and_then(&mut result)).collect()
+    }
 }
 
 /// Rows that own their memory, for [`Engine::submit`](crate::Engine::submit). The memory may be anything: `Vec`, `Arc`, `Bytes`,
@@ -246,7 +204,8 @@ impl<T: Send + 'static, S: Scheme> Job for RowSet<T, S> {
     type Out = T;
 
     fn run(mut self, engine: &Engine) -> Result<T, Error> {
-        (S::calls().rows)(&engine.0.scheduler, (self.lend)(&mut self.memory), None, &mut no_progress)?;
+        let call = (self.lend)(&mut self.memory);
+        (S::calls().rows)(&mut [Ok(call)], None).run(&engine.0.scheduler, Some(&mut no_progress)).remove(0)?;
         Ok(self.memory)
     }
 
@@ -274,15 +233,15 @@ impl<T: Send + 'static, S: Scheme> Queued for RowSet<T, S> {
         mut sets: Vec<RowSet<T, S>>,
         sink: &mut dyn FnMut(usize, Result<T, Error>),
     ) -> Result<(), Error> {
-        let run_sets = S::calls().sets;
+        let join_calls = S::calls().rows;
         let mut lent: Vec<_> = sets.iter_mut().map(RowSet::lend).collect();
-        let mut results = run_sets(scheduler, &mut lent);
+        let mut results = join_calls(&mut lent, None).run(scheduler, None);
         if lent.len() > 1 {
             // An error of one set's rows ended the call of all sets, so sets with such an error run again alone.
             let is_of_a_set = |why: &Error| matches!(why.kind(), ErrorKind::BadInput | ErrorKind::OutOfMemory);
             for (lent, result) in lent.iter_mut().zip(&mut results) {
                 if lent.is_ok() && result.as_ref().is_err_and(is_of_a_set) {
-                    *result = run_sets(scheduler, from_mut(lent)).remove(0);
+                    *result = join_calls(from_mut(lent), None).run(scheduler, None).remove(0);
                 }
             }
         }
