@@ -20,9 +20,6 @@ const ROWS_OF_A_THREAD: usize = 512;
 /// begin after 0.1 ms.)
 const FEW_ROWS: usize = 1024;
 
-/// For each block, the columns of its call and the numbers of its rows in them.
-type Ranges<'b, R> = &'b [(R, Range<usize>)];
-
 /// The columns of a call, for any type of rows.
 pub(crate) trait RowColumns: Send + Sync {
     fn kind(&self) -> Kind;
@@ -57,6 +54,15 @@ pub(super) trait Rows: RowColumns + Copy {
         Self: 'm;
 }
 
+/// The rows of blocks that are computed together, all of one group.
+pub(super) struct LentRows<'l> {
+    pub(super) run: &'l Run<'l>,
+    pub(super) blocks: Vec<LentBlock<'l>>,
+    /// For each block, where in `bytes` the copies of its foreign columns are.
+    copied: Vec<[Option<Copied<'l>>; 3]>,
+    bytes: &'l [u8],
+}
+
 /// Successive rows of a call that are computed, and where their results go.
 pub(super) struct LentBlock<'o> {
     /// The index of the call's columns in [`ColumnsOfCalls`].
@@ -77,30 +83,18 @@ pub(super) struct Computed {
 pub(super) trait ColumnsOfCalls: Sync {
     /// The columns of a call.
     fn columns(&self, number: usize) -> &dyn RowColumns;
-    /// Reads and computes the rows of blocks, which are of one group. `copied` says where in `bytes` the copies of each block's foreign columns are.
-    /// Results that passed the checks go to the blocks' memory. That of a row that failed is zero. `memory` is kept between chunks.
-    fn compute(
-        &self,
-        run: &Run<'_>,
-        blocks: &mut [LentBlock<'_>],
-        copied: &[[Option<Copied<'_>>; 3]],
-        bytes: &[u8],
-        memory: &mut Vec<u8>,
-    ) -> Result<Computed, Error>;
+    /// Reads and computes rows. Results that passed the checks go to the blocks' memory. That of a row that failed is zero. `memory` is kept between
+    /// chunks.
+    fn compute(&self, lent: &mut LentRows<'_>, memory: &mut Vec<u8>) -> Result<Computed, Error>;
 }
 
-/// Reads the rows of blocks. Returns those that can be computed, and for each row the status if it cannot; no statuses if all can.
+/// Reads rows. Returns those that can be computed, and for each row the status if it cannot; no statuses if all can.
 pub(super) fn read_rows<'m, R: Rows + 'm>(
     columns: &[R],
-    place: &Place<'_>,
-    blocks: &[LentBlock<'_>],
-    copied: &[[Option<Copied<'_>>; 3]],
-    bytes: &'m [u8],
+    lent: &LentRows<'m>,
 ) -> (Vec<R::Row<'m>>, Vec<Option<RowStatus>>) {
-    let ranges: Vec<_> = blocks.iter().map(|block| (columns[block.columns], block.rows.clone())).collect();
-    let is_one_call = blocks[0].columns == blocks[blocks.len() - 1].columns;
-    let rows = ranges.iter().map(|(_, rows)| rows.len()).sum();
-    let read = trace::step(Step::ReadRows, rows, || read(place, (&ranges, is_one_call), copied, bytes));
+    let rows = lent.blocks.iter().map(|block| block.rows.len()).sum();
+    let read = trace::step(Step::ReadRows, rows, || read(columns, lent, rows));
     // Usually no row is refused. Then the number of rows is known, and collecting them needs no repeated growth.
     if read.iter().all(Result::is_ok) {
         return (read.into_iter().map(|row| row.expect("none is refused")).collect(), Vec::new());
@@ -530,7 +524,7 @@ impl Job for RowBlock<'_> {
             let of_foreign = |block: &&mut Self| block.count * block.out.copied();
             let mut results = zeros(blocks.iter().map(of_foreign).sum())?;
             let mut free = &mut results[..];
-            let (mut lent, mut of_caller) = (Vec::with_capacity(blocks.len()), Vec::with_capacity(blocks.len()));
+            let (mut to_compute, mut of_caller) = (Vec::with_capacity(blocks.len()), Vec::with_capacity(blocks.len()));
             for block in blocks {
                 let (bytes, rows) = (of_foreign(block), block.range());
                 let RowBlock { number, out, statuses, .. } = &mut **block;
@@ -539,11 +533,12 @@ impl Job for RowBlock<'_> {
                     Some(_) => Part::new([free.split_off_mut(..bytes).expect("memory for all"), &mut []], out.widths),
                     None => out.lend(),
                 };
-                lent.push(LentBlock { columns: *number, rows, out });
+                to_compute.push(LentBlock { columns: *number, rows, out });
             }
             let bytes = copies.as_deref().unwrap_or_default();
-            match all.compute(run, &mut lent, &copied, bytes, memory) {
-                Ok(computed) => hand_over(place, computed, lent, of_caller),
+            let mut lent = LentRows { run, blocks: to_compute, copied, bytes };
+            match all.compute(&mut lent, memory) {
+                Ok(computed) => hand_over(place, computed, lent.blocks, of_caller),
                 Err(why) => {
                     drop(lent);
                     // Results that no caller gets may reveal a key.
@@ -576,26 +571,26 @@ pub(super) fn parts<'o>(blocks: &'o mut [LentBlock<'_>], refused: &[Option<RowSt
     parts
 }
 
-/// Reads the rows of successive blocks, on the threads of `place`. `bytes` has the copies of foreign columns.
+/// Reads `count` rows of successive blocks, on the threads of their place.
 fn read<'m, R: Rows + 'm>(
-    place: &Place<'_>,
-    (blocks, are_of_one_call): (Ranges<'_, R>, bool),
-    copied: &[[Option<Copied<'_>>; 3]],
-    bytes: &'m [u8],
+    columns: &[R],
+    LentRows { run, blocks, copied, bytes }: &LentRows<'m>,
+    count: usize,
 ) -> Vec<Result<R::Row<'m>, RowStatus>> {
+    let (place, bytes) = (&run.place, *bytes);
     let of_block = |nth: usize, row| {
         let copy = |column: &Option<Copied<'_>>| column.as_ref().map(|column| &bytes[column.place(row)]);
-        blocks[nth].0.read(row, copied[nth].each_ref().map(copy))
+        columns[blocks[nth].columns].read(row, copied[nth].each_ref().map(copy))
     };
-    let count = blocks.iter().map(|(_, rows)| rows.len()).sum();
+    let are_of_one_call = blocks[0].columns == blocks[blocks.len() - 1].columns;
     if place.pool.is_some() && count > FEW_ROWS && are_of_one_call && bytes.is_empty() {
         // The blocks of a chunk are adjacent.
-        let (of, start) = (blocks[0].0, blocks[0].1.start);
+        let (of, start) = (columns[blocks[0].columns], blocks[0].rows.start);
         return place.map_in_place(count, ROWS_OF_A_THREAD, &|nth| of.read(start + nth, [None; 3]));
     }
     let mut read = Vec::with_capacity(count);
     if place.pool.is_none() || count <= FEW_ROWS {
-        for (nth, (_, rows)) in blocks.iter().enumerate() {
+        for (nth, LentBlock { rows, .. }) in blocks.iter().enumerate() {
             read.extend(rows.clone().map(|row| of_block(nth, row)));
         }
         return read;
@@ -603,14 +598,14 @@ fn read<'m, R: Rows + 'm>(
     let mut end = 0;
     let ends: Vec<usize> = blocks
         .iter()
-        .map(|(_, rows)| {
+        .map(|LentBlock { rows, .. }| {
             end += rows.len();
             end
         })
         .collect();
     place.map_in_place(count, ROWS_OF_A_THREAD, &|i| {
         let nth = ends.partition_point(|end| *end <= i);
-        of_block(nth, blocks[nth].1.end - (ends[nth] - i))
+        of_block(nth, blocks[nth].rows.end - (ends[nth] - i))
     })
 }
 

@@ -20,8 +20,8 @@ use crate::scheme::{
     in_succession, room,
 };
 use crate::{Engine, Error, Op, check_length};
-use block::{ColumnsOfCalls, Computed, LentBlock, RowColumns, Rows, of_calls, parts, read_rows};
-use foreign::{Copied, ForeignColumns};
+use block::{ColumnsOfCalls, Computed, LentBlock, LentRows, RowColumns, Rows, of_calls, parts, read_rows};
+use foreign::ForeignColumns;
 use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::{Options, Run};
 use hypergrove_engine::scheme::Kind;
@@ -465,15 +465,8 @@ impl<S: Scheme> ColumnsOfCalls for Vec<&MessageRows<'_, S>> {
         &self[number]
     }
 
-    fn compute(
-        &self,
-        run: &Run<'_>,
-        blocks: &mut [LentBlock<'_>],
-        copied: &[[Option<Copied<'_>>; 3]],
-        bytes: &[u8],
-        memory: &mut Vec<u8>,
-    ) -> Result<Computed, Error> {
-        let (rows, refused) = read_rows(self, &run.place, blocks, copied, bytes);
+    fn compute(&self, lent: &mut LentRows<'_>, memory: &mut Vec<u8>) -> Result<Computed, Error> {
+        let (run, (rows, refused)) = (lent.run, read_rows(self, lent));
         if rows.is_empty() {
             return Ok(Computed { refused, computed: Vec::new() });
         }
@@ -487,7 +480,7 @@ impl<S: Scheme> ColumnsOfCalls for Vec<&MessageRows<'_, S>> {
         };
         let fresh = S::draw(&run.place, rows.len(), &of)?;
         let work = Signing { jobs: rows.len(), of: &of, keys: &keys, fresh: &fresh, has_gaps: !refused.is_empty() };
-        let mut out = parts(blocks, &refused);
+        let mut out = parts(&mut lent.blocks, &refused);
         let mut parts: Vec<&mut [u8]> = out.iter_mut().map(|part| &mut *part.columns[0]).collect();
         if let Some(failed) = S::sign_in_place(run, &work, &mut parts, memory) {
             return failed.map(|failed| Computed { refused, computed: signed(rows.len(), &failed) });
@@ -619,15 +612,8 @@ impl<S: Scheme> ColumnsOfCalls for Vec<&SignatureRows<'_, S>> {
         &self[number]
     }
 
-    fn compute(
-        &self,
-        run: &Run<'_>,
-        blocks: &mut [LentBlock<'_>],
-        copied: &[[Option<Copied<'_>>; 3]],
-        bytes: &[u8],
-        memory: &mut Vec<u8>,
-    ) -> Result<Computed, Error> {
-        let (rows, refused) = read_rows(self, &run.place, blocks, copied, bytes);
+    fn compute(&self, lent: &mut LentRows<'_>, memory: &mut Vec<u8>) -> Result<Computed, Error> {
+        let (run, (rows, refused)) = (lent.run, read_rows(self, lent));
         if rows.is_empty() {
             return Ok(Computed { refused, computed: Vec::new() });
         }
@@ -684,22 +670,15 @@ impl<S: Scheme> ColumnsOfCalls for Vec<KeyRows<'_, S>> {
     }
 
     /// Keys are made by the block: a row has nothing to read.
-    fn compute(
-        &self,
-        run: &Run<'_>,
-        blocks: &mut [LentBlock<'_>],
-        _: &[[Option<Copied<'_>>; 3]],
-        _: &[u8],
-        memory: &mut Vec<u8>,
-    ) -> Result<Computed, Error> {
-        let columns = blocks.iter_mut().map(|LentBlock { columns, rows, out }| {
+    fn compute(&self, lent: &mut LentRows<'_>, memory: &mut Vec<u8>) -> Result<Computed, Error> {
+        let columns = lent.blocks.iter_mut().map(|LentBlock { columns, rows, out }| {
             let KeyRows { set, seeds } = self[*columns];
             let size = set.sizes().seeds;
             let seeds = seeds.map(|seeds| &seeds[rows.start * size..rows.end * size]);
             let [private, public] = &mut out.columns;
             KeyColumns { seeds, private, public }
         });
-        self[0].set.keygen(run, &mut columns.collect::<Vec<_>>(), memory)?;
+        self[0].set.keygen(lent.run, &mut columns.collect::<Vec<_>>(), memory)?;
         // The caller gets no statuses of keys.
         Ok(Computed { refused: Vec::new(), computed: Vec::new() })
     }
