@@ -2,8 +2,8 @@
 
 use super::permits::lock;
 use super::{Scheduler, Worker};
-use crate::programs::{Group, GroupFacts};
-use crate::scheme::{Kind, Prepared};
+use crate::programs::GroupFacts;
+use crate::scheme::Prepared;
 use crate::trace::{Step, TraceContext};
 use crate::{Error, THREADS, Timing, time_limit};
 use rayon::ThreadPool;
@@ -215,11 +215,6 @@ impl Place<'_> {
     pub fn second(&self) -> Option<Self> {
         let goes_on = self.scheduler.options.redundant && !self.relocated;
         goes_on.then_some(Place { relocated: true, ..*self })
-    }
-
-    /// The group of jobs of a kind that run here.
-    pub fn group(&self, kind: Kind) -> Group {
-        Group { kind, threads: self.threads }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::jobs::{Wiped, owned};
 use crate::rows::{Column, RowStatus};
 use crate::scheme::{Failed, KeyColumns, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying};
 use crate::{Error, Op as EngineOp, random};
-use hypergrove_engine::programs::{GroupFacts, typed};
+use hypergrove_engine::programs::{Group, GroupFacts, typed};
 use hypergrove_engine::scheduler::{Options, Place, Run};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Timing, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
@@ -174,7 +174,7 @@ impl Scheme for Set {
 
     /// Successive jobs whose key lies at the same address share one key and its check.
     fn sign(run: &Run<'_>, work: &Signing<'_, '_, Set>, range: Range<usize>, out: &mut [u8]) -> Result<Failed, Error> {
-        sign(&run.place, work, range, out.as_chunks_mut().0.iter_mut().collect())
+        sign(run, work, range, out.as_chunks_mut().0.iter_mut().collect())
     }
 
     /// Signs in place unless the engine checks signatures: without checks a buffer gains nothing. Keys are checked before they sign.
@@ -187,20 +187,44 @@ impl Scheme for Set {
         let options = run.place.scheduler.options;
         let places = out.iter_mut().flat_map(|part| part.as_chunks_mut().0).collect();
         // Otherwise signatures would be the caller's before they are compared and verified.
-        (!options.redundant && !options.verify_signatures).then(|| sign(&run.place, work, 0..work.jobs, places))
+        (!options.redundant && !options.verify_signatures).then(|| sign(run, work, 0..work.jobs, places))
     }
 
+    /// A redundant engine computes the verdicts twice and compares them.
     fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Set>, _: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
         let (keys, key_of) = (work.keys)(0..work.jobs);
         let keys: Vec<&VerifyingKey> = keys.iter().map(|key| &**key).collect();
-        verify(&run.place, &keys, &key_of, |i| {
+        let job = |i: usize| {
             let ToVerify { message, signature, .. } = (work.of)(i);
             (message, signature)
-        })
+        };
+        let verdicts = judge(run, &keys, &key_of, job)?;
+        if let Some(place) = run.place.second() {
+            compare(&place, "the verdict", &verdicts, &judge(&Run { place, ..*run }, &keys, &key_of, job)?)?;
+        }
+        Ok(verdicts)
     }
 
+    /// Writes private keys to their columns, and public keys where there is a column for them. A redundant engine makes the keys twice and compares them.
     fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], _: &mut Vec<u8>) -> Result<(), Error> {
-        keygen(&run.place, keys)
+        fn places<'k>(keys: &'k mut [KeyColumns<'_>]) -> Vec<&'k mut SigningKeyBytes> {
+            keys.iter_mut().flat_map(|keys| keys.private.as_chunks_mut().0).collect()
+        }
+        let drawn = seeds(&run.place, keys)?;
+        let seeds = drawn.0.as_chunks().0;
+        let make = |run: &Run<'_>, mut places: Vec<&mut SigningKeyBytes>| {
+            program(run, seeds.len(), |program| program.keygen(seeds, &mut places))
+        };
+        make(run, places(keys))?;
+        if let Some(place) = run.place.second() {
+            let mut second = Wiped(vec![0; seeds.len() * SK_BYTES]);
+            let second = second.0.as_chunks_mut().0;
+            make(&Run { place, ..*run }, second.iter_mut().collect())?;
+            compare(&place, "the key", &places(keys), &second.iter_mut().collect::<Vec<_>>())?;
+        }
+        let with_public = keys.iter_mut().filter(|keys| !keys.public.is_empty());
+        let with_public = with_public.map(|keys| (keys.private.as_chunks().0, keys.public.as_chunks_mut().0));
+        run.place.each_of(with_public.collect(), &write_public)
     }
 
     #[inline(never)]
@@ -211,16 +235,16 @@ impl Scheme for Set {
 
 /// Signs each message of a range into its place. The place is zero after an error and for a damaged key. Returns the jobs whose keys are damaged.
 fn sign(
-    place: &Place<'_>,
+    run: &Run<'_>,
     work: &Signing<'_, '_, Set>,
     range: Range<usize>,
     places: Vec<&mut SignatureBytes>,
 ) -> Result<Failed, Error> {
     assert_eq!(places.len(), range.len(), "each message has its place");
     let (keys, key_of) = (work.keys)(range.clone());
-    let expands = uses_expanded_keys(place, Op::Sign)?;
+    let expands = run.facts.uses_expanded_keys();
     // To expand a key checks it, too.
-    let checked = each(place, &keys, |key| match expands {
+    let checked = each(&run.place, &keys, |key| match expands {
         true => key.expanded().map(drop),
         false => key.check_again(),
     });
@@ -240,7 +264,7 @@ fn sign(
         }
     }
     if !sound.is_empty() {
-        let made = sign_sound(place, &keys, &sound, expands, &mut signatures);
+        let made = sign_sound(run, &keys, &sound, expands, &mut signatures);
         made.inspect_err(|_| signatures.iter_mut().for_each(|signature| signature.zeroize()))?;
     }
     Ok(failed)
@@ -248,7 +272,7 @@ fn sign(
 
 /// Signs with keys that passed their check. Each job has its key, the key's index in `keys`, and its message.
 fn sign_sound(
-    place: &Place<'_>,
+    run: &Run<'_>,
     keys: &[&SigningKey],
     jobs: &[(&SigningKey, u32, Message<'_>)],
     expands: bool,
@@ -258,28 +282,17 @@ fn sign_sound(
     for &(key, _, message) in jobs {
         requests.push(ZkSign { key: key.as_ref(), expanded: expands.then(|| key.made()), message });
     }
-    program(place, Op::Sign, jobs.len(), |program| program.sign(&requests, signatures))?;
+    program(run, jobs.len(), |program| program.sign(&requests, signatures))?;
+    let Run { place, facts } = run;
     if place.scheduler.options.verify_signatures && !place.relocated {
+        let group = Group { kind: Kind::zkdilithium(Op::Verify), ..facts.group };
+        let run = Run { facts: &place.worker.programs.facts(group)?, ..*run };
         let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
         let of: Vec<u32> = jobs.iter().map(|(_, of, _)| *of).collect();
         let made = |i: usize| (jobs[i].2, &signatures[i][..]);
-        all_valid(place, &judge(place, &public.iter().collect::<Vec<_>>(), &of, made)?)?;
+        all_valid(place, &judge(&run, &public.iter().collect::<Vec<_>>(), &of, made)?)?;
     }
     Ok(())
-}
-
-/// Verifies each signature with the key `keys[of[i]]`. A redundant engine computes the verdicts twice and compares them.
-fn verify<'m>(
-    place: &Place<'_>,
-    keys: &[&VerifyingKey],
-    of: &[u32],
-    job: impl Fn(usize) -> (Message<'m>, &'m [u8]) + Sync,
-) -> Result<Vec<bool>, Error> {
-    let verdicts = judge(place, keys, of, &job)?;
-    if let Some(place) = place.second() {
-        compare(&place, "the verdict", &verdicts, &judge(&place, keys, of, &job)?)?;
-    }
-    Ok(verdicts)
 }
 
 /// The seeds of all keys: the caller's, or from the operating system, drawn only now that a device is about to use them.
@@ -303,28 +316,6 @@ fn seeds(place: &Place<'_>, keys: &[KeyColumns<'_>]) -> Result<Wiped, Error> {
     Ok(all)
 }
 
-/// Writes private keys to their columns, and public keys where there is a column for them.
-fn keygen(place: &Place<'_>, keys: &mut [KeyColumns<'_>]) -> Result<(), Error> {
-    fn places<'k>(keys: &'k mut [KeyColumns<'_>]) -> Vec<&'k mut SigningKeyBytes> {
-        keys.iter_mut().flat_map(|keys| keys.private.as_chunks_mut().0).collect()
-    }
-    let drawn = seeds(place, keys)?;
-    let seeds = drawn.0.as_chunks().0;
-    let make = |place: &Place<'_>, mut places: Vec<&mut SigningKeyBytes>| {
-        program(place, Op::Keygen, seeds.len(), |program| program.keygen(seeds, &mut places))
-    };
-    make(place, places(keys))?;
-    if let Some(place) = place.second() {
-        let mut second = Wiped(vec![0; seeds.len() * SK_BYTES]);
-        let second = second.0.as_chunks_mut().0;
-        make(&place, second.iter_mut().collect())?;
-        compare(&place, "the key", &places(keys), &second.iter_mut().collect::<Vec<_>>())?;
-    }
-    let with_public = keys.iter_mut().filter(|keys| !keys.public.is_empty());
-    let with_public = with_public.map(|keys| (keys.private.as_chunks().0, keys.public.as_chunks_mut().0));
-    place.each_of(with_public.collect(), &write_public)
-}
-
 /// Writes the public key of each private key.
 fn write_public((private, public): (&[SigningKeyBytes], &mut [[u8; PK_BYTES]])) -> Result<(), Error> {
     for (public, private) in public.iter_mut().zip(private) {
@@ -342,20 +333,14 @@ fn each<T: Sync, R: Send>(place: &Place<'_>, items: &[T], work: impl Fn(&T) -> R
 }
 
 fn program(
-    place: &Place<'_>,
-    op: Op,
+    run: &Run<'_>,
     jobs: usize,
     mut work: impl FnMut(&mut dyn ZkDilithium) -> Result<Timing, Error> + Send,
 ) -> Result<(), Error> {
-    let facts = place.worker.programs.facts(place.group(Kind::zkdilithium(op)))?;
-    place.program(&facts, (jobs, 1), &mut |program| {
+    run.place.program(run.facts, (jobs, 1), &mut |program| {
         let ZkDilithiumProgram(program) = typed(program);
         work(&mut **program).map(Some)
     })
-}
-
-fn uses_expanded_keys(place: &Place<'_>, op: Op) -> Result<bool, Error> {
-    Ok(place.worker.programs.facts(place.group(Kind::zkdilithium(op)))?.uses_expanded_keys())
 }
 
 /// Fails if the second computation of a job gave another result than the first. The device is blamed.
@@ -369,12 +354,12 @@ fn compare<T: PartialEq>(place: &Place<'_>, what: &str, first: &[T], second: &[T
 
 /// Computes each verdict once, without the engine's checks.
 fn judge<'m>(
-    place: &Place<'_>,
+    run: &Run<'_>,
     keys: &[&VerifyingKey],
     of: &[u32],
     job: impl Fn(usize) -> (Message<'m>, &'m [u8]) + Sync,
 ) -> Result<Vec<bool>, Error> {
-    let expands = uses_expanded_keys(place, Op::Verify)?;
+    let (place, expands) = (&run.place, run.facts.uses_expanded_keys());
     if expands {
         each(place, keys, |key| {
             key.expanded();
@@ -386,7 +371,7 @@ fn judge<'m>(
     };
     let requests = place.map(of.len(), JOBS_OF_A_THREAD, &one);
     let mut verdicts = Vec::with_capacity(of.len());
-    program(place, Op::Verify, of.len(), |program| program.verify(&requests, &mut verdicts))?;
+    program(run, of.len(), |program| program.verify(&requests, &mut verdicts))?;
     match verdicts.len() == of.len() {
         true => Ok(verdicts),
         false => Err(too_few(place, verdicts.len(), of.len())),
