@@ -106,35 +106,24 @@ pub trait Job: Sized {
     fn submit(self, engine: &Engine) -> Result<Ticket<Self::Out>, Refused<Self>>;
 }
 
-impl<S: Scheme> Job for SignJob<'_, S> {
-    type Out = S::Signature;
+/// Implements [`Job`] for jobs that the scheme's calls run and queue.
+macro_rules! jobs {
+    ($($job:ty: $out:ty, $run:ident, $submit:ident;)*) => {$(
+        impl<S: Scheme> Job for $job {
+            type Out = $out;
 
-    fn run(self, engine: &Engine) -> Result<S::Signature, Error> {
-        (S::calls().sign)(&engine.0.scheduler, self)
-    }
-    fn submit(self, engine: &Engine) -> Submitted<Self, S::Signature> {
-        (S::calls().submit_sign)(&engine.0, self)
-    }
+            fn run(self, engine: &Engine) -> Result<$out, Error> {
+                (S::calls().$run)(&engine.0.scheduler, self)
+            }
+            fn submit(self, engine: &Engine) -> Submitted<Self, $out> {
+                (S::calls().$submit)(&engine.0, self)
+            }
+        }
+    )*};
 }
 
-impl<S: Scheme> Job for VerifyJob<'_, S> {
-    type Out = bool;
-
-    fn run(self, engine: &Engine) -> Result<bool, Error> {
-        (S::calls().verify)(&engine.0.scheduler, self)
-    }
-    fn submit(self, engine: &Engine) -> Submitted<Self, bool> {
-        (S::calls().submit_verify)(&engine.0, self)
-    }
-}
-
-impl<S: Scheme> Job for GenerateJob<'static, S> {
-    type Out = S::SigningKey;
-
-    fn run(self, engine: &Engine) -> Result<S::SigningKey, Error> {
-        (S::calls().generate)(&engine.0.scheduler, self)
-    }
-    fn submit(self, engine: &Engine) -> Submitted<Self, S::SigningKey> {
-        (S::calls().submit_generate)(&engine.0, self)
-    }
+jobs! {
+    SignJob<'_, S>: S::Signature, sign, submit_sign;
+    VerifyJob<'_, S>: bool, verify, submit_verify;
+    GenerateJob<'static, S>: S::SigningKey, generate, submit_generate;
 }
