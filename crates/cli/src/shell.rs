@@ -59,7 +59,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("tune", &[("tune --set SLH-DSA-SHA2-128f --budget 60s", "Find this machine's fastest policies in a minute.")]),
     ("report", &[("report before after -o change.html", "Draw two runs, and compare the second with the first.")]),
     ("acvp", &[("acvp prompt.json -o expectedResults.json", "Answer the test cases of a prompt.")]),
-    ("kat", &[("kat vectors/zkdilithium/e2e_public.json", "Compute the known answers of a file.")]),
+    ("kat", &[("kat cases.json", "Compute the known answers of a file.")]),
     ("quickstart", &[("quickstart src", "Sign and verify the files of a folder, and write nothing.")]),
     ("ledger", &[("ledger show key", "Show how many signatures a key may still make.")]),
     ("ledger-init", &[("ledger init key --set SLH-DSA-SHA2-128-24", "Begin to count the signatures of a key.")]),

@@ -2,7 +2,7 @@
 //!
 //! An element is any integer of its class that is smaller than 2⁵³ in absolute value: sums and products need no
 //! reduction as long as they stay below. All operations on such integers are exact, with fused multiply-adds or without
-//! them. docs/zkdilithium.md has the bounds.
+//! them. The crate's README says where the bounds are.
 
 use crate::simd::{Doubles, array};
 
