@@ -36,10 +36,7 @@ pub(crate) fn output(
                     failed.extend(again);
                     compare(&place, (op, size, r.clone()), (first, &second), &failed)
                 });
-                // A second output that equals the first is not wiped, because the caller gets these bytes anyway.
-                if compared.is_err() || !failed.is_empty() {
-                    second.zeroize();
-                }
+                second.zeroize();
                 compared?;
             }
             Ok(failed)
@@ -51,9 +48,7 @@ pub(crate) fn output(
                 start = part.end;
             }
             // Programs that are not sized wait for memory by themselves.
-            Err(Error::OutOfMemory { .. })
-                if part.len() > 1 && place.worker.has_memory() && facts.group.kind.habits().is_sized =>
-            {
+            Err(Error::OutOfMemory { .. }) if part.len() > 1 && place.worker.has_memory() && facts.habits.is_sized => {
                 first.zeroize();
                 facts.limit(bucket(part.len()) / 2);
                 most = facts.most();

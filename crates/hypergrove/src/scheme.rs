@@ -220,8 +220,8 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
         0..0
     }
     /// Signs a range of messages, and writes their signatures to `out` one after the other. All checks of the engine come before this returns, but for
-    /// one: a redundant engine calls this once more, with a place that is relocated, and compares both outputs. The second call makes no checks. After
-    /// an error, and for a message that failed by itself, the caller wipes `out`.
+    /// one: a redundant engine calls this once more, with a place that is relocated, and compares both outputs. The second call need not check roots or
+    /// verify signatures. After an error, and for a message that failed by itself, the caller wipes `out`.
     #[doc(hidden)]
     fn sign(run: &Run<'_>, work: &Signing<'_, '_, Self>, range: Range<usize>, out: &mut [u8]) -> Result<Failed, Error>;
     /// Signs messages of rows straight into `out`, the parts of the caller's memory, if signatures are checked before they leave the device, or
@@ -236,10 +236,12 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     ) -> Option<Result<Failed, Error>> {
         None
     }
-    /// Verifies signatures of the right length. Each verdict has passed the engine's checks. `memory` is kept between chunks.
+    /// Verifies signatures of the right length. Each verdict has passed the engine's checks: in a redundant engine ([`Place::second`]), the scheme
+    /// itself computes twice and compares. `memory` is kept between chunks.
     #[doc(hidden)]
     fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Self>, memory: &mut Vec<u8>) -> Result<Vec<bool>, Error>;
-    /// Makes the keys of columns. `memory` is kept between chunks; it holds no secret afterwards.
+    /// Makes the keys of columns. They have passed the engine's checks, as verdicts have. `memory` is kept between chunks; it holds no secret
+    /// afterwards.
     #[doc(hidden)]
     fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], memory: &mut Vec<u8>) -> Result<(), Error>;
     /// The engine's calls for this scheme: always `&Calls::OF`, in a function that is never inlined. Inlined, it would compile the calls again

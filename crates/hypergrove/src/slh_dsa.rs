@@ -570,7 +570,7 @@ impl ToSign<'_, SlhDsa> {
 }
 
 impl<'a> ToSign<'a, SlhDsa> {
-    /// opt_rand of message i. `fresh` has n bytes for each message.
+    /// opt_rand of message i. `fresh` has n bytes for each message, unless no message is hedged.
     fn opt_rand<'f>(&self, i: usize, fresh: &'f [u8]) -> &'f [u8]
     where
         'a: 'f,

@@ -522,7 +522,7 @@ impl Scheduler {
     }
 
     /// Runs jobs of one kind that waited for each other as a batch of one of the host's threads, if the host alone computes. Other such batches run at
-    /// the same time: no thread waits for another one's share. Gives `false` if the jobs did not run, so that [`run`](Scheduler::run) has to do them.
+    /// the same time: no thread waits for another one's share. Gives `false` if there are no results, so that [`run`](Scheduler::run) has to do the jobs.
     pub fn run_on_thread<J: Job>(
         &self,
         jobs: impl Iterator<Item = J>,

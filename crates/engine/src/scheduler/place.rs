@@ -210,8 +210,8 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// The place where a redundant engine computes jobs for the second time, to compare both results: other places of the device. `None` if the engine
-    /// computes jobs once, and at the second place.
+    /// The place where a redundant engine computes jobs for the second time, to compare both results: other places of the device. This is `None` if the
+    /// engine computes jobs once. The second place has no second one.
     pub fn second(&self) -> Option<Self> {
         let goes_on = self.scheduler.options.redundant && !self.relocated;
         goes_on.then_some(Place { relocated: true, ..*self })

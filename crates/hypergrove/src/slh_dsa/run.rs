@@ -1,4 +1,4 @@
-//! The checks of the roots of SLH-DSA that a device computes.
+//! The checks of the roots of SLH-DSA that a device computes, and the instruction set with which the host computes them itself.
 
 use crate::engine::wrong_root;
 use crate::keys::SigningKey;
