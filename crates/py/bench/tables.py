@@ -3,6 +3,8 @@
     python crates/py/bench/tables.py data FOLDER                  # Parquet files, 8 GB: the package signs
     python crates/py/bench/tables.py measure FOLDER               # writes crates/py/bench/tables.json
     python crates/py/bench/tables.py measure FOLDER --only Ray    # one part of it
+    python crates/py/bench/tables.py data LARGE --rows 1000000 --only-file 128f-1000        # one file of 17 GB
+    python crates/py/bench/tables.py measure LARGE --only large
     python crates/py/bench/tables.py render                       # the tables of docs/tables.md
 
 The files: rows of SLH-DSA-SHA2-128f and 128s of 1, 1,000 and 100,000 signers. A signature of 128s takes long, so `--signed` rows are
@@ -36,7 +38,7 @@ def file_of(folder: Path, short: str, signers: int) -> Path:
     return folder / f"{short}-{signers}.parquet"
 
 
-def make(folder: Path, rows: int, signed: int) -> None:
+def make(folder: Path, rows: int, signed: int, only: str | None) -> None:
     """The Parquet files, in the layout that reads fastest: row groups that fit a block, signatures as they are, a dictionary of keys."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
@@ -46,6 +48,8 @@ def make(folder: Path, rows: int, signed: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for short, name in SETS.items():
         for signers in SIGNERS:
+            if only and file_of(folder, short, signers).stem != only:
+                continue
             began = time.perf_counter()
             count = min(signers, signed)
             keys, publics = hypergrove.keygen_batch(name, count)
@@ -94,8 +98,8 @@ def in_memory(folder: Path) -> dict[str, Any]:
     for short, name in SETS.items():
         for signers in SIGNERS:
             read = parquet.read_table(file_of(folder, short, signers))
-            # DuckDB copies record batches of 8 MB four times as fast as larger ones, whose memory is new in each call.
-            table = pa.Table.from_batches(read.to_batches(max_chunksize=(8 << 20) // read.schema.field("signature").type.byte_width))
+            # DuckDB copies record batches of 12 MB four times as fast as those of a file, whose memory is new in each call.
+            table = pa.Table.from_batches(read.to_batches(max_chunksize=(12 << 20) // read.schema.field("signature").type.byte_width))
             columns = [table[column] for column in ("public_key", "signature", "message")]
             frame = pl.DataFrame(table)
             connection = duckdb.connect()
@@ -219,6 +223,40 @@ def sums(folder: Path, rows: int) -> dict[str, Any]:
     return {"rows": rows, "seconds": took, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3}
 
 
+def large(folder: Path) -> dict[str, Any]:
+    """A file that is larger than memory should have to be, in streaming queries of Polars and DuckDB."""
+    import resource
+
+    import duckdb
+    import polars as pl
+
+    import hypergrove.duckdb
+    import hypergrove.polars
+
+    path, name = file_of(folder, "128f", 1_000), SETS["128f"]
+    connection = duckdb.connect()
+    connection.execute("SET enable_progress_bar = false")
+    hypergrove.duckdb.register(connection)
+    query = f"SELECT count(*) FILTER (slh_dsa_verify(signature, message, public_key, '{name}')) FROM '{path}'"
+    counts: dict[str, int] = {}
+    peaks: dict[str, float] = {}
+
+    def polars() -> None:
+        valid = pl.scan_parquet(path).select(hypergrove.polars.verify(set=name).sum())
+        counts["Polars, streaming"] = valid.collect(engine="streaming").item()
+
+    def duck() -> None:
+        [(counts["DuckDB"],)] = connection.sql(query).fetchall()
+
+    took = {}
+    for engine, call in {"Polars, streaming": polars, "DuckDB": duck}.items():
+        took[engine] = seconds(call)
+        peaks[engine] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    rows = pl.scan_parquet(path).select(pl.len()).collect().item()
+    assert set(counts.values()) == {rows}, counts
+    return {"rows": rows, "bytes": path.stat().st_size, "seconds": took, "peak_mb": peaks}
+
+
 def on_nodes(folder: Path, nodes: int) -> dict[str, Any]:
     """Ray on several nodes of this machine, with one CPU each."""
     import pyarrow.parquet as parquet
@@ -247,6 +285,7 @@ def on_nodes(folder: Path, nodes: int) -> dict[str, Any]:
 
 PARTS: dict[str, list[tuple[Callable[..., dict[str, Any]], list[int]]]] = {
     "memory": [(in_memory, [])],
+    "large": [(large, [])],
     "Ray": [(with_ray, [])],
     "Spark": [(with_spark, [])],
     "sums": [(sums, [SUMS // 10]), (sums, [SUMS]), (sums, [4 * SUMS])],
@@ -256,8 +295,9 @@ PARTS: dict[str, list[tuple[Callable[..., dict[str, Any]], list[int]]]] = {
 
 def measure(folder: Path, only: str | None) -> None:
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    record |= {"cpu": cpu(), "cores": os.cpu_count(), "python": platform.python_version()}
-    for name in [only] if only else PARTS:
+    machine = {"cpu": cpu(), "cores": os.cpu_count(), "python": platform.python_version()}
+    # The file of the part "large" is made for it alone.
+    for name in [only] if only else [name for name in PARTS if name != "large"]:
         results = []
         for function, arguments in PARTS[name]:
             call = f"tables.{function.__name__}(pathlib.Path({str(folder)!r}), *{arguments})"
@@ -265,14 +305,17 @@ def measure(folder: Path, only: str | None) -> None:
             ran = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, stdout=subprocess.PIPE, check=True)
             results.append(json.loads(ran.stdout.splitlines()[-1]))
         record[name] = results if len(results) > 1 else results[0]
-        record.setdefault("measured", {})[name] = {"date": time.strftime("%Y-%m-%d"), "commit": commit()}
+        record.setdefault("measured", {})[name] = {"date": time.strftime("%Y-%m-%d"), "commit": commit(), **machine}
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def tables(record: dict[str, Any]) -> dict[str, str]:
     """The tables of docs/tables.md, by their names there."""
-    machine = f"{record['cpu']}, {record['cores']} cores, Python {record['python']}"
-    where = {name: f"Measured on {of['date']}: {machine}." for name, of in record["measured"].items()}
+    where = {
+        name: f"Measured on {of['date']}: {of['cpu']}, {of['cores']} cores, Python {of['python']}."
+        for name, of in record["measured"].items()
+    }
+    cores = record["measured"]["Ray"]["cores"]
     memory = [where["memory"], "", "| set, signers | `verify_batch` | `arrow.verify` | Polars | Polars, streaming | DuckDB |"]
     memory.append("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name, found in record["memory"].items():
@@ -297,24 +340,29 @@ def tables(record: dict[str, Any]) -> dict[str, str]:
     for found in record["nodes"]:
         few, whole = found["seconds"]["few"], found["seconds"]["all"]
         # Nodes of one CPU each share the cores.
-        predicted = start(record) + work(record, found["rows"]) * record["cores"] / min(found["nodes"], record["cores"])
+        predicted = start(record) + work(record, found["rows"]) * cores / min(found["nodes"], cores)
         nodes.append(f"| {found['nodes']} | {few:.1f} s | {whole:.1f} s | {predicted:.1f} s |")
 
     billion = 10**9
     size = record["Ray"]["128s"]["bytes"] / record["Ray"]["128s"]["rows"] * billion
-    hours = work(record, billion) * record["cores"] / 3600
-    large = [
+    hours = work(record, billion) * cores / 3600
+    model = [
         f"They are {size / 1e12:.1f} TB. To read and verify them takes {hours:.0f} hours of one core like these.",
         "",
         "| cores | they need | storage of 1 GB/s | 10 GB/s | 100 GB/s |",
         "| ---: | ---: | ---: | ---: | ---: |",
     ]
-    for cores in (64, 1024, 16384):
-        need = size / (hours * 3600 / cores)
-        times = [max(hours / cores, size / rate / 3600) for rate in (1e9, 1e10, 1e11)]
-        large.append(f"| {cores:,} | {need / 1e9:,.1f} GB/s | " + " | ".join(duration(hours) for hours in times) + " |")
-    found = {"memory": memory, "files": files, "sums": sums, "nodes": nodes, "billion": large}
-    return {name: "\n".join(lines) for name, lines in found.items()}
+    for many in (64, 1024, 16384):
+        need = size / (hours * 3600 / many)
+        times = [max(hours / many, size / rate / 3600) for rate in (1e9, 1e10, 1e11)]
+        model.append(f"| {many:,} | {need / 1e9:,.1f} GB/s | " + " | ".join(duration(hours) for hours in times) + " |")
+    of_file = record["large"]
+    whole_file = [where["large"], "", "| engine | seconds | rows a second | most memory so far |", "| --- | ---: | ---: | ---: |"]
+    for engine, took in of_file["seconds"].items():
+        peak = of_file["peak_mb"][engine]
+        whole_file.append(f"| {engine} | {took:.0f} | {of_file['rows'] / took:,.0f} | {peak:,.0f} MB |")
+    parts = {"memory": memory, "large": whole_file, "files": files, "sums": sums, "nodes": nodes, "billion": model}
+    return {name: "\n".join(lines) for name, lines in parts.items()}
 
 
 def start(record: dict[str, Any]) -> float:
@@ -340,6 +388,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--signed", type=int, default=1_000)
+    parser.add_argument("--only-file", help="of data: for example 128f-1000")
     parser.add_argument("--only", choices=PARTS)
     arguments = parser.parse_args()
     if arguments.what == "render":
@@ -348,7 +397,7 @@ def main() -> None:
     elif arguments.folder is None:
         parser.error("give a folder")
     elif arguments.what == "data":
-        make(arguments.folder, arguments.rows, arguments.signed)
+        make(arguments.folder, arguments.rows, arguments.signed, arguments.only_file)
     else:
         measure(arguments.folder.absolute(), arguments.only)
 
