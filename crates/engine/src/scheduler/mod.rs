@@ -603,7 +603,7 @@ impl Scheduler {
             let mut classifier = Classifier::new(self, devices.clone(), most);
             let producer = &producer;
             let pull = move || producer.pull(jobs.map(|job| classifier.classify(job)));
-            let thread = Builder::new().name("hypergrove-feed".into()).spawn_scoped(scope, pull);
+            let thread = Builder::new().name("hypergrove-producer".into()).spawn_scoped(scope, pull);
             thread.map_err(|why| Error::no_threads(1, why))?;
             let blocks = Blocks::default();
             let mut source = ProducedJobs { producer, jobs: VecDeque::new(), most }.map(|job| blocks.add(job));

@@ -69,8 +69,8 @@ pub struct Size {
     pub bytes: u64,
 }
 
-/// The kind of the jobs of a line, and the type that runs them.
-type Sort = (Option<Kind>, TypeId);
+/// A line's jobs have one kind, and one type runs them.
+type LineId = (Option<Kind>, TypeId);
 
 /// A job and its result.
 struct Entry<J: Queued> {
@@ -113,7 +113,7 @@ impl<J: Queued> Entry<J> {
         lock(&self.job).take()
     }
 
-    fn sort(&self) -> Sort {
+    fn line_id(&self) -> LineId {
         (self.kind, TypeId::of::<J>())
     }
 
@@ -181,7 +181,7 @@ impl<J: Queued> Holds<J::Out> for Entry<J> {
     fn withdraw(&self) -> bool {
         let Some(job) = self.take() else { return false };
         if let Some(shared) = self.shared() {
-            shared.left(self.sort(), self.size, &self.place);
+            shared.left(self.line_id(), self.size, &self.place);
         }
         quietly(|| drop(job));
         true
@@ -192,7 +192,7 @@ impl<J: Queued> Holds<J::Out> for Entry<J> {
             return self.expire();
         }
         let Some(job) = self.take() else { return };
-        shared.left(self.sort(), self.size, &self.place);
+        shared.left(self.line_id(), self.size, &self.place);
         let began = Instant::now();
         let mut result = None;
         let done = J::run(&shared.scheduler, vec![job], &mut |_, out| result = Some(out));
@@ -234,7 +234,7 @@ impl<J: Queued> Entry<J> {
         let job = self.take();
         let resolved = self.set_error(why, count);
         if let (Some(_), Some(shared)) = (&job, self.shared()) {
-            shared.left(self.sort(), self.size, &self.place);
+            shared.left(self.line_id(), self.size, &self.place);
         }
         quietly(|| drop(job));
         if let Ok(wake) = resolved {
@@ -248,9 +248,9 @@ fn quietly(work: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(work));
 }
 
-/// The jobs of one sort that wait.
+/// The jobs of one line that wait.
 struct Line {
-    sort: Sort,
+    id: LineId,
     limits: BatchLimits,
     /// The line's batches that run, and their jobs.
     running: usize,
@@ -335,7 +335,8 @@ impl<J: Queued> Waiting<J> {
 
 impl<J: Queued> Entries for Waiting<J> {
     fn take(&mut self, most: usize, withdrawn: &mut usize) -> Option<Box<dyn TakenBatch>> {
-        let mut batch = TakenJobs { sort: (None, TypeId::of::<J>()), entries: Vec::new(), size: 0, jobs: Vec::new() };
+        let mut batch =
+            TakenJobs { line_id: (None, TypeId::of::<J>()), entries: Vec::new(), size: 0, jobs: Vec::new() };
         while batch.size < most {
             let Some((entry, jobs)) = self.entries.front() else { break };
             let (is_withdrawn, jobs) = (*withdrawn > 0 && entry.place.is_withdrawn(), *jobs);
@@ -352,7 +353,7 @@ impl<J: Queued> Entries for Waiting<J> {
             }
         }
         let last = batch.entries.last()?;
-        (batch.sort, self.first) = (last.sort(), last.place.get() + 1);
+        (batch.line_id, self.first) = (last.line_id(), last.place.get() + 1);
         self.jobs -= batch.size;
         Some(Box::new(batch))
     }
@@ -389,7 +390,7 @@ impl<J: Queued> Entries for Waiting<J> {
 
 /// Entries that were taken out of a line, and their jobs.
 struct TakenJobs<J: Queued> {
-    sort: Sort,
+    line_id: LineId,
     entries: Vec<Arc<Entry<J>>>,
     /// Jobs that the entries counted for in the line.
     size: usize,
@@ -406,14 +407,14 @@ struct Tell {
 
 /// A batch whose jobs were taken.
 struct BegunBatch {
-    sort: Sort,
+    line_id: LineId,
     /// Jobs that its entries counted for in the line.
     jobs: usize,
     tickets: usize,
 }
 
 trait TakenBatch: Send {
-    fn sort(&self) -> Sort;
+    fn line_id(&self) -> LineId;
     /// The number of tickets.
     fn len(&self) -> usize;
     /// The jobs that the entries counted for in the line, those that were withdrawn since among them.
@@ -427,8 +428,8 @@ trait TakenBatch: Send {
 }
 
 impl<J: Queued> TakenBatch for TakenJobs<J> {
-    fn sort(&self) -> Sort {
-        self.sort
+    fn line_id(&self) -> LineId {
+        self.line_id
     }
 
     fn len(&self) -> usize {
@@ -771,7 +772,7 @@ impl Shared {
         if !has_place {
             self.count_in(&mut state, entry.size);
         }
-        let known = state.lines.iter().position(|line| line.sort == entry.sort());
+        let known = state.lines.iter().position(|line| line.id == entry.line_id());
         let at = known.unwrap_or_else(|| {
             let entries: Box<dyn Entries> =
                 Box::new(Waiting::<J> { entries: VecDeque::new(), jobs: 0, first: 0, next: 0 });
@@ -785,12 +786,12 @@ impl Shared {
                     BatchLimits { most, of_thread: None, lanes: 1, slots, devices: 1 }
                 }
             };
-            state.lines.push(Line { sort: entry.sort(), limits, running: 0, taken: 0, withdrawn: 0, entries });
+            state.lines.push(Line { id: entry.line_id(), limits, running: 0, taken: 0, withdrawn: 0, entries });
             state.lines.len() - 1
         });
         state.queued += entry.size.jobs;
         let waiting: &mut dyn Any = &mut *state.lines[at].entries;
-        let waiting: &mut Waiting<J> = waiting.downcast_mut().expect("a sort has one type of job");
+        let waiting: &mut Waiting<J> = waiting.downcast_mut().expect("a line has one type of job");
         waiting.push(entry);
         let wakes = self.rouse(&mut state);
         drop(state);
@@ -839,11 +840,11 @@ impl Shared {
     }
 
     /// Counts out a job that left the queue without a batch.
-    fn left(&self, sort: Sort, size: Size, place: &PlaceInLine) {
+    fn left(&self, line_id: LineId, size: Size, place: &PlaceInLine) {
         let mut state = lock(&self.state);
         state.count_out(size);
         let State { lines, queued, .. } = &mut *state;
-        if let Some(line) = lines.iter_mut().find(|line| line.sort == sort)
+        if let Some(line) = lines.iter_mut().find(|line| line.id == line_id)
             && line.entries.withdraw(size.jobs, place)
         {
             *queued -= size.jobs;
@@ -958,22 +959,22 @@ impl Shared {
 
     /// Takes the jobs of a batch, which leave the queue.
     fn begin(&self, mut batch: Box<dyn TakenBatch>) -> (Box<dyn TakenBatch>, BegunBatch) {
-        let (sort, jobs) = (batch.sort(), batch.jobs());
+        let (line_id, jobs) = (batch.line_id(), batch.jobs());
         // Not under the lock, for which submitters would wait meanwhile.
         let size = batch.take_jobs(&self.counters);
         let tickets = batch.len();
         let mut state = lock(&self.state);
         state.count_out(size);
         self.release(state);
-        (batch, BegunBatch { sort, jobs, tickets })
+        (batch, BegunBatch { line_id, jobs, tickets })
     }
 
     /// Notifies the waiters of a batch that ran, when its slot is free again.
     fn complete(self: &Arc<Self>, begun: BegunBatch, tell: Tell) -> MutexGuard<'_, State> {
-        let BegunBatch { sort, jobs, tickets } = begun;
-        let limits = self.scheduler.batch_limits(sort.0.expect("the jobs of a line have a kind"));
+        let BegunBatch { line_id, jobs, tickets } = begun;
+        let limits = self.scheduler.batch_limits(line_id.0.expect("the jobs of a line have a kind"));
         let mut state = lock(&self.state);
-        if let Some(line) = state.lines.iter_mut().find(|line| line.sort == sort) {
+        if let Some(line) = state.lines.iter_mut().find(|line| line.id == line_id) {
             line.limits = limits;
             line.running -= 1;
             line.taken -= jobs;

@@ -404,7 +404,7 @@ fn batches_of_a_thread_fill_lanes() {
 /// Batches, two at most, that a line may begin with: on a GPU a second one is full, or has a third of all jobs at least.
 #[test]
 fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
-    let sort = (Some(Kind::sha256()), TypeId::of::<Jobless>());
+    let id = (Some(Kind::sha256()), TypeId::of::<Jobless>());
     for (of_thread, queued, running, taken, may) in [
         (None, 0, 0, 0, false),
         (None, 1, 0, 0, true),
@@ -417,7 +417,7 @@ fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
         (Some(1), 90, 2, 10, false),
     ] {
         let limits = BatchLimits { most: 1000, of_thread, lanes: 1, slots: 2, devices: 1 };
-        let line = Line { sort, limits, running, taken, withdrawn: 0, entries: Box::new(Jobless(queued)) };
+        let line = Line { id, limits, running, taken, withdrawn: 0, entries: Box::new(Jobless(queued)) };
         assert_eq!(line.may_begin(), may, "{queued} wait, {running} batches of {taken} jobs run");
     }
 }
