@@ -361,8 +361,8 @@ def tables(record: dict[str, Any]) -> dict[str, str]:
     for engine, took in of_file["seconds"].items():
         peak = of_file["peak_mb"][engine]
         whole_file.append(f"| {engine} | {took:.0f} | {of_file['rows'] / took:,.0f} | {peak:,.0f} MB |")
-    parts = {"memory": memory, "large": whole_file, "files": files, "sums": sums, "nodes": nodes, "billion": model}
-    return {name: "\n".join(lines) for name, lines in parts.items()}
+    of_page = {"memory": memory, "large": whole_file, "files": files, "sums": sums, "nodes": nodes, "billion": model}
+    return {name: "\n".join(lines) for name, lines in of_page.items()}
 
 
 def start(record: dict[str, Any]) -> float:
