@@ -224,7 +224,7 @@ def sums(folder: Path, rows: int) -> dict[str, Any]:
 
 
 def large(folder: Path) -> dict[str, Any]:
-    """A file that is larger than memory should have to be, in streaming queries of Polars and DuckDB."""
+    """Streaming queries of Polars and DuckDB over a file that need not fit in memory."""
     import resource
 
     import duckdb

@@ -6,8 +6,8 @@
 //! To wake the loop, the thread writes to a socket that the loop watches, without waiting for Python. Of a loop that can watch no sockets it
 //! calls `call_soon_threadsafe`, for which it has to wait for Python.
 //!
-//! To wake two threads takes longer than many a verification. So for a caller that brings one short job after the other, the loop's own thread
-//! does them: see [`Lists::calls_alone`].
+//! Waking two threads takes longer than a verification of a small set. So the loop's own thread does short jobs that come one after the other:
+//! see [`Lists::calls_alone`].
 
 use crate::error::{InvalidSignature, exception};
 use crate::exit::{Inside, detach};
@@ -64,22 +64,22 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Submits a job, and gives a future of the running loop. `answer` makes the answer of the job's result. The loop's thread may do a job that is
-    /// `short`.
+    /// Submits a job, and gives a future of the running loop. `answer` makes the answer of the job's result. The loop's thread may do a short job
+    /// itself.
     pub(crate) fn start<'py, J: Job + Send>(
         py: Python<'py>,
         engine: &Engine,
         job: J,
-        short: bool,
+        is_short: bool,
         answer: impl Fn(J::Out) -> Answer + Send + 'static,
     ) -> PyResult<Bound<'py, PyAny>> {
         static GET_RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let (_inside, lists, began) = (Inside::enter(py), Lists::of_process(), Instant::now());
         let event_loop = GET_RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()?;
         let is_alone = lists.comes_alone();
-        let here = short && is_alone && lists.calls_alone.load(Relaxed) >= CALLS_ALONE && has_cpu_alone(engine);
+        let runs_here = is_short && is_alone && lists.calls_alone.load(Relaxed) >= CALLS_ALONE && has_cpu_alone(engine);
         // The engine begins with a queued job meanwhile.
-        let (job, is_done) = detach(py, || begin(engine, job, here, answer)).map_err(|why| exception(&why))?;
+        let (job, is_done) = detach(py, || begin(engine, job, runs_here, answer)).map_err(|why| exception(&why))?;
         let future = event_loop.call_method0(intern!(py, "create_future"))?;
         let address = lists.watched(&event_loop)?;
         let (job, event_loop) = (Mutex::new(Some(job)), event_loop.unbind());
@@ -115,14 +115,14 @@ impl Pending {
     }
 }
 
-/// Does a job `here` if the engine has nothing else to do, else queues it. Says whether it is done.
+/// Queues a job. With `runs_here`, this thread does it instead, if the engine has nothing else to do. Says whether the job is done.
 fn begin<J: Job>(
     engine: &Engine,
     job: J,
-    here: bool,
+    runs_here: bool,
     answer: impl Fn(J::Out) -> Answer + Send + 'static,
 ) -> Result<(Submitted, bool), Error> {
-    let done = if here { engine.run_if_idle(job) } else { Err(job) };
+    let done = if runs_here { engine.run_if_idle(job) } else { Err(job) };
     match done {
         Ok(out) => {
             let mut out = Some(out.map(answer));
@@ -226,7 +226,8 @@ struct Lists {
     all: Mutex<Vec<(usize, Weak<List>)>>,
     /// Jobs whose futures wait, of all loops.
     jobs: AtomicUsize,
-    /// The last calls that came alone and were short: while they last, no job of them would share a batch, nor keep a loop's other tasks for long.
+    /// How many calls in succession came alone and were short, up to the last one. Such a job shares no batch, and keeps the loop's other tasks waiting
+    /// for a short time only.
     calls_alone: AtomicU32,
 }
 
