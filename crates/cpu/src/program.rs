@@ -376,7 +376,7 @@ impl Program for CpuProgram {
         self.relocated = relocated;
     }
 
-    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+    fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         let (p, each) = (self.plan.params, SlotValues::bytes(self.plan.params));
         let range = match slot {
             Slot::ForsRoots => 0..p.k,
@@ -384,8 +384,8 @@ impl Program for CpuProgram {
             Slot::XmssRoots => p.k + 1..p.k + 1 + p.d,
         };
         let jobs = self.kept.chunks(each).take(self.jobs);
-        (!self.kept.is_empty())
-            .then(|| jobs.flat_map(|job| &job[range.start * p.n..range.end * p.n]).copied().collect())
+        let values = || jobs.flat_map(|job| &job[range.start * p.n..range.end * p.n]).copied().collect();
+        Ok((!self.kept.is_empty()).then(values))
     }
 }
 

@@ -438,6 +438,6 @@ pub trait Program: Send {
     /// has no limit.
     fn time_limit(&mut self, limit: Option<Duration>);
     /// An intermediate value of the last run, for checks alone: all of job 0's bytes, then job 1's; roots layer by layer from the lowest. `None` if
-    /// the program does not keep the value.
-    fn read(&self, slot: Slot) -> Option<Vec<u8>>;
+    /// the program does not keep the value. A device's program copies it from the device.
+    fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error>;
 }

@@ -152,7 +152,7 @@ impl Program for CheckedProgram {
             self.reference.run(batch, &mut expected)?;
             // Slots mean nothing after a run that put jobs in other places.
             for slot in SLOTS.into_iter().filter(|_| !self.relocated) {
-                if let (Some(a), Some(b)) = (self.subject.read(slot), self.reference.read(slot)) {
+                if let (Some(a), Some(b)) = (self.subject.read(slot)?, self.reference.read(slot)?) {
                     self.compare(&format!("{slot:?}"), batch.len(), &a, &b)?;
                 }
             }
@@ -171,7 +171,7 @@ impl Program for CheckedProgram {
         self.subject.relocated(relocated);
         self.reference.relocated(relocated);
     }
-    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+    fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         self.subject.read(slot)
     }
 }

@@ -152,10 +152,10 @@ impl Program for ReferenceProgram {
     /// Does nothing, because all jobs have one place.
     fn relocated(&mut self, _: bool) {}
 
-    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+    fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         let (p, op) = (self.plan.params, self.plan.op);
         if !matches!(op, Op::Sign | Op::Verify) {
-            return None;
+            return Ok(None);
         }
         let grown = (p.d - self.plan.cached_layers) * p.n;
         let values = self.kept.iter().flat_map(|implied| match slot {
@@ -163,6 +163,6 @@ impl Program for ReferenceProgram {
             Slot::ForsPk => &implied.fors_pk[..],
             Slot::XmssRoots => &implied.xmss_roots[..grown],
         });
-        Some(values.copied().collect())
+        Ok(Some(values.copied().collect()))
     }
 }

@@ -443,7 +443,7 @@ impl Program for TestedProgram {
     }
     forward!(self => self.program; relocated, time_limit);
 
-    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+    fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         self.program.read(slot)
     }
 }
@@ -665,7 +665,7 @@ mod tests {
         }
         forward!(self => self.0; relocated, time_limit, only_run);
 
-        fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+        fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
             self.0.read(slot)
         }
     }
@@ -729,7 +729,7 @@ mod tests {
         }
         forward!(self => self.0; relocated, time_limit);
 
-        fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+        fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
             self.0.read(slot)
         }
     }

@@ -664,17 +664,32 @@ impl<G: Gpu> GpuProgram<G> {
         self.hashed = Some(hashed);
     }
 
-    /// Keeps this pass's values if the batch takes several passes. The values of a single pass stay in the host's memory.
-    fn keep(&mut self, jobs: usize) {
+    /// Where so many jobs have PK_FORS and their roots, and their FORS roots, and how many bytes.
+    fn values(&self, jobs: usize) -> [(Part, usize); 2] {
+        let (p, l) = (self.p(), &self.layout);
+        [(l.roots, jobs * (p.d + 1) * p.n), (l.fors, jobs * p.k * p.n)]
+    }
+
+    /// The values of the last pass, as words. The steps of a pass copy them from the device if its jobs are few.
+    fn read_values(&mut self, jobs: usize) -> Result<[Vec<u8>; 2], Error> {
+        let values = self.values(jobs);
+        if jobs > FEW_JOBS {
+            self.queue.submit(&self.kernels, &values.map(|(part, bytes)| self.download(part, bytes)))?;
+            self.queue.wait()?;
+        }
+        Ok(values.map(|(part, bytes)| self.view(part, bytes).to_vec()))
+    }
+
+    /// Keeps this pass's values if the batch takes several passes. The values of a single pass stay in the program's memory.
+    fn keep(&mut self, jobs: usize) -> Result<(), Error> {
         if !self.kept.several_passes {
             self.kept.jobs = jobs;
-            return;
+            return Ok(());
         }
-        let (p, roots, fors) = (self.p(), self.layout.roots, self.layout.fors);
-        let (roots, fors) = (self.view(roots, jobs * (p.d + 1) * p.n), self.view(fors, jobs * p.k * p.n));
-        let (roots, fors) = (roots.to_vec(), fors.to_vec());
+        let [roots, fors] = self.read_values(jobs)?;
         self.kept.roots.extend(roots);
         self.kept.fors.extend(fors);
+        Ok(())
     }
 
     fn view(&self, part: Part, bytes: usize) -> &[u8] {
@@ -768,7 +783,7 @@ impl<G: Gpu> GpuProgram<G> {
         let steps = |program: &Self| program.sign_steps(count, keys);
         let mut timing = self.go(steps, record, SignatureInput::Later(&[]), |program| {
             program.wait_for_signatures(count)?;
-            program.keep(count);
+            program.keep(count)?;
             let roots = program.highest_roots(count);
             receive(program, roots)
         })?;
@@ -939,38 +954,22 @@ impl<G: Gpu> GpuProgram<G> {
             _ => Ok(()),
         })?;
         let start = Instant::now();
+        let output = self.layout.output;
         match op {
-            Op::Keygen => {
-                let part = self.layout.output;
-                out.copy_from_slice(&self.bytes(part)[..out.len()]);
-            }
-            Op::Sign => {
-                if few {
-                    if let Err(why) = self.checked(count) {
-                        self.forget();
-                        return Err(why);
-                    }
-                    let output = self.layout.output;
-                    for (to, from) in out.chunks_exact_mut(row).zip(self.bytes(output).chunks_exact(row)) {
-                        to[p.n..].copy_from_slice(&from[p.n..]);
-                    }
+            Op::Sign if few => {
+                if let Err(why) = self.checked(count) {
+                    self.forget();
+                    return Err(why);
                 }
-                self.keep(count);
-            }
-            _ => {
-                self.keep(count);
-                let row = (p.d + 1) * p.n;
-                let roots = self.view(self.layout.roots, count * row);
-                let take = |(to, roots): (&mut [u8], &[u8])| {
-                    to.copy_from_slice(&roots[p.d * p.n..]);
-                    in_bytes(p, to);
-                };
-                if in_threads(self.shape.policy.threads) {
-                    out.par_chunks_exact_mut(p.n).zip(roots.par_chunks_exact(row)).with_min_len(1024).for_each(take);
-                } else {
-                    out.chunks_exact_mut(p.n).zip(roots.chunks_exact(row)).for_each(take);
+                for (to, from) in out.chunks_exact_mut(row).zip(self.bytes(output).chunks_exact(row)) {
+                    to[p.n..].copy_from_slice(&from[p.n..]);
                 }
             }
+            Op::Sign => {}
+            _ => out.copy_from_slice(self.view(output, out.len())),
+        }
+        if op != Op::Keygen {
+            self.keep(count)?;
         }
         timing.upload += laid_out;
         timing.download += start.elapsed();
@@ -1164,25 +1163,25 @@ impl<G: Gpu> Program for GpuProgram<G> {
         self.queue.limit(self.limit);
     }
 
-    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+    fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         let p = self.p();
         if !matches!(self.plan.op, Op::Sign | Op::Verify) {
-            return None;
+            return Ok(None);
         }
-        let (kept, row, each) = (&self.kept, (p.d + 1) * p.n, p.k * p.n);
-        let (roots, fors) = match kept.several_passes {
-            true => (&kept.roots[..], &kept.fors[..]),
-            false => (self.view(self.layout.roots, kept.jobs * row), self.view(self.layout.fors, kept.jobs * each)),
+        let (kept, row) = (&self.kept, (p.d + 1) * p.n);
+        let [roots, fors] = match kept.several_passes {
+            true => [kept.roots.clone(), kept.fors.clone()],
+            false => self.read_values(kept.jobs)?,
         };
         let jobs = || roots.chunks_exact(row);
         let mut bytes = match slot {
-            Slot::ForsRoots => fors.to_vec(),
+            Slot::ForsRoots => fors,
             Slot::ForsPk => jobs().flat_map(|roots| &roots[..p.n]).copied().collect(),
             Slot::XmssRoots => {
                 jobs().flat_map(|roots| &roots[p.n..row - self.plan.cached_layers * p.n]).copied().collect()
             }
         };
         in_bytes(p, &mut bytes);
-        Some(bytes)
+        Ok(Some(bytes))
     }
 }

@@ -258,7 +258,7 @@ fn signatures_are_held_back_until_they_are_accepted() {
         let mut program = gpus.prepare(&device, plan, 64, &Policy::default()).unwrap();
         let mut expected = vec![0; 40 * size];
         program.run(batch, &mut expected).unwrap();
-        let roots = program.read(Slot::XmssRoots).unwrap();
+        let roots = program.read(Slot::XmssRoots).unwrap().unwrap();
         let highest: Vec<u8> =
             roots.chunks_exact(p.d * p.n).flat_map(|of_job| &of_job[(p.d - 1) * p.n..]).copied().collect();
         let (bare, mut positions) = (Batch { positions: &[], ..*batch }, Known(batch.positions.to_vec()));

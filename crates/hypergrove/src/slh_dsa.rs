@@ -444,7 +444,7 @@ impl Scheme for SlhDsa {
             let timing = program.run(&batch, out)?;
             // Signatures and roots are public; those that fail a check are wiped before anyone sees them.
             declassify(&*out);
-            roots = if compares { program.read(Slot::XmssRoots) } else { None };
+            roots = if compares { program.read(Slot::XmssRoots)? } else { None };
             Ok(Some(timing))
         })?;
         // One-time keys sign the roots of the lower layers: a wrong root now and the right one later would use such a key twice.

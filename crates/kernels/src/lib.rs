@@ -119,7 +119,7 @@ pub mod flags {
         COMPARE: u32;
         /// One tree a key, tree 0 of its layer.
         EACH_KEY: u32;
-        /// Roots go to `roots` as bytes, one after the other.
+        /// Roots go out as bytes, one after the other: of trees to `roots`, of signatures to `outs` too.
         TOPS: u32;
         /// Messages lie where a table says.
         SPANS: u32;

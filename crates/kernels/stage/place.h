@@ -54,6 +54,18 @@ FN Place xmss_place(U32Ptr jobs, U32 tree, U32 layer, U32 layers, U32 hp, U32 jo
 // The node that `layer` signs; the root of that layer is the next.
 #define ROOT(job, layer) (((job) * (P_D + 1u) + (layer)) * U32(NW))
 
+// The root that a signature's layer leads to: it is stored, and put out as bytes with TOPS, or with COMPARE compared with
+// the one that is there and noted if they agree.
+#define PUT_ROOT(job, layer, node) { \
+  if ((a.flags & COMPARE) != 0u) { \
+    U32 difference = 0u; \
+    UNROLL for (int j = 0; j < NW; j++) difference |= node[j] ^ AT(a.roots, ROOT(job, layer + 1u) + U32(j)); \
+    if (difference == 0u) AT(a.flag, AGREES(job, layer)) = 1u; \
+  } else { \
+    UNROLL for (int j = 0; j < NW; j++) AT(a.roots, ROOT(job, layer + 1u) + U32(j)) = node[j]; \
+    if ((a.flags & TOPS) != 0u) UNROLL for (int j = 0; j < NW; j++) AT(a.outs, job * U32(NW) + U32(j)) = word_of(node[j]); \
+  } }
+
 // Digit `chain` of a node in memory, in base 2^lg_w, the checksum's digits after the message's (FIPS 205, Algorithm 7,
 // lines 1 to 7).
 FN U32 wots_digit(U32Ptr p, U32 at, U32 chain, U32 len, U32 len1, U32 lg_w) {

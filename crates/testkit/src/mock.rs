@@ -457,7 +457,7 @@ impl Program for MockProgram {
         let mut out = vec![0; batch.len() * p.sig_bytes()];
         let done = self.run(batch, &mut out).and_then(|timing| {
             if !mock.is_idle {
-                let roots = self.read(Slot::XmssRoots).unwrap();
+                let roots = self.read(Slot::XmssRoots)?.unwrap();
                 let mut roots: Vec<u8> = roots
                     .chunks_exact(roots.len() / batch.len())
                     .flat_map(|roots| &roots[roots.len() - p.n..])
@@ -510,10 +510,12 @@ impl Program for MockProgram {
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.running.set_limit(limit);
     }
-    fn read(&self, slot: Slot) -> Option<Vec<u8>> {
+    fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         let mut value = self.program.read(slot)?;
-        (self.running.mock.kept)(slot, &mut value);
-        Some(value)
+        if let Some(value) = &mut value {
+            (self.running.mock.kept)(slot, value);
+        }
+        Ok(value)
     }
 }
 

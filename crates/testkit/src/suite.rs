@@ -5,7 +5,7 @@ use crate::negative;
 use crate::toys::TOYS;
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::self_test::known_answer;
-use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, Reference};
+use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Reference};
 use hypergrove_fips205::digest::MPrime;
 use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
 use hypergrove_fips205::{PARAMETER_SETS, Params, Position};
@@ -77,7 +77,8 @@ fn run(backend: &dyn Backend, plan: &Plan, batch: &Batch<'_>, policy: &Policy) -
             assert_eq!(signature[..n], vec![0xa5; n], "R is the host's");
         }
     }
-    (out, slots(&*program))
+    let slots = [Slot::ForsRoots, Slot::ForsPk, Slot::XmssRoots];
+    (out, slots.map(|slot| program.read(slot).expect("it is read")))
 }
 
 /// A function that runs batches on this backend by this policy.
@@ -98,10 +99,6 @@ fn reference(plan: &Plan, batch: &Batch<'_>) -> Arc<Ran> {
         known.entry(batch_id).or_default().clone()
     };
     known.get_or_init(|| Arc::new(run(&Reference, plan, batch, &Policy::default()))).clone()
-}
-
-fn slots(program: &dyn Program) -> [Option<Vec<u8>>; 3] {
-    [Slot::ForsRoots, Slot::ForsPk, Slot::XmssRoots].map(|slot| program.read(slot))
 }
 
 /// A number that things share with their equals alone, except by a chance of 2^−64 or so.

@@ -289,12 +289,14 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     fn climbing(&self, layers: Layers, compares: bool) -> Climbing {
+        let puts_out = self.plan.op == Op::Verify && layers.first as usize + 1 == self.p().d;
         Climbing {
             jobs: self.jobs(),
             layers,
             signatures: self.signatures(),
             roots: self.device(self.layout.roots),
             agrees: compares.then(|| self.device(self.layout.flag)),
+            tops: puts_out.then(|| self.device(self.layout.output)),
         }
     }
 
@@ -344,9 +346,10 @@ impl<G: Gpu> GpuProgram<G> {
             self.compare_signatures(jobs, &mut steps);
         }
         steps.push(self.download(l.flag, flag_words(p, jobs) * 4));
-        steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
-        steps.push(self.download(l.fors, jobs * p.k * p.n));
+        let [(roots, bytes), (fors, fors_bytes)] = self.values(jobs);
+        steps.push(self.download(roots, bytes));
         if jobs <= FEW_JOBS {
+            steps.push(self.download(fors, fors_bytes));
             steps.push(self.download(l.output, jobs * p.sig_bytes()));
         }
         steps
@@ -518,6 +521,7 @@ impl<G: Gpu> GpuProgram<G> {
         }
         // Roots of an earlier batch must not pass for those of this one.
         steps.push(Step::Zero { at: self.device(l.roots), bytes: jobs * (p.d + 1) * p.n });
+        steps.push(Step::Zero { at: self.device(l.output), bytes: jobs * p.n });
         let trees = jobs * p.k;
         let climb = ClimbFors { jobs: self.jobs(), signatures: self.signatures(), fors_roots: self.device(l.fors) };
         let mut launches = vec![
@@ -542,8 +546,10 @@ impl<G: Gpu> GpuProgram<G> {
             steps.push(Step::Join);
         }
         steps.extend(climb(first..p.d).map(Step::Launch));
-        steps.push(self.download(l.roots, jobs * (p.d + 1) * p.n));
-        steps.push(self.download(l.fors, jobs * p.k * p.n));
+        if jobs <= FEW_JOBS {
+            steps.extend(self.values(jobs).map(|(part, bytes)| self.download(part, bytes)));
+        }
+        steps.push(self.download(l.output, jobs * p.n));
         steps
     }
 

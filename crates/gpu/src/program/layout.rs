@@ -169,13 +169,12 @@ impl Shape {
         };
         // Few signatures are copied as a whole, many through the ring.
         let (signatures, few) = (jobs * p.sig_bytes(), jobs.min(FEW_JOBS) * p.sig_bytes());
-        layout.input = both(when(op == Op::Verify, signatures), when(op == Op::Verify, few));
         layout.output = match op {
             Op::Sign => both(signatures, few),
-            Op::Keygen => both(jobs * n, jobs * n),
-            Op::Verify => both(0, 0),
+            Op::Keygen | Op::Verify => both(jobs * n, jobs * n),
             Op::Cache => both(jobs * ((2 << p.hp) - 1) * n, jobs * ((2 << p.hp) - 1) * n),
         };
+        layout.input = both(when(op == Op::Verify, signatures), when(op == Op::Verify, few));
         let of_job = when(hashes && self.most_hashed() > 0, 4 * self.message_words(self.most_hashed()) + 3 * n);
         layout.messages = both(jobs * (of_job + when(of_job > 0, 4 * BETWEEN)), jobs * of_job);
         layout.ring = both(0, when(hashes && signatures > few, layout.slots(p).all_bytes()));

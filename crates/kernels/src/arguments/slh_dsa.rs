@@ -177,6 +177,8 @@ pub struct Climbing {
     pub roots: u64,
     /// Where it is noted that a root is the one at `roots`; without it roots are stored there.
     pub agrees: Option<u64>,
+    /// Where roots go as bytes too, one a job, if there is one layer.
+    pub tops: Option<u64>,
 }
 
 impl Climbing {
@@ -187,6 +189,10 @@ impl Climbing {
         if let Some(flag) = self.agrees {
             args.flag = flag;
             args.flags |= crate::flags::COMPARE;
+        }
+        if let Some(tops) = self.tops {
+            args.outs = tops;
+            args.flags |= TOPS;
         }
     }
 }
