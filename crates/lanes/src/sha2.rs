@@ -8,7 +8,7 @@
 use crate::batch::{ChainBatch, ListBatch, Source, adrs_bytes, alone, groups};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::WordPairs;
-use crate::simd::{GroupRows, Lanes, MOST_LANES, Sha256Streams, Simd, array};
+use crate::simd::{GroupRows, Lanes, MOST_LANES, Sha256Streams, Simd, array, each};
 use crate::{AdrsWords, Keys, Primitive, Steps, Trace, TweakableHash, Width};
 use core::ops::Range;
 use hypergrove_fips205::sha2::{IV256, IV512};
@@ -87,7 +87,7 @@ macro_rules! sha2_core {
                     $round!(s, $i, w[$i].add(V::splat($k[$i])))
                 };
             }
-            each16!(first);
+            each!(first: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
             for k in $k[16..].as_chunks::<16>().0 {
                 macro_rules! later {
                     ($i:literal) => {
@@ -95,37 +95,12 @@ macro_rules! sha2_core {
                         $round!(s, $i, w[$i].add(V::splat(k[$i])));
                     };
                 }
-                each16!(later);
+                each!(later: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
             }
             for i in 0..8 {
                 state[i] = state[i].add(s[i]);
             }
         }
-    };
-}
-macro_rules! each8 {
-    ($m:ident) => {
-        $m!(0);
-        $m!(1);
-        $m!(2);
-        $m!(3);
-        $m!(4);
-        $m!(5);
-        $m!(6);
-        $m!(7);
-    };
-}
-macro_rules! each16 {
-    ($m:ident) => {
-        each8!($m);
-        $m!(8);
-        $m!(9);
-        $m!(10);
-        $m!(11);
-        $m!(12);
-        $m!(13);
-        $m!(14);
-        $m!(15);
     };
 }
 sha2_core!(round256, schedule256, compress256, u32, K256, 64, 32, 6 11 25, 2 13 22, 7 18 3, 17 19 10);
@@ -176,7 +151,7 @@ pub(crate) fn paired_blocks512<V: WordPairs<B>, const B: usize>(state: &mut [u64
                     round512!(s, 2 * $i + 1, kw[8 * j + $i][0][1]);
                 };
             }
-            each8!(scheduled);
+            each!(scheduled: 0 1 2 3 4 5 6 7);
         }
         macro_rules! last {
             ($i:literal) => {
@@ -184,7 +159,7 @@ pub(crate) fn paired_blocks512<V: WordPairs<B>, const B: usize>(state: &mut [u64
                 round512!(s, 2 * $i + 1, kw[32 + $i][0][1]);
             };
         }
-        each8!(last);
+        each!(last: 0 1 2 3 4 5 6 7);
         add_state(state, &s);
         for block in 1..B {
             let mut s = *state;
@@ -195,7 +170,7 @@ pub(crate) fn paired_blocks512<V: WordPairs<B>, const B: usize>(state: &mut [u64
                         round512!(s, 2 * $i + 1, kw[$i][block][1]);
                     };
                 }
-                each8!(all);
+                each!(all: 0 1 2 3 4 5 6 7);
             }
             add_state(state, &s);
         }
@@ -362,7 +337,7 @@ fn chain_group<V: Lanes<u32>, const N: usize>(
                     round256!(s, $i, w[$i].add(V::splat(k[$i])));
                 };
             }
-            each16!(later);
+            each!(later: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         }
         keep(
             step,

@@ -21,6 +21,12 @@ pub(crate) fn array<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [
     out
 }
 
+/// Calls a macro for each of these numbers. The calls are written out, since an array that is not indexed by constants stays in memory.
+macro_rules! each {
+    ($m:ident: $($i:literal)*) => { $( $m!($i); )* };
+}
+pub(crate) use each;
+
 /// Whether rows 0 to `last`, `stride` items apart and `items` long, lie within `len` items. They do not if the product exceeds a `usize`: if it
 /// wrapped instead, loads and stores that rely on it would leave their slices.
 #[inline(always)]
@@ -281,13 +287,48 @@ pub(crate) trait Sha256Streams: Copy {
     fn h<const S: usize>(mid: [Self::State; S], adrs: [&AdrsWords; S], nodes: [&[u8; 32]; S]) -> [[u8; 16]; S];
 }
 
+/// Implements operations on two vectors, each by the CPU's instruction for it.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! by_instructions {
+    ($($name:ident $instruction:ident),*) => {$(
+        #[inline(always)]
+        fn $name(self, o: Self) -> Self {
+            // SAFETY: vector values are made inside `vectorize` alone, so the CPU has the instruction.
+            unsafe { Self($instruction(self.0, o.0)) }
+        }
+    )*};
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) use by_instructions;
+
 /// Two vectors as one: interleaving by type. Two independent streams hide the latency of rotations.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Pair<V>(V, V);
 
+/// Implements operations on vectors by those on both halves.
+macro_rules! by_halves {
+    ($($name:ident($($o:ident),*);)*) => {$(
+        #[inline(always)]
+        fn $name(self, $($o: Self),*) -> Self {
+            Pair(self.0.$name($($o.0),*), self.1.$name($($o.1),*))
+        }
+    )*};
+}
+
 impl<W: Copy, V: Lanes<W>> Lanes<W> for Pair<V> {
     const LANES: usize = 2 * V::LANES;
+    by_halves! {
+        add(o);
+        xor(o);
+        and(o);
+        or(o);
+        andnot(o);
+        xor3(b, c);
+        ch(b, c);
+        maj(b, c);
+        chi(b, c);
+    }
     #[inline(always)]
     fn splat(w: W) -> Self {
         Pair(V::splat(w), V::splat(w))
@@ -308,26 +349,6 @@ impl<W: Copy, V: Lanes<W>> Lanes<W> for Pair<V> {
         if lane < V::LANES { self.0.get(lane) } else { self.1.get(lane - V::LANES) }
     }
     #[inline(always)]
-    fn add(self, o: Self) -> Self {
-        Pair(self.0.add(o.0), self.1.add(o.1))
-    }
-    #[inline(always)]
-    fn xor(self, o: Self) -> Self {
-        Pair(self.0.xor(o.0), self.1.xor(o.1))
-    }
-    #[inline(always)]
-    fn and(self, o: Self) -> Self {
-        Pair(self.0.and(o.0), self.1.and(o.1))
-    }
-    #[inline(always)]
-    fn or(self, o: Self) -> Self {
-        Pair(self.0.or(o.0), self.1.or(o.1))
-    }
-    #[inline(always)]
-    fn andnot(self, o: Self) -> Self {
-        Pair(self.0.andnot(o.0), self.1.andnot(o.1))
-    }
-    #[inline(always)]
     fn rotr<const R: i32, const L: i32>(self) -> Self {
         Pair(self.0.rotr::<R, L>(), self.1.rotr::<R, L>())
     }
@@ -338,22 +359,6 @@ impl<W: Copy, V: Lanes<W>> Lanes<W> for Pair<V> {
     #[inline(always)]
     fn shl<const S: i32>(self) -> Self {
         Pair(self.0.shl::<S>(), self.1.shl::<S>())
-    }
-    #[inline(always)]
-    fn xor3(self, b: Self, c: Self) -> Self {
-        Pair(self.0.xor3(b.0, c.0), self.1.xor3(b.1, c.1))
-    }
-    #[inline(always)]
-    fn ch(self, b: Self, c: Self) -> Self {
-        Pair(self.0.ch(b.0, c.0), self.1.ch(b.1, c.1))
-    }
-    #[inline(always)]
-    fn maj(self, b: Self, c: Self) -> Self {
-        Pair(self.0.maj(b.0, c.0), self.1.maj(b.1, c.1))
-    }
-    #[inline(always)]
-    fn chi(self, b: Self, c: Self) -> Self {
-        Pair(self.0.chi(b.0, c.0), self.1.chi(b.1, c.1))
     }
     #[inline(always)]
     unsafe fn load_from<const N: usize, const BE: bool>(row: impl Fn(usize) -> *const u8) -> [Self; N] {
@@ -407,37 +412,18 @@ impl<V: Doubles> Doubles for Pair<V> {
     const LANES: usize = 2 * V::LANES;
     type Mask = (V::Mask, V::Mask);
     type Vector = V::Vector;
+    by_halves! {
+        add(o);
+        sub(o);
+        mul(o);
+        mul_add(b, c);
+        neg_mul_add(b, c);
+        abs();
+        max(o);
+    }
     #[inline(always)]
     fn splat(x: f64) -> Self {
         Pair(V::splat(x), V::splat(x))
-    }
-    #[inline(always)]
-    fn add(self, o: Self) -> Self {
-        Pair(self.0.add(o.0), self.1.add(o.1))
-    }
-    #[inline(always)]
-    fn sub(self, o: Self) -> Self {
-        Pair(self.0.sub(o.0), self.1.sub(o.1))
-    }
-    #[inline(always)]
-    fn mul(self, o: Self) -> Self {
-        Pair(self.0.mul(o.0), self.1.mul(o.1))
-    }
-    #[inline(always)]
-    fn mul_add(self, b: Self, c: Self) -> Self {
-        Pair(self.0.mul_add(b.0, c.0), self.1.mul_add(b.1, c.1))
-    }
-    #[inline(always)]
-    fn neg_mul_add(self, b: Self, c: Self) -> Self {
-        Pair(self.0.neg_mul_add(b.0, c.0), self.1.neg_mul_add(b.1, c.1))
-    }
-    #[inline(always)]
-    fn abs(self) -> Self {
-        Pair(self.0.abs(), self.1.abs())
-    }
-    #[inline(always)]
-    fn max(self, o: Self) -> Self {
-        Pair(self.0.max(o.0), self.1.max(o.1))
     }
     #[inline(always)]
     fn is_zero(self) -> Self::Mask {

@@ -2,7 +2,7 @@
 
 use super::portable::NoStreams;
 use super::sha_ni::ShaNi;
-use super::x86::{self, four_registers, two_registers, x86_doubles, x86_transpose, x86_vector};
+use super::x86::{self, four_registers, two_registers, x86_doubles, x86_token, x86_transpose, x86_vector};
 use crate::sha2::paired_blocks512;
 use crate::simd::{Simd, WordPairs, array};
 use core::arch::x86_64::*;
@@ -130,64 +130,36 @@ x86_doubles!(F64x4, __m256d, 4, __m256d,
     from_columns from_columns, to_columns to_columns
 );
 
-macro_rules! avx2_token {
-    ($(#[$doc:meta])* $module:ident, $name:ident, $plain:ident, $streams:ident up to $up_to:expr, $features:literal, $($feature:tt)&&+) => {
-        // A module of its own is compiled concurrently with the others.
-        mod $module {
-            use super::*;
-            $(#[$doc])*
-            #[derive(Clone, Copy)]
-            pub(crate) struct $name(pub(super) ());
-            impl Simd for $name {
-                type U32s = U32x8;
-                type Sha256Wide = U32x8;
-                type U64s = U64x4;
-                type Sha512Wide = U64x4;
-                type Doubles = F64x4;
-                type DoublesWide = F64x4;
-                type Streams = $streams;
-                const STREAMS_UP_TO: usize = $up_to;
-                type Plain = $plain;
+/// The vectors of both tokens, and the functions that use them.
+macro_rules! vectors {
+    () => {
+        type U32s = U32x8;
+        type Sha256Wide = U32x8;
+        type U64s = U64x4;
+        type Sha512Wide = U64x4;
+        type Doubles = F64x4;
+        type DoublesWide = F64x4;
+        #[inline(always)]
+        fn sha512_blocks(self, state: &mut [u64; 8], blocks: &[[u8; 128]]) {
+            self.vectorize(
                 #[inline(always)]
-                fn plain(self) -> $plain {
-                    $plain(())
-                }
-                fn detect() -> Option<Self> {
-                    ($(is_x86_feature_detected!($feature))&&+).then_some($name(()))
-                }
-                #[inline(always)]
-                fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
-                    #[target_feature(enable = $features)]
-                    fn shell<R>(f: impl FnOnce() -> R) -> R {
-                        f()
-                    }
-                    // SAFETY: `self` was made by `detect`.
-                    unsafe { shell(f) }
-                }
-                #[inline(always)]
-                fn sha512_blocks(self, state: &mut [u64; 8], blocks: &[[u8; 128]]) {
-                    self.vectorize(
-                        #[inline(always)]
-                        || paired_blocks512::<U64x4, 2>(state, blocks),
-                    );
-                }
-                #[inline(always)]
-                fn uniform(self, stream: &[u8], out: &mut [i32]) -> bool {
-                    // SAFETY: called inside `vectorize`.
-                    unsafe { x86::uniform(stream, out) }
-                }
-                #[inline(always)]
-                fn short(self, stream: &[u8], out: &mut [i32]) -> bool {
-                    // SAFETY: called inside `vectorize`.
-                    unsafe { x86::short(stream, out) }
-                }
-            }
+                || paired_blocks512::<U64x4, 2>(state, blocks),
+            );
         }
-        pub(crate) use $module::$name;
+        #[inline(always)]
+        fn uniform(self, stream: &[u8], out: &mut [i32]) -> bool {
+            // SAFETY: called inside `vectorize`.
+            unsafe { x86::uniform(stream, out) }
+        }
+        #[inline(always)]
+        fn short(self, stream: &[u8], out: &mut [i32]) -> bool {
+            // SAFETY: called inside `vectorize`.
+            unsafe { x86::short(stream, out) }
+        }
     };
 }
-avx2_token!(/** AVX2 without SHA instructions. */ plain, Avx2, Avx2, NoStreams up to 0, "avx2,fma,bmi1,bmi2", "avx2" && "fma" && "bmi1" && "bmi2");
-avx2_token!(
+x86_token!(/** AVX2 without SHA instructions. */ plain, Avx2, Avx2, NoStreams up to 0, "avx2" "fma" "bmi1" "bmi2");
+x86_token!(
     /** AVX2 for SHA-512 and Keccak, the SHA instructions for SHA-256. */
-    sha, Avx2Sha, Avx2, ShaNi up to usize::MAX, "avx2,fma,bmi1,bmi2,sha", "avx2" && "fma" && "bmi1" && "bmi2" && "sha"
+    sha, Avx2Sha, Avx2, ShaNi up to usize::MAX, "avx2" "fma" "bmi1" "bmi2" "sha"
 );

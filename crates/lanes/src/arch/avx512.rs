@@ -2,7 +2,7 @@
 
 use super::portable::NoStreams;
 use super::sha_ni::ShaNi;
-use super::x86::{self, four_registers, two_registers, x86_doubles, x86_transpose, x86_vector};
+use super::x86::{self, four_registers, two_registers, x86_doubles, x86_token, x86_transpose, x86_vector};
 use crate::field::{Q, ROUND};
 use crate::ntt::N;
 use crate::sample::SLACK;
@@ -249,9 +249,26 @@ unsafe fn short(stream: &[u8], out: &mut [i32]) -> bool {
     false
 }
 
-/// Both samplers. Miri does not know the instructions that compress.
-macro_rules! samplers {
+/// The vectors of both tokens, and the functions that use them.
+macro_rules! vectors {
     () => {
+        type U32s = U32x16;
+        // Two groups hide the latency of rotations: 28.0 against 38.7 cycles a compression on Zen 5, 85 against 64 M
+        // chain steps a second on Emerald Rapids; three spill.
+        type Sha256Wide = Pair<U32x16>;
+        type U64s = U64x8;
+        // Two groups take 74 cycles against 96 on Zen 5; there is no difference on Emerald Rapids.
+        type Sha512Wide = Pair<U64x8>;
+        type Doubles = F64x8;
+        type DoublesWide = Pair<F64x8>;
+        #[inline(always)]
+        fn sha512_blocks(self, state: &mut [u64; 8], blocks: &[[u8; 128]]) {
+            self.vectorize(
+                #[inline(always)]
+                || paired_blocks512::<U64x8, 4>(state, blocks),
+            );
+        }
+        // Miri does not know the instructions that compress.
         #[inline(always)]
         fn uniform(self, stream: &[u8], out: &mut [i32]) -> bool {
             // SAFETY: called inside `vectorize`.
@@ -264,64 +281,11 @@ macro_rules! samplers {
         }
     };
 }
-
-macro_rules! avx512_token {
-    ($(#[$doc:meta])* $module:ident, $name:ident, $plain:ident, $streams:ident up to $up_to:expr, $features:literal, $($feature:tt)&&+) => {
-        // A module of its own is compiled concurrently with the others.
-        mod $module {
-            use super::*;
-            $(#[$doc])*
-            #[derive(Clone, Copy)]
-            pub(crate) struct $name(pub(super) ());
-            impl Simd for $name {
-                type U32s = U32x16;
-                // Two groups hide the latency of rotations: 28.0 against 38.7 cycles a compression on Zen 5, 85 against 64 M
-                // chain steps a second on Emerald Rapids; three spill.
-                type Sha256Wide = Pair<U32x16>;
-                type U64s = U64x8;
-                // Two groups take 74 cycles against 96 on Zen 5; there is no difference on Emerald Rapids.
-                type Sha512Wide = Pair<U64x8>;
-                type Doubles = F64x8;
-                type DoublesWide = Pair<F64x8>;
-                type Streams = $streams;
-                const STREAMS_UP_TO: usize = $up_to;
-                type Plain = $plain;
-                #[inline(always)]
-                fn plain(self) -> $plain {
-                    $plain(())
-                }
-                fn detect() -> Option<Self> {
-                    ($(is_x86_feature_detected!($feature))&&+).then_some($name(()))
-                }
-                #[inline(always)]
-                fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
-                    #[target_feature(enable = $features)]
-                    fn shell<R>(f: impl FnOnce() -> R) -> R {
-                        f()
-                    }
-                    // SAFETY: `self` was made by `detect`.
-                    unsafe { shell(f) }
-                }
-                #[inline(always)]
-                fn sha512_blocks(self, state: &mut [u64; 8], blocks: &[[u8; 128]]) {
-                    self.vectorize(
-                        #[inline(always)]
-                        || paired_blocks512::<U64x8, 4>(state, blocks),
-                    );
-                }
-                samplers!();
-            }
-        }
-        pub(crate) use $module::$name;
-    };
-}
-avx512_token!(
+x86_token!(
     /** AVX-512 for many jobs, the SHA instructions for few. */
-    sha, Avx512Sha, Avx512, ShaNi up to 8, "avx512f,avx512bw,avx512vl,bmi1,bmi2,popcnt,sha",
-    "avx512f" && "avx512bw" && "avx512vl" && "bmi1" && "bmi2" && "popcnt" && "sha"
+    sha, Avx512Sha, Avx512, ShaNi up to 8, "avx512f" "avx512bw" "avx512vl" "bmi1" "bmi2" "popcnt" "sha"
 );
-avx512_token!(
+x86_token!(
     /** AVX-512 (F, BW, VL) without SHA instructions: Skylake-X, Cascade Lake. */
-    plain, Avx512, Avx512, NoStreams up to 0, "avx512f,avx512bw,avx512vl,bmi1,bmi2,popcnt",
-    "avx512f" && "avx512bw" && "avx512vl" && "bmi1" && "bmi2" && "popcnt"
+    plain, Avx512, Avx512, NoStreams up to 0, "avx512f" "avx512bw" "avx512vl" "bmi1" "bmi2" "popcnt"
 );

@@ -1,7 +1,7 @@
 //! NEON (every 64-bit Arm).
 
 use super::portable::NoStreams;
-use crate::simd::{Doubles, Lanes, Pair, Simd, array};
+use crate::simd::{Doubles, Lanes, Pair, Simd, array, by_instructions};
 use core::arch::aarch64::*;
 
 macro_rules! neon_vector {
@@ -30,26 +30,7 @@ macro_rules! neon_vector {
                 unsafe { $store(words.as_mut_ptr(), self.0) };
                 words[lane]
             }
-            #[inline(always)]
-            fn add(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($add(self.0, o.0)) }
-            }
-            #[inline(always)]
-            fn xor(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($xor(self.0, o.0)) }
-            }
-            #[inline(always)]
-            fn and(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($and(self.0, o.0)) }
-            }
-            #[inline(always)]
-            fn or(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($or(self.0, o.0)) }
-            }
+            by_instructions!(add $add, xor $xor, and $and, or $or);
             #[inline(always)]
             fn andnot(self, o: Self) -> Self {
                 // SAFETY: see splat.
@@ -172,21 +153,7 @@ impl Doubles for F64x2 {
         // SAFETY: vector values are made inside `vectorize` alone, so the CPU has NEON.
         unsafe { F64x2(vdupq_n_f64(x)) }
     }
-    #[inline(always)]
-    fn add(self, o: Self) -> Self {
-        // SAFETY: see splat.
-        unsafe { F64x2(vaddq_f64(self.0, o.0)) }
-    }
-    #[inline(always)]
-    fn sub(self, o: Self) -> Self {
-        // SAFETY: see splat.
-        unsafe { F64x2(vsubq_f64(self.0, o.0)) }
-    }
-    #[inline(always)]
-    fn mul(self, o: Self) -> Self {
-        // SAFETY: see splat.
-        unsafe { F64x2(vmulq_f64(self.0, o.0)) }
-    }
+    by_instructions!(add vaddq_f64, sub vsubq_f64, mul vmulq_f64);
     #[inline(always)]
     fn mul_add(self, b: Self, c: Self) -> Self {
         // SAFETY: see splat.

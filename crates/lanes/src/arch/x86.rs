@@ -43,31 +43,7 @@ macro_rules! x86_vector {
                 let words: [$w; $lanes] = unsafe { core::mem::transmute(self.0) };
                 words[lane]
             }
-            #[inline(always)]
-            fn add(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($add(self.0, o.0)) }
-            }
-            #[inline(always)]
-            fn xor(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($xor(self.0, o.0)) }
-            }
-            #[inline(always)]
-            fn and(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($and(self.0, o.0)) }
-            }
-            #[inline(always)]
-            fn or(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($or(self.0, o.0)) }
-            }
-            #[inline(always)]
-            fn andnot(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($andnot(self.0, o.0)) }
-            }
+            $crate::simd::by_instructions!(add $add, xor $xor, and $and, or $or, andnot $andnot);
             #[inline(always)]
             fn rotr<const $r: i32, const $l: i32>(self) -> Self {
                 let $x = self.0;
@@ -164,17 +140,7 @@ pub(super) use x86_vector;
 /// depends on its level, and an array that is not indexed by constants stays in memory.
 macro_rules! each_chunk {
     ($m:ident) => {
-        $m!(0);
-        $m!(1);
-        $m!(2);
-        $m!(3);
-        $m!(4);
-        $m!(5);
-        $m!(6);
-        $m!(7);
-        $m!(8);
-        $m!(9);
-        $m!(10);
+        $crate::simd::each!($m: 0 1 2 3 4 5 6 7 8 9 10);
     };
 }
 pub(super) use each_chunk;
@@ -260,21 +226,7 @@ macro_rules! x86_doubles {
                 // SAFETY: vector values are made inside `vectorize` alone, so the CPU has the instructions.
                 unsafe { $name($set1(x)) }
             }
-            #[inline(always)]
-            fn add(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($add(self.0, o.0)) }
-            }
-            #[inline(always)]
-            fn sub(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($sub(self.0, o.0)) }
-            }
-            #[inline(always)]
-            fn mul(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($mul(self.0, o.0)) }
-            }
+            $crate::simd::by_instructions!(add $add, sub $sub, mul $mul, max $max);
             #[inline(always)]
             fn mul_add(self, b: Self, c: Self) -> Self {
                 // SAFETY: see splat.
@@ -290,11 +242,6 @@ macro_rules! x86_doubles {
                 let $ax = self.0;
                 // SAFETY: see splat.
                 unsafe { $name($abs) }
-            }
-            #[inline(always)]
-            fn max(self, o: Self) -> Self {
-                // SAFETY: see splat.
-                unsafe { $name($max(self.0, o.0)) }
             }
             #[inline(always)]
             fn is_zero(self) -> $mask {
@@ -350,6 +297,43 @@ macro_rules! x86_doubles {
     };
 }
 pub(super) use x86_doubles;
+
+/// Makes a token with the features, the SHA streams, and the vectors that the module's own macro `vectors` names.
+macro_rules! x86_token {
+    ($(#[$doc:meta])* $module:ident, $name:ident, $plain:ident, $streams:ident up to $up_to:expr, $($feature:tt)+) => {
+        // A module of its own is compiled concurrently with the others.
+        mod $module {
+            use super::*;
+            $(#[$doc])*
+            #[derive(Clone, Copy)]
+            pub(crate) struct $name(pub(super) ());
+            impl Simd for $name {
+                vectors!();
+                type Streams = $streams;
+                const STREAMS_UP_TO: usize = $up_to;
+                type Plain = $plain;
+                #[inline(always)]
+                fn plain(self) -> $plain {
+                    $plain(())
+                }
+                fn detect() -> Option<Self> {
+                    ($(is_x86_feature_detected!($feature))&&+).then_some($name(()))
+                }
+                #[inline(always)]
+                fn vectorize<R>(self, f: impl FnOnce() -> R) -> R {
+                    #[target_feature($(enable = $feature),+)]
+                    fn shell<R>(f: impl FnOnce() -> R) -> R {
+                        f()
+                    }
+                    // SAFETY: `self` was made by `detect`.
+                    unsafe { shell(f) }
+                }
+            }
+        }
+        pub(crate) use $module::$name;
+    };
+}
+pub(super) use x86_token;
 
 /// For each byte, the places of its set bits, and how many there are. By these, a byte's accepted candidates move to the front.
 struct Accepted {
