@@ -55,56 +55,16 @@ pub(crate) type Defines = [(&'static str, u32); 7];
 /// Choices that make no difference are left at one value, so that the same code is not made twice.
 pub(crate) fn defines(kernel: Kernel, family: Family, n: usize, choices: &[(&'static str, u32)]) -> Defines {
     let choice = |name, else_| choices.iter().find(|(other, _)| *other == name).map_or(else_, |(_, value)| *value);
-    if kernel.is_zk() {
-        // Keccak's state takes 50 words of registers, Poseidon's with its matrix nearly all that a thread can have.
-        let fp64 = choice("FP64", FP64);
-        let blocks = match kernel {
-            Kernel::ZkSponge => 1,
-            Kernel::ZkPublic | Kernel::ZkKeys | Kernel::ZkCommit | Kernel::ZkRespond | Kernel::ZkSelect => 4,
-            _ => 2,
-        };
-        return [
-            ("FAMILY", number(family_of(kernel, family))),
-            ("N", 16),
-            ("MAX_THREADS", MAX_THREADS),
-            ("MIN_BLOCKS", blocks),
-            ("IMAD", 0),
-            ("UNROLLED", 0),
-            ("FP64", if kernel == Kernel::ZkSponge { fp64 } else { 0 }),
-        ];
-    }
-    if kernel == Kernel::Sha256 {
-        // One code for all: messages have no family.
-        return [
-            ("FAMILY", number(family_of(kernel, family))),
-            ("N", 16),
-            ("MAX_THREADS", choice("MAX_THREADS", MAX_THREADS)),
-            ("MIN_BLOCKS", choice("MIN_BLOCKS", HASH_BLOCKS)),
-            ("IMAD", choice("IMAD", 0)),
-            ("UNROLLED", 0),
-            ("FP64", 0),
-        ];
-    }
-    if kernel == Kernel::Compare {
-        return [
-            ("FAMILY", number(family_of(kernel, family))),
-            ("N", 16),
-            ("MAX_THREADS", MAX_THREADS),
-            ("MIN_BLOCKS", COMPARE_BLOCKS),
-            ("IMAD", 0),
-            ("UNROLLED", 0),
-            ("FP64", 0),
-        ];
-    }
-    // Only SHA-256 has additions by ADD, and only the others have rolled rounds.
-    let (imad, unrolled) = match family {
-        Family::Sha2 if n == 16 => (choice("IMAD", 0), 0),
-        Family::Sha2 => (choice("IMAD", 0), choice("UNROLLED", 0)),
-        Family::Shake => (0, choice("UNROLLED", 0)),
-    };
+    let sha256 = kernel == Kernel::Sha256;
+    // The code of the others is one for all sets.
+    let is_of_set = !sha256 && !kernel.is_zk() && kernel != Kernel::Compare;
     // No register may spill: what is in them is secret, and would stay in device memory. Keccak's and SHA-512's states need more than 80, which
-    // is faster too (docs/cuda.md).
-    let blocks = match (family, kernel) {
+    // is faster too (docs/cuda.md). Keccak's state takes 50 words of registers, Poseidon's with its matrix nearly all that a thread can have.
+    let blocks = match (family_of(kernel, family), kernel) {
+        (_, Kernel::ZkSponge) => 1,
+        (_, Kernel::ZkPublic | Kernel::ZkKeys | Kernel::ZkCommit | Kernel::ZkRespond | Kernel::ZkSelect) => 4,
+        (_, Kernel::Sha256) => choice("MIN_BLOCKS", HASH_BLOCKS),
+        (_, Kernel::Compare) => COMPARE_BLOCKS,
         (Family::Shake, _) => KECCAK_BLOCKS,
         (Family::Sha2, Kernel::Chains | Kernel::Complete) => choice("CHAINS_BLOCKS", MIN_BLOCKS),
         (Family::Sha2, Kernel::Fors) if n == 16 => choice("CHAINS_BLOCKS", MIN_BLOCKS),
@@ -113,14 +73,17 @@ pub(crate) fn defines(kernel: Kernel, family: Family, n: usize, choices: &[(&'st
         (Family::Sha2, _) if n > 16 => 2,
         (Family::Sha2, _) => MIN_BLOCKS,
     };
+    // Only SHA-256 has additions by ADD, and only the other hashes have rolled rounds.
+    let has_imad = sha256 || (is_of_set && family == Family::Sha2);
+    let has_rounds = is_of_set && (family, n) != (Family::Sha2, 16);
     [
-        ("FAMILY", number(family)),
-        ("N", n as u32),
-        ("MAX_THREADS", MAX_THREADS),
+        ("FAMILY", number(family_of(kernel, family))),
+        ("N", if is_of_set { n as u32 } else { 16 }),
+        ("MAX_THREADS", if sha256 { choice("MAX_THREADS", MAX_THREADS) } else { MAX_THREADS }),
         ("MIN_BLOCKS", blocks),
-        ("IMAD", imad),
-        ("UNROLLED", unrolled),
-        ("FP64", 0),
+        ("IMAD", if has_imad { choice("IMAD", 0) } else { 0 }),
+        ("UNROLLED", if has_rounds { choice("UNROLLED", UNROLLED) } else { 0 }),
+        ("FP64", if kernel == Kernel::ZkSponge { choice("FP64", FP64) } else { 0 }),
     ]
 }
 
