@@ -224,7 +224,7 @@ fn print(text: &mut String, name: &str, bytes: &[u8]) {
 
 /// A key that is to be made.
 pub(crate) struct Generation {
-    provider: Arc<Provider>,
+    pub(crate) provider: Arc<Provider>,
     named: &'static Named,
     seed: Option<Zeroizing<Vec<u8>>>,
 }

@@ -3,19 +3,21 @@
 use crate::abi::entries::*;
 use crate::abi::{Algorithm, Dispatch, Item, Param, Table};
 use crate::algorithms::{ALGORITHMS, COUNT};
-use crate::codec::{CIPHER, FORMS, READ};
+use crate::codec::{CIPHER, Decoder, Encoder, FORMS, READ};
 use crate::failure::Reason;
-use crate::key::name;
+use crate::key::{Generation, Key, name};
 use crate::numbers::function::{decoder, encoder, keymgmt, provider, signature};
 use crate::numbers::{kind, selection};
-use crate::signature::name as of_signature;
+use crate::provider::Provider;
+use crate::signature::{Context, name as of_signature};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
+use std::sync::Arc;
 
 // The provider.
 
 pub(crate) static PROVIDER: Table<Dispatch, 7> = Table([
-    Dispatch::new(provider::TEARDOWN, teardown as *const ()),
+    Dispatch::new(provider::TEARDOWN, free::<Arc<Provider>> as *const ()),
     Dispatch::new(provider::GETTABLE_PARAMS, provider_gettable as *const ()),
     Dispatch::new(provider::GET_PARAMS, provider_get as *const ()),
     Dispatch::new(provider::QUERY_OPERATION, query as *const ()),
@@ -115,7 +117,7 @@ struct OfKey<const I: usize>;
 impl<const I: usize> OfKey<I> {
     const FUNCTIONS: &[Dispatch] = &[
         Dispatch::new(keymgmt::NEW, new::<I> as *const ()),
-        Dispatch::new(keymgmt::FREE, free as *const ()),
+        Dispatch::new(keymgmt::FREE, free::<Key> as *const ()),
         Dispatch::new(keymgmt::DUP, duplicate as *const ()),
         Dispatch::new(keymgmt::HAS, has as *const ()),
         Dispatch::new(keymgmt::MATCH, matches as *const ()),
@@ -131,7 +133,7 @@ impl<const I: usize> OfKey<I> {
         Dispatch::new(keymgmt::GEN_SET_PARAMS, gen_set as *const ()),
         Dispatch::new(keymgmt::GEN_SETTABLE_PARAMS, gen_settable as *const ()),
         Dispatch::new(keymgmt::GEN, generate as *const ()),
-        Dispatch::new(keymgmt::GEN_CLEANUP, gen_cleanup as *const ()),
+        Dispatch::new(keymgmt::GEN_CLEANUP, free::<Generation> as *const ()),
         Dispatch::END,
     ];
 }
@@ -180,7 +182,7 @@ impl<const I: usize> OfSignature<I> {
         Dispatch::new(signature::SIGN_INIT, begin as *const ()),
         Dispatch::new(signature::VERIFY_INIT, begin as *const ()),
         Dispatch::new(signature::NEWCTX, new_context::<I> as *const ()),
-        Dispatch::new(signature::FREECTX, free_context as *const ()),
+        Dispatch::new(signature::FREECTX, free::<Context> as *const ()),
         Dispatch::new(signature::DUPCTX, duplicate_context as *const ()),
         Dispatch::new(signature::SIGN, sign as *const ()),
         Dispatch::new(signature::VERIFY, verify as *const ()),
@@ -230,7 +232,7 @@ struct OfEncoder<const F: usize>;
 impl<const F: usize> OfEncoder<F> {
     const FUNCTIONS: &[Dispatch] = &[
         Dispatch::new(encoder::NEWCTX, new_encoder::<F> as *const ()),
-        Dispatch::new(encoder::FREECTX, free_encoder as *const ()),
+        Dispatch::new(encoder::FREECTX, free::<Encoder> as *const ()),
         Dispatch::new(encoder::SET_CTX_PARAMS, encoder_set as *const ()),
         Dispatch::new(encoder::SETTABLE_CTX_PARAMS, encoder_settable as *const ()),
         Dispatch::new(encoder::DOES_SELECTION, encodes::<F> as *const ()),
@@ -252,7 +254,7 @@ macro_rules! decoder_functions {
         impl<const I: usize> $type<I> {
             const FUNCTIONS: &[Dispatch] = &[
                 Dispatch::new(decoder::NEWCTX, new_decoder::<I, $structure> as *const ()),
-                Dispatch::new(decoder::FREECTX, free_decoder as *const ()),
+                Dispatch::new(decoder::FREECTX, free::<Decoder> as *const ()),
                 Dispatch::new(decoder::DOES_SELECTION, decodes::<$structure> as *const ()),
                 Dispatch::new(decoder::DECODE, decode as *const ()),
                 Dispatch::new(decoder::EXPORT_OBJECT, export_object as *const ()),

@@ -29,9 +29,11 @@ fn give<T>(value: T) -> Object<T> {
     Box::into_raw(Box::new(value))
 }
 
+/// Drops an object of any kind. Signatures in progress have a share of their own of their key, and a provider's engine lives on for the next provider.
+///
 /// # Safety
 /// `object` is null or what [`give`] returned, and nobody uses it afterwards.
-unsafe fn take<T>(object: Object<T>) {
+pub(crate) unsafe extern "C" fn free<T>(object: Object<T>) {
     if !object.is_null() {
         // A value whose drop panics is lost, which is all that can be done.
         // SAFETY: see above.
@@ -139,11 +141,6 @@ unsafe extern "C" fn OSSL_provider_init(
     })
 }
 
-pub(crate) unsafe extern "C" fn teardown(context: ProviderContext) {
-    // SAFETY: OpenSSL is done with this provider. Its engine lives on for the next one.
-    unsafe { take(context) }
-}
-
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
     Err(_) => panic!("one NUL, at the end"),
@@ -240,11 +237,6 @@ pub(crate) unsafe extern "C" fn new<const I: usize>(context: ProviderContext) ->
     unsafe { made(context, |provider| Ok(Key::empty(provider.clone(), &ALGORITHMS[I]))) }
 }
 
-pub(crate) unsafe extern "C" fn free(key: Object<Key>) {
-    // SAFETY: OpenSSL is done with the key. Signatures in progress have their own share of it.
-    unsafe { take(key) }
-}
-
 pub(crate) unsafe extern "C" fn duplicate(key: *const Key, selection: c_int) -> Object<Key> {
     // SAFETY: a key.
     let Some(key) = (unsafe { key.as_ref() }) else { return ptr::null_mut() };
@@ -322,39 +314,32 @@ pub(crate) unsafe extern "C" fn gen_init<const I: usize>(
     context: ProviderContext,
     _: c_int,
     params: *const Param,
-) -> Object<(Arc<Provider>, Generation)> {
+) -> Object<Generation> {
     let make = |provider: &Arc<Provider>| {
         let mut generation = Generation::new(provider.clone(), &ALGORITHMS[I]);
         // SAFETY: OpenSSL's parameters.
         generation.set(unsafe { Given::new(params) })?;
-        Ok((provider.clone(), generation))
+        Ok(generation)
     };
     // SAFETY: the provider's context.
     unsafe { made(context, make) }
 }
 
-pub(crate) unsafe extern "C" fn gen_set(
-    generation: Object<(Arc<Provider>, Generation)>,
-    params: *const Param,
-) -> c_int {
-    let (provider, generation) = lent_mut!(generation);
+pub(crate) unsafe extern "C" fn gen_set(generation: Object<Generation>, params: *const Param) -> c_int {
+    let generation = lent_mut!(generation);
+    let core = generation.provider.core;
     // SAFETY: OpenSSL's parameters.
-    checked(&provider.core, || generation.set(unsafe { Given::new(params) }))
+    checked(&core, || generation.set(unsafe { Given::new(params) }))
 }
 
 pub(crate) unsafe extern "C" fn generate(
-    generation: Object<(Arc<Provider>, Generation)>,
+    generation: Object<Generation>,
     _: Option<Callback>,
     _: *mut c_void,
 ) -> Object<Key> {
     // SAFETY: what `gen_init` gave.
-    let Some((provider, generation)) = (unsafe { generation.as_ref() }) else { return ptr::null_mut() };
-    guarded(&provider.core, ptr::null_mut(), || Ok(give(generation.generate()?)))
-}
-
-pub(crate) unsafe extern "C" fn gen_cleanup(generation: Object<(Arc<Provider>, Generation)>) {
-    // SAFETY: OpenSSL is done with it.
-    unsafe { take(generation) }
+    let Some(generation) = (unsafe { generation.as_ref() }) else { return ptr::null_mut() };
+    guarded(&generation.provider.core, ptr::null_mut(), || Ok(give(generation.generate()?)))
 }
 
 // Signatures.
@@ -365,11 +350,6 @@ pub(crate) unsafe extern "C" fn new_context<const I: usize>(
 ) -> Object<Context> {
     // SAFETY: the provider's context.
     unsafe { made(context, |provider| Ok(Context::new(provider.clone(), &ALGORITHMS[I]))) }
-}
-
-pub(crate) unsafe extern "C" fn free_context(context: Object<Context>) {
-    // SAFETY: OpenSSL is done with it.
-    unsafe { take(context) }
 }
 
 pub(crate) unsafe extern "C" fn duplicate_context(context: Object<Context>) -> Object<Context> {
@@ -505,11 +485,6 @@ pub(crate) unsafe extern "C" fn new_encoder<const F: usize>(context: ProviderCon
     unsafe { made(context, |provider| Ok(Encoder::new(provider.clone(), &FORMS[F]))) }
 }
 
-pub(crate) unsafe extern "C" fn free_encoder(encoder: Object<Encoder>) {
-    // SAFETY: OpenSSL is done with it.
-    unsafe { take(encoder) }
-}
-
 pub(crate) unsafe extern "C" fn encoder_set(encoder: Object<Encoder>, params: *const Param) -> c_int {
     let encoder = lent_mut!(encoder);
     let core = encoder.provider.core;
@@ -551,11 +526,6 @@ pub(crate) unsafe extern "C" fn new_decoder<const I: usize, const S: usize>(
     unsafe { made(context, |provider| Ok(Decoder::new(provider.clone(), &ALGORITHMS[I], READ[S].0))) }
 }
 
-pub(crate) unsafe extern "C" fn free_decoder(decoder: Object<Decoder>) {
-    // SAFETY: OpenSSL is done with it.
-    unsafe { take(decoder) }
-}
-
 pub(crate) extern "C" fn decodes<const S: usize>(_: ProviderContext, selection: c_int) -> c_int {
     let (private, public) = selected(selection);
     READ[S].0.has(private, public).into()
@@ -591,7 +561,7 @@ pub(crate) unsafe extern "C" fn decode(
         // SAFETY: the table ends as expected. Whoever takes the key sets the reference to null: see `load`.
         let answer = unsafe { callback(table(&found).as_ptr(), argument) };
         // SAFETY: nobody took it if it is not null.
-        unsafe { take(address.read()) };
+        unsafe { free(address.read()) };
         Ok(answer)
     })
 }
