@@ -1,5 +1,6 @@
 //! The axes of tuning for SLH-DSA on a GPU, and defaults that were measured to be good.
 
+use self::Accepted::{Between, Listed, Other, Threads};
 use crate::gpu::Facts;
 use hypergrove_engine::{Axis, Error, Policy, STAGES, THREADS};
 use hypergrove_fips205::plan::Op;
@@ -75,9 +76,6 @@ impl Default for GpuPolicy {
     }
 }
 
-static BLOCK: &[u32] = &[32, 64, 128, 256];
-static BLOCK_OF_KIND: &[u32] = &[0, 32, 64, 128, 256];
-
 /// Kinds of kernels that may have their own block size, each with its axis.
 const KINDS: [(&str, &[Kernel]); 4] = [
     ("chains_block", &[Kernel::Chains, Kernel::Complete, Kernel::LeafSolo, Kernel::ClimbSolo]),
@@ -85,20 +83,126 @@ const KINDS: [(&str, &[Kernel]); 4] = [
     ("fors_block", &[Kernel::Fors, Kernel::ForsSolo, Kernel::ForsAbove, Kernel::ForsClimb, Kernel::ForsClimbSolo]),
     ("select_block", &[Kernel::Select, Kernel::Links]),
 ];
-static BLOCKS: &[u32] = &[0, 66, 132, 264, 528, 1056, 2112];
-static OCCUPANCY: &[u32] = &[2, 3, 4, 5, 6];
-static IMADS: &[u32] = &[0, IMAD, 0xfff];
-static SUBTREE_HEIGHT: &[u32] = &[2, 3, 4, 6, 9];
-static TILE: &[u32] = &[5, 7, 9, 10];
-static SORT: &[u32] = &[5, 7, 8, 9, 10, 11];
-static WINDOW: &[u32] = &[0, 6, 20];
-static SWITCH: &[u32] = &[0, 1];
-static STORED: &[u32] = &[0, 1, 2];
-static LEVELS: &[u32] = &[0, 1, 2, 3, 4];
-static DIGEST: &[u32] = &[0, 256];
 
-/// Bytes of an M′ that a policy may have the device hash, at most: every job of a program gets room for that M′.
-const MOST_HASHED: u32 = 4096;
+/// An axis of a policy `P`, other than [`THREADS`].
+pub(crate) struct PolicyAxis<P> {
+    name: &'static str,
+    /// The values that a tuner may choose, if `tuned`.
+    values: &'static [u32],
+    accepted: Accepted,
+    tuned: bool,
+    field: fn(&mut P) -> &mut u32,
+}
+
+/// The values that a policy may have for an axis.
+pub(crate) enum Accepted {
+    /// The values of the axis.
+    Listed,
+    /// The values of the axis, which are numbers of threads.
+    Threads,
+    /// All from the first to the second.
+    Between(u32, u32),
+    /// Those for which the function is true, which the text describes.
+    Other(fn(u32) -> bool, &'static str),
+}
+
+impl<P> PolicyAxis<P> {
+    /// An axis that a tuner may choose.
+    pub(crate) const fn new(
+        name: &'static str,
+        values: &'static [u32],
+        accepted: Accepted,
+        field: fn(&mut P) -> &mut u32,
+    ) -> PolicyAxis<P> {
+        PolicyAxis { name, values, accepted, tuned: true, field }
+    }
+
+    /// Fails unless a policy may have this value.
+    fn check(&self, value: u32) -> Result<(), Error> {
+        let PolicyAxis { name, values, accepted, .. } = self;
+        let (fits, wanted) = match *accepted {
+            Listed => (values.contains(&value), format!("one of {values:?}")),
+            Threads => {
+                let most = format!("kernels are built for at most {MAX_THREADS} threads");
+                (values.contains(&value), format!("one of {values:?}: {most}"))
+            }
+            Between(least, most) => ((least..=most).contains(&value), format!("{least} to {most}")),
+            Other(fits, wanted) => (fits(value), wanted.into()),
+        };
+        let wrong = || Error::Value { what: format!("policy axis {name} is {value}, must be {wanted}") };
+        fits.then_some(()).ok_or_else(wrong)
+    }
+}
+
+/// The axes of a policy, with that of threads.
+pub(crate) fn with_threads<P>(axes: &[PolicyAxis<P>]) -> impl Iterator<Item = Axis> {
+    let axes = axes.iter().map(|axis| Axis { tuned: axis.tuned, ..Axis::new(axis.name, axis.values) });
+    [Axis::threads()].into_iter().chain(axes)
+}
+
+/// The policy `out` with the named values. `threads` is where its number of threads is, and errors about unknown axes begin with `user`.
+pub(crate) fn with_values<P>(
+    mut out: P,
+    threads: fn(&mut P) -> &mut usize,
+    axes: &[PolicyAxis<P>],
+    policy: &Policy,
+    user: &str,
+) -> Result<P, Error> {
+    for &(name, value) in &policy.0 {
+        if name == THREADS {
+            *threads(&mut out) = value.max(1) as usize;
+            continue;
+        }
+        let axis = axes.iter().find(|axis| axis.name == name);
+        let axis = axis.ok_or_else(|| Error::Value { what: format!("{user} has no policy axis {name:?}") })?;
+        axis.check(value)?;
+        *(axis.field)(&mut out) = value;
+    }
+    Ok(out)
+}
+
+/// The axis that has the name of its field.
+macro_rules! axis {
+    ($field:ident, $values:expr, $accepted:expr) => {
+        $crate::policy::PolicyAxis::new(stringify!($field), &$values, $accepted, |policy| &mut policy.$field)
+    };
+}
+pub(crate) use axis;
+
+const fn untuned<P>(axis: PolicyAxis<P>) -> PolicyAxis<P> {
+    PolicyAxis { tuned: false, ..axis }
+}
+
+static BLOCK_OF_KIND: [u32; 5] = [0, 32, 64, 128, 256];
+static SWITCH: [u32; 2] = [0, 1];
+
+/// All axes, [`STAGES`] too, which no space has.
+static AXES: [PolicyAxis<GpuPolicy>; 21] = [
+    axis!(block, [32, 64, 128, 256], Threads),
+    axis!(blocks, [0, 66, 132, 264, 528, 1056, 2112], Other(|blocks| blocks < 1 << 16, "below 65536")),
+    PolicyAxis::new(KINDS[0].0, &BLOCK_OF_KIND, Threads, |policy| &mut policy.of_kind[0]),
+    PolicyAxis::new(KINDS[1].0, &BLOCK_OF_KIND, Threads, |policy| &mut policy.of_kind[1]),
+    PolicyAxis::new(KINDS[2].0, &BLOCK_OF_KIND, Threads, |policy| &mut policy.of_kind[2]),
+    PolicyAxis::new(KINDS[3].0, &BLOCK_OF_KIND, Threads, |policy| &mut policy.of_kind[3]),
+    axis!(occupancy, [2, 3, 4, 5, 6], Listed),
+    axis!(imad, [0, IMAD, 0xfff], Other(|mask| mask < 1 << 12, "below 4096")),
+    axis!(unrolled, SWITCH, Listed),
+    axis!(subtree_height, [2, 3, 4, 6, 9], Between(1, 10)),
+    axis!(tile, [5, 7, 9, 10], Between(1, 10)),
+    axis!(sort, [5, 7, 8, 9, 10, 11], Listed),
+    axis!(window, [0, 6, 20], Other(|log| matches!(log, 0 | 4..=24), "0, or 4 to 24")),
+    axis!(replay, SWITCH, Listed),
+    untuned(axis!(stored, [0, 1, 2], Listed)),
+    // Lower levels exist only for comparison with the last, and a check is not given up for time. A recording saves the host's time, which
+    // the kernels' times do not show.
+    untuned(axis!(levels, [0, 1, 2, 3, 4], Listed)),
+    untuned(axis!(check, SWITCH, Listed)),
+    axis!(beside, SWITCH, Listed),
+    // Hashing on the device saves the host's time, too. Every job of a program gets room for the longest M′.
+    untuned(axis!(digest, [0, 256], Other(|bytes| bytes <= 4096, "at most 4096"))),
+    untuned(axis!(record, SWITCH, Listed)),
+    axis!(stages, SWITCH, Listed),
+];
 
 /// Whether any of an op's launches depends on an axis: where none does, nothing is to be tuned.
 pub(crate) fn matters(axis: &str, op: Op) -> bool {
@@ -112,33 +216,8 @@ pub(crate) fn matters(axis: &str, op: Op) -> bool {
 
 /// This backend's axes for an op.
 pub(crate) fn axes(op: Op) -> Vec<Axis> {
-    let all = [
-        Axis { tuned: false, ..Axis::threads() },
-        Axis::new("block", BLOCK),
-        Axis::new("blocks", BLOCKS),
-        Axis::new(KINDS[0].0, BLOCK_OF_KIND),
-        Axis::new(KINDS[1].0, BLOCK_OF_KIND),
-        Axis::new(KINDS[2].0, BLOCK_OF_KIND),
-        Axis::new(KINDS[3].0, BLOCK_OF_KIND),
-        Axis::new("occupancy", OCCUPANCY),
-        Axis::new("imad", IMADS),
-        Axis::new("unrolled", SWITCH),
-        Axis::new("subtree_height", SUBTREE_HEIGHT),
-        Axis::new("tile", TILE),
-        Axis::new("sort", SORT),
-        Axis::new("window", WINDOW),
-        Axis::new("replay", SWITCH),
-        Axis { tuned: false, ..Axis::new("stored", STORED) },
-        // Lower levels exist only for comparison with the last, and a check is not given up for time. A recording saves the host's time, which
-        // the kernels' times do not show.
-        Axis { tuned: false, ..Axis::new("levels", LEVELS) },
-        Axis { tuned: false, ..Axis::new("check", SWITCH) },
-        Axis::new("beside", SWITCH),
-        // Hashing on the device saves the host's time, too.
-        Axis { tuned: false, ..Axis::new("digest", DIGEST) },
-        Axis { tuned: false, ..Axis::new("record", SWITCH) },
-    ];
-    all.into_iter().map(|axis| Axis { tuned: axis.tuned && matters(axis.name, op), ..axis }).collect()
+    let axes = with_threads(&AXES).filter(|axis| axis.name != STAGES);
+    axes.map(|axis| Axis { tuned: axis.tuned && axis.name != THREADS && matters(axis.name, op), ..axis }).collect()
 }
 
 impl GpuPolicy {
@@ -151,60 +230,7 @@ impl GpuPolicy {
 
     /// The policy with the named values, and defaults for the rest.
     pub fn of(policy: &Policy) -> Result<GpuPolicy, Error> {
-        let mut out = GpuPolicy::default();
-        for (name, value) in &policy.0 {
-            let (field, allowed) = match *name {
-                THREADS => {
-                    out.threads = (*value).max(1) as usize;
-                    continue;
-                }
-                "block" => (&mut out.block, BLOCK),
-                "blocks" => (&mut out.blocks, &[][..]),
-                "occupancy" => (&mut out.occupancy, OCCUPANCY),
-                "imad" => (&mut out.imad, &[][..]),
-                "unrolled" => (&mut out.unrolled, SWITCH),
-                "subtree_height" => (&mut out.subtree_height, &[][..]),
-                "tile" => (&mut out.tile, &[][..]),
-                "sort" => (&mut out.sort, SORT),
-                "window" => (&mut out.window, &[][..]),
-                "replay" => (&mut out.replay, SWITCH),
-                "stored" => (&mut out.stored, STORED),
-                "levels" => (&mut out.levels, LEVELS),
-                "check" => (&mut out.check, SWITCH),
-                "beside" => (&mut out.beside, SWITCH),
-                "digest" => (&mut out.digest, &[][..]),
-                "record" => (&mut out.record, SWITCH),
-                STAGES => (&mut out.stages, SWITCH),
-                other => match KINDS.iter().position(|(axis, _)| *axis == other) {
-                    Some(kind) => (&mut out.of_kind[kind], BLOCK_OF_KIND),
-                    None => return Err(Error::Value { what: format!("a GPU has no policy axis {other:?}") }),
-                },
-            };
-            let fits = match *name {
-                "imad" => *value < 1 << 12,
-                "blocks" => *value < 1 << 16,
-                "digest" => *value <= MOST_HASHED,
-                "subtree_height" | "tile" => (1..=10).contains(value),
-                "window" => *value == 0 || (4..=24).contains(value),
-                _ => allowed.contains(value),
-            };
-            if !fits {
-                let allowed = match *name {
-                    "imad" => "below 4096".into(),
-                    "blocks" => "below 65536".into(),
-                    "digest" => format!("at most {MOST_HASHED}"),
-                    name if name.ends_with("block") => {
-                        format!("one of {allowed:?}: kernels are built for at most {MAX_THREADS} threads")
-                    }
-                    "subtree_height" | "tile" => "1 to 10".into(),
-                    "window" => "0, or 4 to 24".into(),
-                    _ => format!("one of {allowed:?}"),
-                };
-                return Err(Error::Value { what: format!("policy axis {name} is {value}, must be {allowed}") });
-            }
-            *field = *value;
-        }
-        Ok(out)
+        with_values(GpuPolicy::default(), |out| &mut out.threads, &AXES, policy, "a GPU")
     }
 
     /// Threads of a block of this kernel, where there is work for them.

@@ -1,8 +1,10 @@
 //! SHA-256 of many messages. Chunks of messages go through several streams of work, so that copies and launches overlap.
 
 use crate::gpu::{Facts, Gpu, Launch, Queue, Step, WaitLimit};
+use crate::policy::Accepted::Between;
+use crate::policy::{PolicyAxis, axis, with_threads, with_values};
 use crate::program::wait_limit;
-use hypergrove_engine::{Axis, Error, Hasher, Messages, Policy, THREADS, Timing};
+use hypergrove_engine::{Axis, Error, Hasher, Messages, Policy, Timing};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::arguments::{Arguments, HashRows, HashSpans};
 use hypergrove_kernels::{Config, HASH_BLOCKS, IMAD, Kernel, MAX_THREADS};
@@ -46,52 +48,19 @@ impl Default for HashPolicy {
     }
 }
 
-static BLOCK: &[u32] = &[0, 1, 32, 64, 128, 256, 512, 1024];
-static BLOCKS: &[u32] = &[0, 1, 82, 128, 132, 256, 264, 528, 1056];
-static OCCUPANCY: &[u32] = &[2, 3, 4, 5, 6];
-static IMADS: &[u32] = &[0, IMAD, 0x3ff, 0xfff];
-static STREAMS: &[u32] = &[1, 2, 3, 4, 6, 8];
-static PIECE: &[u32] = &[1, 4, 16, 32, 64, 256];
+static AXES: [PolicyAxis<HashPolicy>; 6] = [
+    axis!(block, [0, 1, 32, 64, 128, 256, 512, 1024], Between(0, MOST_THREADS)),
+    axis!(blocks, [0, 1, 82, 128, 132, 256, 264, 528, 1056], Between(0, i32::MAX as u32)),
+    axis!(occupancy, [2, 3, 4, 5, 6], Between(1, 8)),
+    axis!(imad, [0, IMAD, 0x3ff, 0xfff], Between(0, 0xfff)),
+    axis!(streams, [1, 2, 3, 4, 6, 8], Between(1, 64)),
+    axis!(piece, [1, 4, 16, 32, 64, 256], Between(1, 4096)),
+];
 
 impl HashPolicy {
-    fn axes(facts: &Facts) -> Vec<Axis> {
-        let mut axes = vec![
-            Axis::threads(),
-            Axis::new("block", BLOCK),
-            Axis::new("blocks", BLOCKS),
-            Axis::new("occupancy", OCCUPANCY),
-            Axis::new("imad", IMADS),
-            Axis::new("streams", STREAMS),
-            Axis::new("piece", PIECE),
-        ];
-        axes.retain(|axis| facts.has(axis.name));
-        axes
-    }
-
     /// The policy with the named values, and defaults for the rest.
     pub fn of(policy: &Policy) -> Result<HashPolicy, Error> {
-        let mut out = HashPolicy::default();
-        for (name, value) in &policy.0 {
-            let (field, least, most) = match *name {
-                THREADS => {
-                    out.threads = (*value).max(1) as usize;
-                    continue;
-                }
-                "block" => (&mut out.block, 0, MOST_THREADS),
-                "blocks" => (&mut out.blocks, 0, i32::MAX as u32),
-                "occupancy" => (&mut out.occupancy, 1, 8),
-                "imad" => (&mut out.imad, 0, (1 << 12) - 1),
-                "streams" => (&mut out.streams, 1, 64),
-                "piece" => (&mut out.piece, 1, 4096),
-                other => return Err(Error::Value { what: format!("hashing on a GPU has no policy axis {other:?}") }),
-            };
-            if !(least..=most).contains(value) {
-                let what = format!("policy axis {name} is {value}, must be {least} to {most}");
-                return Err(Error::Value { what });
-            }
-            *field = *value;
-        }
-        Ok(out)
+        with_values(HashPolicy::default(), |out| &mut out.threads, &AXES, policy, "hashing on a GPU")
     }
 
     fn config(&self, imad: u32) -> Config {
@@ -338,7 +307,7 @@ fn pack(threads: usize, messages: Messages<'_>, to: &mut [u8], table: &mut [u8])
 
 impl<G: Gpu> Hasher for GpuHasher<G> {
     fn space(&self) -> Vec<Axis> {
-        HashPolicy::axes(self.gpu.facts())
+        with_threads(&AXES).filter(|axis| self.gpu.facts().has(axis.name)).collect()
     }
 
     fn longest(&self) -> usize {

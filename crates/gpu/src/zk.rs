@@ -14,11 +14,11 @@ mod verify;
 
 use crate::backend::Gpus;
 use crate::gpu::{Gpu, Launch, Queue, Step, WaitLimit};
+use crate::policy::Accepted::Between;
+use crate::policy::{PolicyAxis, axis, with_threads, with_values};
 use crate::program::wait_limit;
 use crate::ring::in_threads;
-use hypergrove_engine::{
-    Axis, Device, Error, Policy, THREADS, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
-};
+use hypergrove_engine::{Axis, Device, Error, Policy, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::arguments::Arguments;
 use hypergrove_kernels::{Config, FP64, Kernel, MAX_THREADS};
@@ -57,11 +57,13 @@ impl Default for ZkPolicy {
     }
 }
 
-static SWITCH: &[u32] = &[0, 1];
-static BLOCK: &[u32] = &[32, 64, 128, 256];
-static FILL: &[u32] = &[128, 256, 384, 512];
-static WIDTH: &[u32] = &[1, 4, 16, 64];
-static PASS: &[u32] = &[1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18];
+static AXES: [PolicyAxis<ZkPolicy>; 5] = [
+    axis!(fp64, [0, 1], Between(0, 1)),
+    axis!(block, [32, 64, 128, 256], Between(1, MAX_THREADS)),
+    axis!(fill, [128, 256, 384, 512], Between(1, 2048)),
+    axis!(width, [1, 4, 16, 64], Between(1, 1 << 14)),
+    axis!(pass, [1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18], Between(1, 1 << 20)),
+];
 
 /// Cycles of a compute unit for a permutation, at least: 21 rounds of 1,657 slots of the integer multipliers, or of
 /// 889 operations in doubles, 64 lanes a cycle either way (docs/zkdilithium.md).
@@ -77,40 +79,9 @@ const QUEUE: [u32; 3] = [4, 3, 2];
 const MADE_KEYS: usize = 1 << 14;
 
 impl ZkPolicy {
-    fn axes() -> Vec<Axis> {
-        vec![
-            Axis::threads(),
-            Axis::new("fp64", SWITCH),
-            Axis::new("block", BLOCK),
-            Axis::new("fill", FILL),
-            Axis::new("width", WIDTH),
-            Axis::new("pass", PASS),
-        ]
-    }
     /// This policy with the named values.
-    pub(crate) fn with(mut self, policy: &Policy) -> Result<ZkPolicy, Error> {
-        for (name, value) in &policy.0 {
-            let (field, least, most) = match *name {
-                THREADS => {
-                    self.threads = (*value).max(1) as usize;
-                    continue;
-                }
-                "fp64" => (&mut self.fp64, 0, 1),
-                "block" => (&mut self.block, 1, MAX_THREADS),
-                "fill" => (&mut self.fill, 1, 2048),
-                "width" => (&mut self.width, 1, 1 << 14),
-                "pass" => (&mut self.pass, 1, 1 << 20),
-                other => {
-                    return Err(Error::Value { what: format!("zkDilithium on a GPU has no policy axis {other:?}") });
-                }
-            };
-            if !(least..=most).contains(value) {
-                let what = format!("policy axis {name} is {value}, must be {least} to {most}");
-                return Err(Error::Value { what });
-            }
-            *field = *value;
-        }
-        Ok(self)
+    pub(crate) fn with(self, policy: &Policy) -> Result<ZkPolicy, Error> {
+        with_values(self, |out| &mut out.threads, &AXES, policy, "zkDilithium on a GPU")
     }
 
     fn config(&self) -> Config {
@@ -315,7 +286,7 @@ impl<G: Gpu> ZkDilithiumPrograms for Gpus<G> {
 
 impl<G: Gpu> ZkDilithium for ZkGpu<G> {
     fn space(&self) -> Vec<Axis> {
-        ZkPolicy::axes()
+        with_threads(&AXES).collect()
     }
     /// The argument does not matter: a GPU reports its own clock.
     fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
