@@ -15,7 +15,7 @@ use crate::gpu::{Facts, Gpu, Launch, Queue, Step, WaitLimit, wipe};
 use crate::keys;
 use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
-use crate::ring::{Ring, in_threads};
+use crate::ring::{Ring, each_row, in_threads};
 use crate::runs::reached;
 use hypergrove_engine::{Accept, Batch, Digests, Error, Key, Program, StageTime, Timing};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
@@ -116,6 +116,14 @@ struct RootValues {
     fors: Vec<u8>,
 }
 
+/// Allocates memory. If it does not suffice, cached nodes of keys that no program uses make way.
+fn alloc<G: Gpu>(gpu: &Arc<G>, cache: &NodesCache<G>, bytes: usize) -> Result<G::Memory, Error> {
+    match gpu.alloc(bytes) {
+        Err(Error::OutOfMemory { .. }) if cache.drop_unused() => gpu.alloc(bytes),
+        memory => memory,
+    }
+}
+
 impl<G: Gpu> GpuProgram<G> {
     pub(crate) fn new(
         gpu: &Arc<G>,
@@ -145,11 +153,7 @@ impl<G: Gpu> GpuProgram<G> {
             jobs = jobs.div_ceil(2);
             layout = shape.layout(jobs);
         }
-        let memory = match gpu.alloc(layout.device) {
-            // Cached nodes of keys that no program uses make way first.
-            Err(Error::OutOfMemory { .. }) if cache.drop_unused() => gpu.alloc(layout.device)?,
-            memory => memory?,
-        };
+        let memory = alloc(gpu, cache, layout.device)?;
         let (mut queue, limit) = (gpu.queue()?, wait_limit(work(plan.op), WaitLimit::default().time, gpu.facts()));
         queue.limit(limit);
         // Where programs take turns, one computes at a time while the others copy. Programs that sign or make keys take turns: without, all would compute
@@ -555,8 +559,10 @@ impl<G: Gpu> GpuProgram<G> {
         let (p, few, seeds) = (self.p(), distinct.len() <= FEW_KEYS, self.layout.seeds);
         let row = if few { KEY_WORDS * 4 } else { 2 * p.n + 8 };
         let parallel = in_threads(self.shape.policy.threads) && distinct.len() >= 1024;
-        let put = |(to, key): (&mut [u8], &usize)| {
-            let (key, nodes) = (&batch.keys[*key], nodes.get(*key).copied().unwrap_or(0));
+        let rows = &mut self.bytes(seeds)[..distinct.len() * row];
+        each_row(rows, row, parallel.then_some(256), |number, to| {
+            let key = distinct[number];
+            let (key, nodes) = (&batch.keys[key], nodes.get(key).copied().unwrap_or(0));
             if few {
                 keys::lay_out(p, key, nodes, to);
             } else {
@@ -565,13 +571,7 @@ impl<G: Gpu> GpuProgram<G> {
                 to[p.n..p.n + key.sk_seed.len()].copy_from_slice(key.sk_seed);
                 to[2 * p.n..].copy_from_slice(&nodes.to_le_bytes());
             }
-        };
-        let rows = &mut self.bytes(seeds)[..distinct.len() * row];
-        if parallel {
-            rows.par_chunks_exact_mut(row).zip(&distinct).with_min_len(256).for_each(put);
-        } else {
-            rows.chunks_exact_mut(row).zip(&distinct).for_each(put);
-        }
+        });
         self.keys_laid_out = few;
         firsts
     }
@@ -579,18 +579,14 @@ impl<G: Gpu> GpuProgram<G> {
     fn put_positions(&mut self, of: &[u32], numbers: &[u32], positions: &[Position]) {
         let (k, part, parallel) = (self.p().k, self.layout.positions, in_threads(self.shape.policy.threads));
         let row = (JOB_WORDS + k) * 4;
-        let put = |((to, key), at): ((&mut [u8], &u32), &Position)| {
-            let head = [numbers[*key as usize], (at.idx_tree >> 32) as u32, at.idx_tree as u32, at.idx_leaf];
+        let rows = &mut self.bytes(part)[..of.len() * row];
+        each_row(rows, row, (parallel && of.len() >= 256).then_some(64), |job, to| {
+            let at = &positions[job];
+            let head = [numbers[of[job] as usize], (at.idx_tree >> 32) as u32, at.idx_tree as u32, at.idx_leaf];
             for (to, word) in to.chunks_exact_mut(4).zip(head.iter().chain(&*at.fors)) {
                 to.copy_from_slice(&word.to_le_bytes());
             }
-        };
-        let rows = &mut self.bytes(part)[..of.len() * row];
-        if parallel && of.len() >= 256 {
-            rows.par_chunks_exact_mut(row).zip(of).zip(positions).with_min_len(64).for_each(put);
-        } else {
-            rows.chunks_exact_mut(row).zip(of).zip(positions).for_each(put);
-        }
+        });
     }
 
     /// Words of a row of the messages that the device is to hash. `None` if it hashes none, if a message is too long for it, or if jobs of one key
@@ -633,18 +629,19 @@ impl<G: Gpu> GpuProgram<G> {
         let hashed = DigestShape { words, rows: of.len() * words * 4, keys: firsts.len() * 3 * n };
         let (rows, of_keys) = self.bytes(part)[..hashed.rows + hashed.keys].split_at_mut(hashed.rows);
         let job_at = |place: usize| (place + moved) % of.len();
-        let put_key = |(to, first): (&mut [u8], &usize)| {
-            let job = job_at(*first);
+        let parallel = parallel && of.len() >= 256;
+        each_row(of_keys, 3 * n, parallel.then_some(256), |key, to| {
+            let job = job_at(firsts[key]);
             let sk_prf = digests.sk_prf(job);
             to[..sk_prf.len()].copy_from_slice(sk_prf);
-            to[n..2 * n].copy_from_slice(keys[of[*first] as usize].pk_seed);
+            to[n..2 * n].copy_from_slice(keys[of[firsts[key]] as usize].pk_seed);
             to[2 * n..].copy_from_slice(digests.pk_root(job));
-        };
-        let put = |(place, (to, key)): (usize, (&mut [u8], &u32))| {
+        });
+        each_row(rows, 4 * words, parallel.then_some(64), |place, to| {
             let job = job_at(place);
             let (m_prime, opt_rand) = (digests.m_prime(job), digests.opt_rand(job));
             let bytes: usize = m_prime.parts().iter().map(|part| part.len()).sum();
-            to[..4].copy_from_slice(&numbers[*key as usize].to_le_bytes());
+            to[..4].copy_from_slice(&numbers[of[place] as usize].to_le_bytes());
             to[4..8].copy_from_slice(&(bytes as u32).to_le_bytes());
             to[8..][..opt_rand.len()].copy_from_slice(opt_rand);
             // R's place is between opt_rand and M′.
@@ -653,14 +650,7 @@ impl<G: Gpu> GpuProgram<G> {
                 to[at..][..part.len()].copy_from_slice(part);
                 at += part.len();
             }
-        };
-        if parallel && of.len() >= 256 {
-            of_keys.par_chunks_exact_mut(3 * n).zip(firsts).with_min_len(256).for_each(put_key);
-            rows.par_chunks_exact_mut(4 * words).zip(of).enumerate().with_min_len(64).for_each(put);
-        } else {
-            of_keys.chunks_exact_mut(3 * n).zip(firsts).for_each(put_key);
-            rows.chunks_exact_mut(4 * words).zip(of).enumerate().for_each(put);
-        }
+        });
         self.hashed = Some(hashed);
     }
 
@@ -735,13 +725,9 @@ impl<G: Gpu> GpuProgram<G> {
         let r_bytes = if self.plan.op == Op::Sign { self.p().n } else { 0 };
         // For a single job, the second place counts.
         let moved_to = |i: usize| if jobs.len() == 1 { 1 } else { (i + jobs.len() - 1) % jobs.len() };
-        let back =
-            |(i, out): (usize, &mut [u8])| out[r_bytes..].copy_from_slice(&rows[moved_to(i) * each..][r_bytes..each]);
-        if in_threads(self.shape.policy.threads) {
-            out.par_chunks_exact_mut(each).enumerate().with_min_len(ROWS_OF_A_TASK).for_each(back);
-        } else {
-            out.chunks_exact_mut(each).enumerate().for_each(back);
-        }
+        each_row(out, each, in_threads(self.shape.policy.threads).then_some(ROWS_OF_A_TASK), |job, out| {
+            out[r_bytes..].copy_from_slice(&rows[moved_to(job) * each..][r_bytes..each]);
+        });
         Ok(timing)
     }
 
@@ -833,12 +819,7 @@ impl<G: Gpu> GpuProgram<G> {
     fn has_room_for_second(&mut self) -> Result<bool, Error> {
         let bytes = self.layout.output.bytes;
         if self.second.is_none() && (self.layout.device + bytes) as u64 <= self.budget {
-            let memory = match self.gpu.alloc(bytes) {
-                // Cached nodes of keys that no program uses make way first.
-                Err(Error::OutOfMemory { .. }) if self.cache.drop_unused() => self.gpu.alloc(bytes),
-                memory => memory,
-            };
-            self.second = match memory {
+            self.second = match alloc(&self.gpu, &self.cache, bytes) {
                 Ok(memory) => Some(memory),
                 Err(Error::OutOfMemory { .. }) => None,
                 Err(why) => return Err(why),

@@ -3,6 +3,7 @@
 
 use crate::gpu::{Gpu, Queue, SLOTS, Step};
 use hypergrove_engine::Error;
+use rayon::prelude::*;
 use rayon::{Scope, Yield, in_place_scope, yield_now};
 use std::sync::mpsc::{Receiver, channel};
 
@@ -17,6 +18,20 @@ const LEAST_OF_SLOT: usize = if cfg!(test) { 1 } else { 256 << 10 };
 /// Whether a pool's threads do the host's work: a caller outside of every pool has little to do.
 pub(crate) fn in_threads(threads: usize) -> bool {
     threads > 1 && rayon::current_thread_index().is_some()
+}
+
+/// Calls `put` with the number and the `row` bytes of each row. The threads of the current pool do so if `parallel`, each for this many rows or more.
+pub(crate) fn each_row(
+    bytes: &mut [u8],
+    row: usize,
+    parallel: Option<usize>,
+    put: impl Fn(usize, &mut [u8]) + Send + Sync,
+) {
+    let put = |(number, bytes): (usize, &mut [u8])| put(number, bytes);
+    match parallel {
+        Some(least) => bytes.par_chunks_exact_mut(row).enumerate().with_min_len(least).for_each(put),
+        None => bytes.chunks_exact_mut(row).enumerate().for_each(put),
+    }
 }
 
 /// The slots of a ring.

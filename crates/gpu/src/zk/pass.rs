@@ -2,7 +2,7 @@
 
 use super::{DistinctKeys, JOBS_OF_A_THREAD, Limits, ZkGpu, message_words};
 use crate::gpu::{Gpu, Queue, Step, WaitLimit, wipe};
-use crate::ring::{Ring, Slots, in_threads};
+use crate::ring::{Ring, Slots, each_row, in_threads};
 use crate::runs::{ByteRun, reached};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_kernels::zk::*;
@@ -293,12 +293,8 @@ impl<G: Gpu> ZkGpu<G> {
         messages: &[Message<'_>],
     ) -> Vec<Step> {
         let keys_bytes = self.memory.bytes(at.raw, keys.keys.len() * raw_bytes);
-        if in_threads(self.policy.threads) {
-            let rows = keys_bytes.par_chunks_exact_mut(raw_bytes).zip(&keys.keys);
-            rows.for_each(|(to, key)| raw(key, to));
-        } else {
-            keys_bytes.chunks_exact_mut(raw_bytes).zip(&keys.keys).for_each(|(to, key)| raw(key, to));
-        }
+        let keys = &keys.keys;
+        each_row(keys_bytes, raw_bytes, in_threads(self.policy.threads).then_some(1), |key, to| raw(keys[key], to));
         let parallel = in_threads(self.policy.threads) && messages.len() > JOBS_OF_A_THREAD;
         // Where each thread's messages begin.
         let mut words = 0;
@@ -326,7 +322,7 @@ impl<G: Gpu> ZkGpu<G> {
             false => table.chunks_mut(4 * JOB_SIZE * JOBS_OF_A_THREAD).zip(&tasks).for_each(put_jobs),
         }
         let mut steps = vec![
-            self.memory.upload(at.raw, keys.keys.len() * raw_bytes),
+            self.memory.upload(at.raw, keys.len() * raw_bytes),
             self.memory.upload(at.jobs, 4 * JOB_SIZE * messages.len()),
         ];
         if let Some(runs) = &at.reached {
