@@ -17,103 +17,67 @@ use zeroize::{Zeroize, Zeroizing};
 /// The longest context string, in bytes.
 pub const MAX_CONTEXT: usize = 255;
 
-/// The hash functions of HashSLH-DSA (FIPS 205, section 10.2.2).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum PreHash {
+/// Makes the enum of hash functions from each one's name, the last arc of its object identifier, and the bytes of a hash.
+macro_rules! pre_hashes {
+    ($($(#[$doc:meta])* $hash:ident $name:literal $arc:literal $bytes:literal;)*) => {
+        /// The hash functions of HashSLH-DSA (FIPS 205, section 10.2.2).
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum PreHash {
+            $($(#[$doc])* $hash,)*
+        }
+
+        impl PreHash {
+            /// All of them.
+            pub const ALL: [PreHash; 12] = [$(PreHash::$hash),*];
+
+            /// The name, as ACVP spells it.
+            pub const fn name(self) -> &'static str {
+                match self { $(PreHash::$hash => $name,)* }
+            }
+
+            /// DER of the hash's object identifier, 2.16.840.1.101.3.4.2.x.
+            pub const fn oid_der(self) -> &'static [u8; 11] {
+                match self {
+                    $(PreHash::$hash => &[0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, $arc],)*
+                }
+            }
+
+            /// Bytes of a hash.
+            pub const fn bytes(self) -> usize {
+                match self { $(PreHash::$hash => $bytes,)* }
+            }
+        }
+    };
+}
+
+pre_hashes! {
     /// SHA-224.
-    Sha224,
+    Sha224 "SHA2-224" 4 28;
     /// SHA-256.
-    Sha256,
+    Sha256 "SHA2-256" 1 32;
     /// SHA-384.
-    Sha384,
+    Sha384 "SHA2-384" 2 48;
     /// SHA-512.
-    Sha512,
+    Sha512 "SHA2-512" 3 64;
     /// SHA-512/224.
-    Sha512_224,
+    Sha512_224 "SHA2-512/224" 5 28;
     /// SHA-512/256.
-    Sha512_256,
+    Sha512_256 "SHA2-512/256" 6 32;
     /// SHA3-224.
-    Sha3_224,
+    Sha3_224 "SHA3-224" 7 28;
     /// SHA3-256.
-    Sha3_256,
+    Sha3_256 "SHA3-256" 8 32;
     /// SHA3-384.
-    Sha3_384,
+    Sha3_384 "SHA3-384" 9 48;
     /// SHA3-512.
-    Sha3_512,
+    Sha3_512 "SHA3-512" 10 64;
     /// SHAKE128, 32 bytes out.
-    Shake128,
+    Shake128 "SHAKE-128" 11 32;
     /// SHAKE256, 64 bytes out.
-    Shake256,
+    Shake256 "SHAKE-256" 12 64;
 }
 
 impl PreHash {
-    /// All of them.
-    pub const ALL: [PreHash; 12] = [
-        PreHash::Sha224,
-        PreHash::Sha256,
-        PreHash::Sha384,
-        PreHash::Sha512,
-        PreHash::Sha512_224,
-        PreHash::Sha512_256,
-        PreHash::Sha3_224,
-        PreHash::Sha3_256,
-        PreHash::Sha3_384,
-        PreHash::Sha3_512,
-        PreHash::Shake128,
-        PreHash::Shake256,
-    ];
-
-    /// The name, as ACVP spells it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            PreHash::Sha224 => "SHA2-224",
-            PreHash::Sha256 => "SHA2-256",
-            PreHash::Sha384 => "SHA2-384",
-            PreHash::Sha512 => "SHA2-512",
-            PreHash::Sha512_224 => "SHA2-512/224",
-            PreHash::Sha512_256 => "SHA2-512/256",
-            PreHash::Sha3_224 => "SHA3-224",
-            PreHash::Sha3_256 => "SHA3-256",
-            PreHash::Sha3_384 => "SHA3-384",
-            PreHash::Sha3_512 => "SHA3-512",
-            PreHash::Shake128 => "SHAKE-128",
-            PreHash::Shake256 => "SHAKE-256",
-        }
-    }
-
-    /// DER of the hash's object identifier, 2.16.840.1.101.3.4.2.x.
-    pub const fn oid_der(self) -> &'static [u8; 11] {
-        macro_rules! oid {
-            ($arc:literal) => {
-                &[0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, $arc]
-            };
-        }
-        match self {
-            PreHash::Sha256 => oid!(1),
-            PreHash::Sha384 => oid!(2),
-            PreHash::Sha512 => oid!(3),
-            PreHash::Sha224 => oid!(4),
-            PreHash::Sha512_224 => oid!(5),
-            PreHash::Sha512_256 => oid!(6),
-            PreHash::Sha3_224 => oid!(7),
-            PreHash::Sha3_256 => oid!(8),
-            PreHash::Sha3_384 => oid!(9),
-            PreHash::Sha3_512 => oid!(10),
-            PreHash::Shake128 => oid!(11),
-            PreHash::Shake256 => oid!(12),
-        }
-    }
-
-    /// Bytes of a hash.
-    pub const fn bytes(self) -> usize {
-        match self {
-            PreHash::Sha224 | PreHash::Sha512_224 | PreHash::Sha3_224 => 28,
-            PreHash::Sha256 | PreHash::Sha512_256 | PreHash::Sha3_256 | PreHash::Shake128 => 32,
-            PreHash::Sha384 | PreHash::Sha3_384 => 48,
-            PreHash::Sha512 | PreHash::Sha3_512 | PreHash::Shake256 => 64,
-        }
-    }
-
     /// The hash of all parts, one after the other: PH(parts\[0\] ‖ parts\[1\] ‖ …).
     pub fn hash(self, parts: &[&[u8]]) -> Vec<u8> {
         let mut out = vec![0; self.bytes()];
