@@ -20,12 +20,40 @@ pub struct Checked {
 /// The values that can be compared, in the order of computation: the first difference is the nearest to the fault.
 const SLOTS: [Slot; 3] = [Slot::ForsRoots, Slot::ForsPk, Slot::XmssRoots];
 
+/// A program of the subject, and a program of the reference that computes the same jobs.
+pub(crate) struct Pair<P: ?Sized> {
+    device: String,
+    pub(crate) subject: Box<P>,
+    pub(crate) reference: Box<P>,
+    relocated: bool,
+}
+
+impl<P: ?Sized> Pair<P> {
+    /// The error for results that differ.
+    pub(crate) fn inconsistent(&self, what: String) -> Error {
+        Error::Inconsistent { device: self.device.clone(), what }
+    }
+}
+
 impl Checked {
-    pub(crate) fn reference_device(&self) -> Result<Device, Error> {
+    fn reference_device(&self) -> Result<Device, Error> {
         self.reference.devices()?.into_iter().next().ok_or_else(|| Error::Device {
             device: self.reference.name().into(),
             what: "there is no device to check with".into(),
         })
+    }
+
+    /// Prepares a program of each backend.
+    pub(crate) fn pair<P: ?Sized>(
+        &self,
+        device: &Device,
+        policy: &Policy,
+        prepare: impl Fn(&dyn Backend, &Device, &Policy) -> Result<Box<P>, Error>,
+    ) -> Result<Box<Pair<P>>, Error> {
+        let other = self.reference_device()?;
+        let subject = prepare(&*self.subject, device, policy)?;
+        let reference = prepare(&*self.reference, &other, &Policy::default())?;
+        Ok(Box::new(Pair { device: device.name.clone(), subject, reference, relocated: false }))
     }
 }
 
@@ -49,49 +77,31 @@ impl SlhDsaPrograms for Checked {
         subject + reference + (batch * plan.out_bytes()) as u64
     }
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
-        let other = self.reference_device()?;
-        Ok(Box::new(CheckedProgram {
-            device: device.name.clone(),
-            subject: self.subject.slh_dsa_on(device)?.prepare(device, plan, batch, policy)?,
-            reference: self.reference.slh_dsa_on(&other)?.prepare(&other, plan, batch, &Policy::default())?,
-            relocated: false,
-        }))
+        let prepare =
+            |of: &dyn Backend, device: &_, policy: &_| of.slh_dsa_on(device)?.prepare(device, plan, batch, policy);
+        Ok(self.pair(device, policy, prepare)?)
     }
 }
 
 impl Sha256Programs for Checked {
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
-        let other = self.reference_device()?;
-        Ok(Box::new(CheckedHasher {
-            device: device.name.clone(),
-            subject: self.subject.sha256_on(device)?.prepare(device, policy)?,
-            reference: self.reference.sha256_on(&other)?.prepare(&other, &Policy::default())?,
-        }))
+        Ok(self.pair(device, policy, |of, device, policy| of.sha256_on(device)?.prepare(device, policy))?)
     }
 }
 
-struct CheckedHasher {
-    device: String,
-    subject: Box<dyn Hasher>,
-    reference: Box<dyn Hasher>,
-}
-
-impl CheckedHasher {
+impl Pair<dyn Hasher> {
     /// Compares digests with the reference's.
     fn check(&mut self, messages: Messages<'_>, digests: &[[u8; 32]]) -> Result<(), Error> {
         let mut expected = vec![[0; 32]; digests.len()];
         self.reference.run(messages, &mut expected)?;
         match digests.iter().zip(&expected).position(|(a, b)| a != b) {
             None => Ok(()),
-            Some(at) => {
-                let what = format!("SHA-256 of message {at} differs");
-                Err(Error::Inconsistent { device: self.device.clone(), what })
-            }
+            Some(at) => Err(self.inconsistent(format!("SHA-256 of message {at} differs"))),
         }
     }
 }
 
-impl Hasher for CheckedHasher {
+impl Hasher for Pair<dyn Hasher> {
     fn space(&self) -> Vec<Axis> {
         self.subject.space()
     }
@@ -117,29 +127,22 @@ impl Hasher for CheckedHasher {
     forward!(self => self.subject; link, time_limit);
 }
 
-struct CheckedProgram {
-    device: String,
-    subject: Box<dyn Program>,
-    reference: Box<dyn Program>,
-    relocated: bool,
-}
-
-impl CheckedProgram {
+impl Pair<dyn Program> {
     /// Compares two values of one layout. The error names the first job whose bytes differ.
     fn compare(&self, what: &str, jobs: usize, subject: &[u8], reference: &[u8]) -> Result<(), Error> {
-        let inconsistent = |what| Err(Error::Inconsistent { device: self.device.clone(), what });
         if subject.len() != reference.len() {
-            return inconsistent(format!("{what}: {} bytes, the reference has {}", subject.len(), reference.len()));
+            let what = format!("{what}: {} bytes, the reference has {}", subject.len(), reference.len());
+            return Err(self.inconsistent(what));
         }
         let each = subject.len() / jobs.max(1);
         match subject.iter().zip(reference).position(|(a, b)| a != b) {
-            Some(at) => inconsistent(format!("{what} of job {} differs at byte {}", at / each, at % each)),
+            Some(at) => Err(self.inconsistent(format!("{what} of job {} differs at byte {}", at / each, at % each))),
             None => Ok(()),
         }
     }
 }
 
-impl Program for CheckedProgram {
+impl Program for Pair<dyn Program> {
     fn plan(&self) -> &Plan {
         self.subject.plan()
     }

@@ -1,6 +1,7 @@
 //! zkDilithium as [`Checked`] compares it: keys, signatures and verdicts of two backends.
 
 use super::{ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
+use crate::checked::Pair;
 use crate::{Axis, Checked, Device, Error, Policy, Timing, ZkDilithiumPrograms, forward};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKey, SigningKeyBytes};
@@ -8,28 +9,11 @@ use zeroize::Zeroize;
 
 impl ZkDilithiumPrograms for Checked {
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
-        let other = self.reference_device()?;
-        Ok(Box::new(CheckedZk {
-            device: device.name.clone(),
-            subject: self.subject.zkdilithium_on(device)?.prepare(device, policy)?,
-            reference: self.reference.zkdilithium_on(&other)?.prepare(&other, &Policy::default())?,
-        }))
+        Ok(self.pair(device, policy, |of, device, policy| of.zkdilithium_on(device)?.prepare(device, policy))?)
     }
 }
 
-struct CheckedZk {
-    device: String,
-    subject: Box<dyn ZkDilithium>,
-    reference: Box<dyn ZkDilithium>,
-}
-
-impl CheckedZk {
-    fn inconsistent(&self, what: String) -> Error {
-        Error::Inconsistent { device: self.device.clone(), what }
-    }
-}
-
-impl ZkDilithium for CheckedZk {
+impl ZkDilithium for Pair<dyn ZkDilithium> {
     fn space(&self) -> Vec<Axis> {
         self.subject.space()
     }
