@@ -3,12 +3,13 @@
 use crate::backend::THREADS;
 use crate::choice::Chosen;
 use crate::planner::bucket;
+use crate::scheduler::lock;
 use crate::scheme::{Facts, Habits, Kind, Prepared, Site};
 use crate::{Axis, Backend, Choice, Device, Error, Knowledge, Policy, PolicySource};
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The most idle programs that are kept; the memory budget usually holds fewer.
@@ -533,11 +534,6 @@ impl ProgramPool {
         let surplus = self.idle.len() - kept;
         self.idle.drain(..surplus).collect()
     }
-}
-
-/// Locks even after a panic in another thread, which leaves these lists whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The program as its scheme's own type.

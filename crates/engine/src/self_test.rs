@@ -3,7 +3,7 @@
 //! The first time that a device is to execute an op, it gets one job whose answer is known. A wrong answer is an error, then and ever after: no
 //! result of that op is handed out.
 
-use crate::scheduler::outside_pools;
+use crate::scheduler::{lock, outside_pools};
 use crate::trace::{self, Step, TraceContext};
 use crate::{
     Accept, Backend, Batch, Device, Digests, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs,
@@ -14,7 +14,7 @@ use hypergrove_fips205::params::*;
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, MPrime, Mode, Params, Position, SetStatus};
 use sha2::{Digest, Sha256};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Which known answers a backend's devices must give before an engine uses them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -301,10 +301,6 @@ pub struct SelfTested {
     pub(crate) subject: Arc<dyn Backend>,
     mode: SelfTest,
     devices: Mutex<Vec<(u32, Arc<Results>)>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SelfTested {

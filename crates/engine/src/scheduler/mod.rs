@@ -44,7 +44,7 @@ use blocks::{Blocks, Client, Members};
 use call::{BlockSource, Call, Scopes};
 use choice::{CallRates, Lazy};
 use memory::check_memory;
-use permits::lock;
+pub(crate) use permits::lock;
 use producer::{ProducedJobs, Producer};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use stats::Counters;

@@ -405,14 +405,6 @@ struct Tell {
     tell: Box<dyn FnOnce()>,
 }
 
-/// A batch whose jobs were taken.
-struct BegunBatch {
-    line_id: LineId,
-    /// Jobs that its entries counted for in the line.
-    jobs: usize,
-    tickets: usize,
-}
-
 trait TakenBatch: Send {
     fn line_id(&self) -> LineId;
     /// The number of tickets.
@@ -776,16 +768,11 @@ impl Shared {
         let at = known.unwrap_or_else(|| {
             let entries: Box<dyn Entries> =
                 Box::new(Waiting::<J> { entries: VecDeque::new(), jobs: 0, first: 0, next: 0 });
-            let limits = match self.scheduler.is_host_alone() {
-                true => {
-                    let (most, slots) = (usize::MAX, self.slots());
-                    BatchLimits { most, of_thread: Some(1), lanes: 1, slots, devices: 1 }
-                }
-                false => {
-                    let (most, slots) = (FIRST_BATCH, usize::MAX);
-                    BatchLimits { most, of_thread: None, lanes: 1, slots, devices: 1 }
-                }
+            let (most, of_thread, slots) = match self.scheduler.is_host_alone() {
+                true => (usize::MAX, Some(1), self.slots()),
+                false => (FIRST_BATCH, None, usize::MAX),
             };
+            let limits = BatchLimits { most, of_thread, lanes: 1, slots, devices: 1 };
             state.lines.push(Line { id: entry.line_id(), limits, running: 0, taken: 0, withdrawn: 0, entries });
             state.lines.len() - 1
         });
@@ -904,7 +891,7 @@ impl Shared {
                     drop(state);
                     self.refuse(batch, gone())
                 }
-                Some(batch) => {
+                Some(mut batch) => {
                     state.running += 1;
                     state.taken += batch.jobs();
                     self.is_busy.store(true, Relaxed);
@@ -912,9 +899,13 @@ impl Shared {
                     let wakes = (patience.is_some() || !self.scheduler.is_host_alone()) && self.rouse(&mut state);
                     drop(state);
                     self.wake(wakes);
-                    let (batch, begun) = self.begin(batch);
+                    let (line_id, jobs) = (batch.line_id(), batch.jobs());
+                    // Not under the lock, for which submitters would wait meanwhile.
+                    let size = batch.take_jobs(&self.counters);
+                    let tickets = batch.len();
+                    self.count_out(size);
                     let tell = batch.run(self);
-                    self.complete(begun, tell)
+                    self.complete((line_id, jobs, tickets), tell)
                 }
                 None if state.is_gone => break,
                 None => {
@@ -951,27 +942,23 @@ impl Shared {
     fn refuse(&self, mut batch: Box<dyn TakenBatch>, why: Error) -> MutexGuard<'_, State> {
         let size = batch.take_jobs(&self.counters);
         (batch.refuse(why).tell)();
-        let mut state = lock(&self.state);
-        state.count_out(size);
-        self.release(state);
+        self.count_out(size);
         lock(&self.state)
     }
 
-    /// Takes the jobs of a batch, which leave the queue.
-    fn begin(&self, mut batch: Box<dyn TakenBatch>) -> (Box<dyn TakenBatch>, BegunBatch) {
-        let (line_id, jobs) = (batch.line_id(), batch.jobs());
-        // Not under the lock, for which submitters would wait meanwhile.
-        let size = batch.take_jobs(&self.counters);
-        let tickets = batch.len();
+    /// Counts jobs that left the queue out of its capacity.
+    fn count_out(&self, size: Size) {
         let mut state = lock(&self.state);
         state.count_out(size);
         self.release(state);
-        (batch, BegunBatch { line_id, jobs, tickets })
     }
 
-    /// Notifies the waiters of a batch that ran, when its slot is free again.
-    fn complete(self: &Arc<Self>, begun: BegunBatch, tell: Tell) -> MutexGuard<'_, State> {
-        let BegunBatch { line_id, jobs, tickets } = begun;
+    /// Notifies the waiters of a batch that ran, when its slot is free again. The batch had so many jobs in its line, and so many tickets.
+    fn complete(
+        self: &Arc<Self>,
+        (line_id, jobs, tickets): (LineId, usize, usize),
+        tell: Tell,
+    ) -> MutexGuard<'_, State> {
         let limits = self.scheduler.batch_limits(line_id.0.expect("the jobs of a line have a kind"));
         let mut state = lock(&self.state);
         if let Some(line) = state.lines.iter_mut().find(|line| line.id == line_id) {
@@ -1081,9 +1068,7 @@ impl Queue {
             drop(entry.take());
             let Wake::Nobody = entry.resolve(Err(why)) else { unreachable!("nobody has the ticket yet") };
             if has_place {
-                let mut state = lock(&shared.state);
-                state.count_out(size);
-                shared.release(state);
+                shared.count_out(size);
             }
         }
         Ok(Ticket { entry, process, deadline: None, is_released: false })
