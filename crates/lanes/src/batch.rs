@@ -30,7 +30,7 @@ impl<'a> Keys<'a> {
     /// The keys of a group's lanes. This is a function of its own, since few groups span several keys, and many places load from keys.
     #[inline(never)]
     fn group(&self, first: usize) -> [&'a KeyState; MOST_LANES] {
-        array(|lane| self.get(first + lane))
+        array!(|lane| self.get(first + lane))
     }
     /// The first N words of a field of each lane's key.
     #[inline(always)]
@@ -44,10 +44,7 @@ impl<'a> Keys<'a> {
             Keys::One(key) => {
                 // SAFETY: N words lie in the field, as asserted.
                 let words = unsafe { W::load_from::<N, BE>(|_| (&raw const *field(key)).cast()) };
-                array(
-                    #[inline(always)]
-                    |i| V::splat(words[i]),
-                )
+                array!(|i| V::splat(words[i]))
             }
             Keys::Of { .. } => {
                 let keys = self.group(first);
@@ -154,9 +151,21 @@ impl<'a> ChainBatch<'a> {
     }
 
     /// The first steps that a group's jobs take, and the ends of their steps.
+    #[inline(always)]
+    pub(crate) fn bounds_in_lanes<W: Copy + From<u32>, V: Lanes<W>>(&self, first: usize) -> [V; 2] {
+        let bounds = self.bounds(first);
+        array!(|i| {
+            V::from_fn(
+                #[inline(always)]
+                |lane| bounds[i][lane].into(),
+            )
+        })
+    }
+
+    /// The values of [`bounds_in_lanes`](Self::bounds_in_lanes).
     #[inline(never)]
-    pub(crate) fn bounds(&self, first: usize) -> [[u32; MOST_LANES]; 2] {
-        [array(|lane| self.steps(first + lane).start), array(|lane| self.steps(first + lane).end)]
+    fn bounds(&self, first: usize) -> [[u32; MOST_LANES]; 2] {
+        [array!(|lane| self.steps(first + lane).start), array!(|lane| self.steps(first + lane).end)]
     }
 
     /// Whether values of any of these jobs are kept.

@@ -50,18 +50,9 @@ pub(crate) fn mul<V: Doubles>(a: V, b: V) -> V {
 /// Reduces several numbers, interleaved step by step: a chain of four dependent operations alone leaves most of a CPU idle.
 #[inline(always)]
 pub(crate) fn reduce_all<V: Doubles, const N: usize>(x: &[V; N]) -> [V; N] {
-    let quotients: [V; N] = array(
-        #[inline(always)]
-        |i| x[i].mul_add(V::splat(1.0 / Q), V::splat(ROUND)),
-    );
-    let quotients: [V; N] = array(
-        #[inline(always)]
-        |i| quotients[i].sub(V::splat(ROUND)),
-    );
-    array(
-        #[inline(always)]
-        |i| quotients[i].neg_mul_add(V::splat(Q), x[i]),
-    )
+    let quotients: [V; N] = array!(|i| x[i].mul_add(V::splat(1.0 / Q), V::splat(ROUND)));
+    let quotients: [V; N] = array!(|i| quotients[i].sub(V::splat(ROUND)));
+    array!(|i| quotients[i].neg_mul_add(V::splat(Q), x[i]))
 }
 
 /// A factor known in advance, with its quotient by q: the product's quotient need not wait for the product.

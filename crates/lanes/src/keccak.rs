@@ -4,7 +4,7 @@
 //! go back where the node stands.
 
 use crate::batch::{ChainBatch, ListBatch, Source, adrs_bytes, alone, check_rows, groups};
-use crate::simd::{GroupRows, Lanes, MOST_LANES, Simd, array};
+use crate::simd::{GroupRows, Lanes, MOST_LANES, Simd, array, vectorize};
 use crate::{AdrsWords, Keys, Primitive, Steps, Trace, TweakableHash};
 
 /// Round constants (FIPS 202, 3.2.5).
@@ -22,14 +22,8 @@ const RATE: usize = 17;
 /// A round (FIPS 202, 3.2): θ, then ρ and π row by row of the result, χ, ι.
 #[inline(always)]
 fn round<V: Lanes<u64>>(a: &[V; 25], rc: u64) -> [V; 25] {
-    let c: [V; 5] = array(
-        #[inline(always)]
-        |x| a[x].xor3(a[x + 5], a[x + 10]).xor3(a[x + 15], a[x + 20]),
-    );
-    let r: [V; 5] = array(
-        #[inline(always)]
-        |x| c[x].rotr::<63, 1>(),
-    );
+    let c: [V; 5] = array!(|x| a[x].xor3(a[x + 5], a[x + 10]).xor3(a[x + 15], a[x + 20]));
+    let r: [V; 5] = array!(|x| c[x].rotr::<63, 1>());
     let mut out = *a;
     // Word x of row y after π comes from column x of row (x + 3y) mod 5 rotated by its offset: five literals a row.
     macro_rules! row {
@@ -64,39 +58,33 @@ fn permuted<V: Lanes<u64>>(state: &[V; 25]) -> [V; 25] {
 /// Absorbs blocks of `rate` bytes of one message into a state (FIPS 202, 4).
 #[inline(always)]
 pub(crate) fn absorb<T: Simd>(token: T, state: &mut [u64; 25], rate: usize, blocks: &[u8]) {
-    token.vectorize(
-        #[inline(always)]
-        || {
-            for block in blocks.chunks_exact(rate) {
-                for (word, bytes) in state.iter_mut().zip(block.as_chunks().0) {
-                    *word ^= u64::from_le_bytes(*bytes);
-                }
-                *state = permuted(state);
+    vectorize!(token, || {
+        for block in blocks.chunks_exact(rate) {
+            for (word, bytes) in state.iter_mut().zip(block.as_chunks().0) {
+                *word ^= u64::from_le_bytes(*bytes);
             }
-        },
-    );
+            *state = permuted(state);
+        }
+    });
 }
 
 /// Runs a function of vectors for groups of lanes, and for one job alone in plain registers where those are faster.
 macro_rules! in_groups {
     ($token:expr, $t:ident, $jobs:expr, $group:ident $(::<$more:tt>)? ($($argument:expr),*)) => {
-        $token.vectorize(
-            #[inline(always)]
-            || {
-                let (jobs, lanes) = ($jobs, $t::U64s::LANES);
-                let done = groups(
-                    jobs,
-                    alone::<$t>(),
-                    lanes,
-                    lanes,
-                    #[inline(always)]
-                    |_, first, rows| $group::<$t::U64s $(, $more)?>($($argument,)* first, rows),
-                );
-                if const { alone::<$t>() > 0 } && done < jobs {
-                    $group::<u64 $(, $more)?>($($argument,)* done, 1);
-                }
-            },
-        )
+        vectorize!($token, || {
+            let (jobs, lanes) = ($jobs, $t::U64s::LANES);
+            let done = groups(
+                jobs,
+                alone::<$t>(),
+                lanes,
+                lanes,
+                #[inline(always)]
+                |_, first, rows| $group::<$t::U64s $(, $more)?>($($argument,)* first, rows),
+            );
+            if const { alone::<$t>() > 0 } && done < jobs {
+                $group::<u64 $(, $more)?>($($argument,)* done, 1);
+            }
+        })
     };
 }
 
@@ -157,10 +145,7 @@ fn stream<V: Lanes<u64>, const W: usize>(
         }
         state = permuted(&state);
         if round >= whole && blocks > 0 {
-            let words: [V; W] = array(
-                #[inline(always)]
-                |i| state[i],
-            );
+            let words: [V; W] = array!(|i| state[i]);
             V::store_rows::<W, false>(&words, &mut outputs[(round - whole) * rate..], blocks * rate, first, end);
         }
     }
@@ -187,10 +172,7 @@ fn pk_seeds<V: Lanes<u64>>(keys: Keys<'_>, first: usize) -> [V; 4] {
 fn address<V: Lanes<u64>>(adrs: &[AdrsWords], first: usize, end: usize) -> [V; 4] {
     // A double word has two words of the address: all its eight bytes are swapped, then its two words.
     let q = V::load_rows::<4, true>(adrs_bytes(adrs), 32, first, end);
-    array(
-        #[inline(always)]
-        |i| q[i].rotr::<32, 32>(),
-    )
+    array!(|i| q[i].rotr::<32, 32>())
 }
 
 #[inline(always)]
@@ -236,20 +218,7 @@ fn chain_lanes<V: Lanes<u64>, const N: usize>(batch: &mut ChainBatch<'_>, first:
         ),
     };
     let (any, all) = batch.hull(first, rows);
-    let bounds: [V; 2] = if any == all {
-        [V::splat(0); 2]
-    } else {
-        let bounds = batch.bounds(first);
-        array(
-            #[inline(always)]
-            |i| {
-                V::from_fn(
-                    #[inline(always)]
-                    |lane| bounds[i][lane].into(),
-                )
-            },
-        )
-    };
+    let bounds = if any == all { [V::splat(0); 2] } else { batch.bounds_in_lanes(first) };
     let keeps = batch.keeps(first, rows);
     let mut values = [[0; N]; MOST_LANES];
     for step in any {
@@ -388,19 +357,13 @@ impl<T: Simd> TweakableHash for Shake<T> {
     #[inline(never)]
     fn primitive(&self, which: Primitive, calls: u64) -> u64 {
         assert_eq!(which, Primitive::Keccak, "the other family's");
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                let mut state: [T::U64s; 25] = array(
-                    #[inline(always)]
-                    |i| T::U64s::from_fn(|lane| (i * 64 + lane) as u64),
-                );
-                for _ in 0..calls {
-                    state = permuted(&state);
-                }
-                core::hint::black_box(state[0].get(0));
-            },
-        );
+        vectorize!(self.token, || {
+            let mut state: [T::U64s; 25] = array!(|i| T::U64s::from_fn(|lane| (i * 64 + lane) as u64));
+            for _ in 0..calls {
+                state = permuted(&state);
+            }
+            core::hint::black_box(state[0].get(0));
+        });
         calls * T::U64s::LANES as u64
     }
 }

@@ -5,7 +5,7 @@ use crate::keccak;
 use crate::ntt::{self, N};
 use crate::poseidon::{self, RATE, STATE};
 use crate::sample::pack_short;
-use crate::simd::{Doubles, Simd};
+use crate::simd::{Doubles, Simd, vectorize};
 use std::marker::PhantomData;
 use zeroize::Zeroize;
 
@@ -168,36 +168,30 @@ impl<T: Simd, V: Doubles> VectorLattice<T, V> {
         if instances == 1 && V::LANES > 1 {
             return self.sponge_alone(rows, elements, blocks);
         }
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                let state = states::<V>(rows);
-                let mut elements = V::of(elements).chunks(RATE);
-                for _ in 0..blocks {
-                    let d = state[STATE - 1];
-                    for (cell, element) in state.iter_mut().zip(elements.next().unwrap_or_default()) {
-                        *cell = element.mul_add(d, *cell);
-                    }
-                    poseidon::permute(&self.poseidon, state);
+        vectorize!(self.token, || {
+            let state = states::<V>(rows);
+            let mut elements = V::of(elements).chunks(RATE);
+            for _ in 0..blocks {
+                let d = state[STATE - 1];
+                for (cell, element) in state.iter_mut().zip(elements.next().unwrap_or_default()) {
+                    *cell = element.mul_add(d, *cell);
                 }
-            },
-        );
+                poseidon::permute(&self.poseidon, state);
+            }
+        });
     }
     /// [`sponge`](Self::sponge) for the first state alone.
     #[inline(never)]
     fn sponge_alone(&self, rows: &mut [f64], elements: &[f64], blocks: usize) {
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                let mut state = poseidon::AloneState::new(rows.iter().copied().step_by(V::LANES));
-                let mut elements = elements.chunks(RATE * V::LANES);
-                for _ in 0..blocks {
-                    state.absorb(elements.next().unwrap_or_default().iter().copied().step_by(V::LANES));
-                    poseidon::permute_alone::<V::Vector>(&self.poseidon, &mut state);
-                }
-                rows.iter_mut().step_by(V::LANES).zip(state.rows()).for_each(|(row, x)| *row = *x);
-            },
-        );
+        vectorize!(self.token, || {
+            let mut state = poseidon::AloneState::new(rows.iter().copied().step_by(V::LANES));
+            let mut elements = elements.chunks(RATE * V::LANES);
+            for _ in 0..blocks {
+                state.absorb(elements.next().unwrap_or_default().iter().copied().step_by(V::LANES));
+                poseidon::permute_alone::<V::Vector>(&self.poseidon, &mut state);
+            }
+            rows.iter_mut().step_by(V::LANES).zip(state.rows()).for_each(|(row, x)| *row = *x);
+        });
     }
 }
 
@@ -229,162 +223,123 @@ impl<T: Simd, V: Doubles> Lattice for VectorLattice<T, V> {
         V::LANES
     }
     fn rows(&self, columns: &[i32], rows: &mut [f64]) {
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                let (rows, rest) = V::of_mut(rows).as_chunks_mut::<8>();
-                let stride = 8 * rows.len();
-                assert!(rest.is_empty() && columns.len() == V::LANES * stride, "columns of as many numbers as rows");
-                for (i, rows) in rows.iter_mut().enumerate() {
-                    *rows = V::load_columns(&columns[8 * i..], stride);
-                }
-            },
-        );
+        vectorize!(self.token, || {
+            let (rows, rest) = V::of_mut(rows).as_chunks_mut::<8>();
+            let stride = 8 * rows.len();
+            assert!(rest.is_empty() && columns.len() == V::LANES * stride, "columns of as many numbers as rows");
+            for (i, rows) in rows.iter_mut().enumerate() {
+                *rows = V::load_columns(&columns[8 * i..], stride);
+            }
+        });
     }
     fn columns(&self, rows: &[f64], columns: &mut [i32]) {
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                let (rows, rest) = V::of(rows).as_chunks::<8>();
-                let stride = 8 * rows.len();
-                assert!(rest.is_empty() && columns.len() == V::LANES * stride, "columns of as many numbers as rows");
-                for (i, rows) in rows.iter().enumerate() {
-                    V::store_columns(rows, &mut columns[8 * i..], stride);
-                }
-            },
-        );
+        vectorize!(self.token, || {
+            let (rows, rest) = V::of(rows).as_chunks::<8>();
+            let stride = 8 * rows.len();
+            assert!(rest.is_empty() && columns.len() == V::LANES * stride, "columns of as many numbers as rows");
+            for (i, rows) in rows.iter().enumerate() {
+                V::store_columns(rows, &mut columns[8 * i..], stride);
+            }
+        });
     }
     fn uniform(&self, stream: &[u8], out: &mut [i32]) -> bool {
-        self.token.vectorize(
-            #[inline(always)]
-            || self.token.uniform(stream, out),
-        )
+        vectorize!(self.token, || self.token.uniform(stream, out))
     }
     fn short(&self, stream: &[u8], out: &mut [i32]) -> bool {
-        self.token.vectorize(
-            #[inline(always)]
-            || self.token.short(stream, out),
-        )
+        vectorize!(self.token, || self.token.short(stream, out))
     }
     fn pack_short(&self, numbers: &[i32], out: &mut [u8]) {
-        self.token.vectorize(
-            #[inline(always)]
-            || pack_short(numbers, out),
-        );
+        vectorize!(self.token, || pack_short(numbers, out));
     }
     fn ntt(&self, rows: &mut [f64]) {
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                for a in polynomials::<V>(rows) {
-                    ntt::ntt(&self.ntt, a);
-                }
-            },
-        );
+        vectorize!(self.token, || {
+            for a in polynomials::<V>(rows) {
+                ntt::ntt(&self.ntt, a);
+            }
+        });
     }
     fn intt(&self, rows: &mut [f64]) {
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                for a in polynomials::<V>(rows) {
-                    ntt::intt(&self.ntt, a);
-                }
-            },
-        );
+        vectorize!(self.token, || {
+            for a in polynomials::<V>(rows) {
+                ntt::intt(&self.ntt, a);
+            }
+        });
     }
     fn dot(&self, factors: Factors<'_>, values: &[f64], out: &mut [f64]) {
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                let (values, out) = (V::of(values), &mut polynomials::<V>(out)[0]);
-                match factors {
-                    Factors::Same(same) => dot(
+        vectorize!(self.token, || {
+            let (values, out) = (V::of(values), &mut polynomials::<V>(out)[0]);
+            match factors {
+                Factors::Same(same) => dot(
+                    #[inline(always)]
+                    |i| V::splat(same[i]),
+                    values,
+                    out,
+                ),
+                Factors::Each(each) => {
+                    let each = V::of(each);
+                    dot(
                         #[inline(always)]
-                        |i| V::splat(same[i]),
+                        |i| each[i],
                         values,
                         out,
-                    ),
-                    Factors::Each(each) => {
-                        let each = V::of(each);
-                        dot(
-                            #[inline(always)]
-                            |i| each[i],
-                            values,
-                            out,
-                        );
-                    }
+                    );
                 }
-            },
-        );
+            }
+        });
     }
     fn dot_columns(&self, factors: &[i32], values: &[f64], out: &mut [f64]) {
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                let (values, out) = (V::of(values), &mut polynomials::<V>(out)[0]);
-                assert_eq!(factors.len(), values.len() * V::LANES, "columns of as many numbers as rows");
-                for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-                    let mut sums = [V::splat(0.0); 8];
-                    for at in (8 * i..values.len()).step_by(N) {
-                        let polynomial = at / N * N;
-                        let rows = V::load_columns(&factors[polynomial * V::LANES + at % N..], N);
-                        for (sum, (factor, value)) in sums.iter_mut().zip(rows.iter().zip(&values[at..at + 8])) {
-                            *sum = factor.mul_add(*value, *sum);
-                        }
+        vectorize!(self.token, || {
+            let (values, out) = (V::of(values), &mut polynomials::<V>(out)[0]);
+            assert_eq!(factors.len(), values.len() * V::LANES, "columns of as many numbers as rows");
+            for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                let mut sums = [V::splat(0.0); 8];
+                for at in (8 * i..values.len()).step_by(N) {
+                    let polynomial = at / N * N;
+                    let rows = V::load_columns(&factors[polynomial * V::LANES + at % N..], N);
+                    for (sum, (factor, value)) in sums.iter_mut().zip(rows.iter().zip(&values[at..at + 8])) {
+                        *sum = factor.mul_add(*value, *sum);
                     }
-                    *out = reduce_all(&sums);
                 }
-            },
-        );
+                *out = reduce_all(&sums);
+            }
+        });
     }
     fn add(&self, a: &mut [f64], b: &[f64]) {
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                for (a, b) in V::of_mut(a).iter_mut().zip(V::of(b)) {
-                    *a = canonical(a.add(*b));
-                }
-            },
-        );
+        vectorize!(self.token, || {
+            for (a, b) in V::of_mut(a).iter_mut().zip(V::of(b)) {
+                *a = canonical(a.add(*b));
+            }
+        });
     }
     fn add_norms(&self, a: &mut [f64], b: &[f64], norms: &mut [f64]) {
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                let mut norm = V::splat(0.0);
-                for (a, b) in V::of_mut(a).iter_mut().zip(V::of(b)) {
-                    *a = a.add(*b);
-                    norm = norm.max(a.abs());
-                }
-                V::of_mut(norms)[0] = norm;
-            },
-        );
+        vectorize!(self.token, || {
+            let mut norm = V::splat(0.0);
+            for (a, b) in V::of_mut(a).iter_mut().zip(V::of(b)) {
+                *a = a.add(*b);
+                norm = norm.max(a.abs());
+            }
+            V::of_mut(norms)[0] = norm;
+        });
     }
     fn high_parts(&self, rows: &[f64], out: &mut [f64]) {
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                let (polynomials, _) = V::of(rows).as_chunks::<N>();
-                let out = V::of_mut(out).chunks_exact_mut(polynomials.len());
-                for (i, out) in out.enumerate() {
-                    for (out, a) in out.iter_mut().zip(polynomials) {
-                        *out = decompose(canonical(a[i])).1;
-                    }
+        vectorize!(self.token, || {
+            let (polynomials, _) = V::of(rows).as_chunks::<N>();
+            let out = V::of_mut(out).chunks_exact_mut(polynomials.len());
+            for (i, out) in out.enumerate() {
+                for (out, a) in out.iter_mut().zip(polynomials) {
+                    *out = decompose(canonical(a[i])).1;
                 }
-            },
-        );
+            }
+        });
     }
     fn low_norms(&self, a: &[f64], b: &[f64], norms: &mut [f64]) {
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                let mut norm = V::splat(0.0);
-                for (a, b) in V::of(a).iter().zip(V::of(b)) {
-                    norm = norm.max(decompose(canonical(a.sub(*b))).0.abs());
-                }
-                V::of_mut(norms)[0] = norm;
-            },
-        );
+        vectorize!(self.token, || {
+            let mut norm = V::splat(0.0);
+            for (a, b) in V::of(a).iter().zip(V::of(b)) {
+                norm = norm.max(decompose(canonical(a.sub(*b))).0.abs());
+            }
+            V::of_mut(norms)[0] = norm;
+        });
     }
     fn absorb(&self, instances: usize, rows: &mut [f64], elements: &[f64]) {
         self.sponge(instances, rows, elements, elements.len().div_ceil(RATE * V::LANES));
@@ -393,16 +348,13 @@ impl<T: Simd, V: Doubles> Lattice for VectorLattice<T, V> {
         self.sponge(instances, rows, &[], 1);
     }
     fn squeeze(&self, rows: &[f64], out: &mut [f64]) {
-        self.token.vectorize(
-            #[inline(always)]
-            || {
-                let (state, out) = (V::of(rows), V::of_mut(out));
-                let scale = inverse(state[STATE - 1]);
-                for (out, cell) in out.iter_mut().zip(state) {
-                    *out = canonical(mul(reduce(*cell), scale));
-                }
-            },
-        );
+        vectorize!(self.token, || {
+            let (state, out) = (V::of(rows), V::of_mut(out));
+            let scale = inverse(state[STATE - 1]);
+            for (out, cell) in out.iter_mut().zip(state) {
+                *out = canonical(mul(reduce(*cell), scale));
+            }
+        });
     }
     fn shake(&self, shake: Shake, inputs: &[u8], input_bytes: usize, outputs: &mut [u8], blocks: usize) {
         match shake {

@@ -35,10 +35,10 @@ impl Tables {
     pub(crate) fn new(round_constants: &[u32], matrix: &[u32], antidiagonals: &[u32]) -> Tables {
         assert_eq!((round_constants.len(), matrix.len(), antidiagonals.len()), (ROUNDS * T, 9 * 6 * 5, 2 * T - 1));
         let centre = |x: u32| reduce(f64::from(x));
-        let rows: Box<[[f64; T]]> = round_constants.chunks(T).map(|row| array(|i| centre(row[i]))).collect();
+        let rows: Box<[[f64; T]]> = round_constants.chunks(T).map(|row| array!(|i| centre(row[i]))).collect();
         let factor = |b: usize, l: usize, k: usize| centre(matrix[(6 * b + l) * 5 + k]);
         let alone = Alone::new(&rows, |i, j| centre(antidiagonals[i + j]));
-        Tables { round_constants: rows, matrix: Box::new(array(|b| array(|l| array(|k| factor(b, l, k))))), alone }
+        Tables { round_constants: rows, matrix: Box::new(array!(|b| array!(|l| array!(|k| factor(b, l, k))))), alone }
     }
 }
 
@@ -85,58 +85,38 @@ const ONE_FOR_ZERO: f64 = Q + 1.0;
 /// H·x + y for a 3 × 3 matrix H.
 #[inline(always)]
 fn leaf<V: Doubles>(h: &[f64; 5], x: [V; 3], y: Option<[V; 3]>) -> [V; 3] {
-    let h: [V; 5] = array(
-        #[inline(always)]
-        |k| V::splat(h[k]),
-    );
-    array(
-        #[inline(always)]
-        |i| {
-            let first = match y {
-                Some(y) => h[i].mul_add(x[0], y[i]),
-                None => h[i].mul(x[0]),
-            };
-            h[i + 2].mul_add(x[2], h[i + 1].mul_add(x[1], first))
-        },
-    )
+    let h: [V; 5] = array!(|k| V::splat(h[k]));
+    array!(|i| {
+        let first = match y {
+            Some(y) => h[i].mul_add(x[0], y[i]),
+            None => h[i].mul(x[0]),
+        };
+        h[i + 2].mul_add(x[2], h[i + 1].mul_add(x[1], first))
+    })
 }
 
 #[inline(always)]
 fn sum<V: Doubles, const N: usize>(a: [V; N], b: [V; N]) -> [V; N] {
-    array(
-        #[inline(always)]
-        |i| a[i].add(b[i]),
-    )
+    array!(|i| a[i].add(b[i]))
 }
 
 /// H·x for a 9 × 9 matrix H, by six products of thirds.
 #[inline(always)]
 fn ninth<V: Doubles>(h: &[[f64; 5]; 6], x: &[V; 9]) -> [V; 9] {
-    let x: [[V; 3]; 3] = array(
-        #[inline(always)]
-        |i| [x[3 * i], x[3 * i + 1], x[3 * i + 2]],
-    );
+    let x: [[V; 3]; 3] = array!(|i| [x[3 * i], x[3 * i + 1], x[3 * i + 2]]);
     let p01 = leaf(&h[0], sum(x[0], x[1]), None);
     let p02 = leaf(&h[1], sum(x[0], x[2]), None);
     let p12 = leaf(&h[2], sum(x[1], x[2]), None);
     let y0 = leaf(&h[3], x[0], Some(sum(p01, p02)));
     let y1 = leaf(&h[4], x[1], Some(sum(p01, p12)));
     let y2 = leaf(&h[5], x[2], Some(sum(p02, p12)));
-    array(
-        #[inline(always)]
-        |i| [y0, y1, y2][i / 3][i % 3],
-    )
+    array!(|i| [y0, y1, y2][i / 3][i % 3])
 }
 
 /// Computes M·x in place, for one of the vectors of each row, by halves of halves, then by thirds.
 #[inline(always)]
 fn matrix<V: Doubles>(h: &[[[f64; 5]; 6]; 9], stride: usize, x: &mut [V]) {
-    let load = |i: usize| -> [V; 9] {
-        array(
-            #[inline(always)]
-            |k| x[(9 * i + k) * stride],
-        )
-    };
+    let load = |i: usize| -> [V; 9] { array!(|k| x[(9 * i + k) * stride]) };
     let parts = [load(0), load(1), load(2), load(3)];
     let mut store = |i: usize, part: [V; 9]| {
         for k in 0..9 {
@@ -165,26 +145,11 @@ const ABREAST: usize = 3;
 
 #[inline(always)]
 fn down<V: Doubles, const N: usize>(tree: &mut [V; 2 * STATE], first: usize, leaves: bool) {
-    let left: [V; N] = array(
-        #[inline(always)]
-        |k| tree[2 * (first + k)],
-    );
-    let right: [V; N] = array(
-        #[inline(always)]
-        |k| tree[2 * (first + k) + 1],
-    );
-    let above: [V; N] = array(
-        #[inline(always)]
-        |k| tree[first + k],
-    );
-    let mut a = reduce_all::<V, N>(&array(
-        #[inline(always)]
-        |k| above[k].mul(right[k]),
-    ));
-    let mut b = reduce_all::<V, N>(&array(
-        #[inline(always)]
-        |k| above[k].mul(left[k]),
-    ));
+    let left: [V; N] = array!(|k| tree[2 * (first + k)]);
+    let right: [V; N] = array!(|k| tree[2 * (first + k) + 1]);
+    let above: [V; N] = array!(|k| tree[first + k]);
+    let mut a = reduce_all::<V, N>(&array!(|k| above[k].mul(right[k])));
+    let mut b = reduce_all::<V, N>(&array!(|k| above[k].mul(left[k])));
     for k in 0..N {
         if leaves {
             a[k] = zero_for_zero(a[k], left[k]);
@@ -204,19 +169,13 @@ pub(crate) fn permute<V: Doubles>(tables: &Tables, state: &mut [V; STATE]) {
     for constants in &tables.round_constants {
         let d = tree[2 * STATE - 1];
         for i in (0..T).step_by(5) {
-            let v = reduce_all::<V, 5>(&array(
-                #[inline(always)]
-                |k| d.mul_add(V::splat(constants[i + k]), tree[STATE + i + k]),
-            ));
+            let v = reduce_all::<V, 5>(&array!(|k| d.mul_add(V::splat(constants[i + k]), tree[STATE + i + k])));
             for k in 0..5 {
                 tree[STATE + i + k] = v[k].replace(v[k].is_zero(), V::splat(ONE_FOR_ZERO));
             }
         }
         for first in (3..STATE).step_by(ABREAST).rev() {
-            let products = reduce_all::<V, ABREAST>(&array(
-                #[inline(always)]
-                |k| tree[2 * (first + k)].mul(tree[2 * (first + k) + 1]),
-            ));
+            let products = reduce_all::<V, ABREAST>(&array!(|k| tree[2 * (first + k)].mul(tree[2 * (first + k) + 1])));
             tree[first..first + ABREAST].copy_from_slice(&products);
         }
         (tree[2], tree[3]) = (tree[3], mul(tree[4], tree[5]));
@@ -276,20 +235,11 @@ pub(crate) fn permute_alone<V: Doubles>(tables: &Tables, state: &mut AloneState)
 fn alone_in<V: Doubles, const VECTORS: usize>(tables: &Alone, state: &mut AloneState) {
     let (x, row) = (&mut state.0, PADDED / V::LANES);
     let (matrix, padding) = (V::of(&tables.columns), V::of(&tables.padding));
-    let padding: [V; VECTORS] = array(
-        #[inline(always)]
-        |i| padding[i],
-    );
+    let padding: [V; VECTORS] = array!(|i| padding[i]);
     for constants in V::of(&tables.constants).chunks_exact(row) {
         let d = V::splat(x[T]);
-        let v: [V; VECTORS] = reduce_all(&array(
-            #[inline(always)]
-            |i| d.mul_add(constants[i], V::of(x)[i]),
-        ));
-        let leaves: [V; VECTORS] = array(
-            #[inline(always)]
-            |i| v[i].replace(v[i].is_zero(), V::splat(ONE_FOR_ZERO)),
-        );
+        let v: [V; VECTORS] = reduce_all(&array!(|i| d.mul_add(constants[i], V::of(x)[i])));
+        let leaves: [V; VECTORS] = array!(|i| v[i].replace(v[i].is_zero(), V::splat(ONE_FOR_ZERO)));
         // As in `permute`: nodes 1 to VECTORS − 1, then the leaves.
         let (mut nodes, mut out) = (leaves, leaves);
         macro_rules! node {

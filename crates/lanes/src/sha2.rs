@@ -8,7 +8,7 @@
 use crate::batch::{ChainBatch, ListBatch, Source, adrs_bytes, alone, groups};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::WordPairs;
-use crate::simd::{GroupRows, Lanes, MOST_LANES, Sha256Streams, Simd, array, each};
+use crate::simd::{GroupRows, Lanes, MOST_LANES, Sha256Streams, Simd, array, each, vectorize};
 use crate::{AdrsWords, Keys, Primitive, Steps, Trace, TweakableHash, Width};
 use core::ops::Range;
 use hypergrove_fips205::sha2::{IV256, IV512};
@@ -109,10 +109,7 @@ sha2_core!(round512, schedule512, compress512, u64, K512, 80, 64, 14 18 41, 28 3
 /// [`compress256`] of one lane as a function of its own: among code for vectors it would take their registers, and twice the time.
 #[inline(never)]
 pub(crate) fn compress256_alone<T: Simd>(token: T, state: &mut [u32; 8], w: &mut [u32; 16]) {
-    token.vectorize(
-        #[inline(always)]
-        || compress256(state, w),
-    );
+    vectorize!(token, || compress256(state, w));
 }
 
 /// Compresses blocks of one message.
@@ -339,14 +336,7 @@ fn chain_group<V: Lanes<u32>, const N: usize>(
             }
             each!(later: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         }
-        keep(
-            step,
-            v,
-            array(
-                #[inline(always)]
-                |i| if i < words { s[i].add(mid[i]) } else { v[i] },
-            ),
-        );
+        keep(step, v, array!(|i| if i < words { s[i].add(mid[i]) } else { v[i] }));
     }
 }
 
@@ -354,24 +344,21 @@ fn chain_group<V: Lanes<u32>, const N: usize>(
 /// here and in [`chains_in_streams`].
 #[inline(never)]
 fn chains_in_lanes<T: Simd, const N: usize>(token: T, few: usize, batch: &mut ChainBatch<'_>) -> usize {
-    token.vectorize(
-        #[inline(always)]
-        || {
-            groups(
-                batch.adrs.len(),
-                few,
-                T::Sha256Wide::LANES,
-                T::U32s::LANES,
-                #[inline(always)]
-                |width, first, rows| match width {
-                    Width::Narrow if const { T::U32s::LANES < T::Sha256Wide::LANES } => {
-                        chain_lanes::<T::U32s, N>(batch, first, rows);
-                    }
-                    _ => chain_lanes::<T::Sha256Wide, N>(batch, first, rows),
-                },
-            )
-        },
-    )
+    vectorize!(token, || {
+        groups(
+            batch.adrs.len(),
+            few,
+            T::Sha256Wide::LANES,
+            T::U32s::LANES,
+            #[inline(always)]
+            |width, first, rows| match width {
+                Width::Narrow if const { T::U32s::LANES < T::Sha256Wide::LANES } => {
+                    chain_lanes::<T::U32s, N>(batch, first, rows);
+                }
+                _ => chain_lanes::<T::Sha256Wide, N>(batch, first, rows),
+            },
+        )
+    })
 }
 
 /// Ones in the lanes where `bound` ≤ step, both below 2³¹.
@@ -397,20 +384,7 @@ fn chain_lanes<V: Lanes<u32>, const N: usize>(batch: &mut ChainBatch<'_>, first:
         ),
     };
     let (any, all) = batch.hull(first, rows);
-    let bounds: [V; 2] = if any == all {
-        [V::splat(0); 2]
-    } else {
-        let bounds = batch.bounds(first);
-        array(
-            #[inline(always)]
-            |i| {
-                V::from_fn(
-                    #[inline(always)]
-                    |lane| bounds[i][lane],
-                )
-            },
-        )
-    };
+    let bounds = if any == all { [V::splat(0); 2] } else { batch.bounds_in_lanes(first) };
     let keeps = batch.keeps(first, rows);
     let mut values = [[0; N]; MOST_LANES];
     chain_group::<V, N>(
@@ -425,10 +399,7 @@ fn chain_lanes<V: Lanes<u32>, const N: usize>(batch: &mut ChainBatch<'_>, first:
             } else {
                 // Lanes whose chain has started, and is not at its end.
                 let mask = reached(bounds[1], step).andnot(reached(bounds[0], step));
-                *v = array(
-                    #[inline(always)]
-                    |i| mask.ch(next[i], v[i]),
-                );
+                *v = array!(|i| mask.ch(next[i], v[i]));
             }
             if keeps {
                 store_nodes::<V, N>(v, values.as_flattened_mut(), 0, V::LANES);
@@ -444,10 +415,7 @@ fn chain_lanes<V: Lanes<u32>, const N: usize>(batch: &mut ChainBatch<'_>, first:
 fn mids<T: Sha256Streams, const S: usize>(keys: Keys<'_>, job: impl Fn(usize) -> usize) -> [T::State; S] {
     match keys {
         Keys::One(key) => [T::load(&key.mid256); S],
-        Keys::Of { .. } => array(
-            #[inline(always)]
-            |i| T::load(&keys.get(job(i)).mid256),
-        ),
+        Keys::Of { .. } => array!(|i| T::load(&keys.get(job(i)).mid256)),
     }
 }
 
@@ -476,22 +444,16 @@ fn chain_streams<T: Sha256Streams, const N: usize, const S: usize>(
     rows: usize,
 ) {
     let job = |i: usize| first + i.min(rows - 1);
-    let mut values: [[u8; N]; S] = array(
-        #[inline(always)]
-        |i| match batch.source {
-            Source::Nodes => batch.nodes[job(i) * N..][..N].try_into().expect("N bytes"),
-            Source::SkSeed => batch.keys.get(job(i)).sk_seed[..N].try_into().expect("N bytes"),
-        },
-    );
+    let mut values: [[u8; N]; S] = array!(|i| match batch.source {
+        Source::Nodes => batch.nodes[job(i) * N..][..N].try_into().expect("N bytes"),
+        Source::SkSeed => batch.keys.get(job(i)).sk_seed[..N].try_into().expect("N bytes"),
+    });
     let (any, all) = batch.hull(first, rows);
     let keeps = batch.keeps(first, rows);
     let adrs = batch.adrs;
     T::chain::<S, N>(
         mids::<T, S>(batch.keys, job),
-        array(
-            #[inline(always)]
-            |i| &adrs[job(i)],
-        ),
+        array!(|i| &adrs[job(i)]),
         &mut values,
         any.clone(),
         if any == all { None } else { Some(core::array::from_fn(|i| batch.steps(job(i)))) },
@@ -510,29 +472,26 @@ fn chain_streams<T: Sha256Streams, const N: usize, const S: usize>(
 /// Computes H and T_l for n = 16 in groups of lanes, but leaves up to `few` of them. Returns the number of the first one that is left.
 #[inline(never)]
 fn lists_256<T: Simd>(token: T, few: usize, batch: &mut ListBatch<'_>) -> usize {
-    token.vectorize(
-        #[inline(always)]
-        || {
-            groups(
-                batch.adrs.len(),
-                few,
-                T::Sha256Wide::LANES,
-                T::U32s::LANES,
-                #[inline(always)]
-                |width, first, rows| match width {
-                    Width::Narrow if const { T::U32s::LANES < T::Sha256Wide::LANES } => {
-                        if batch.l == 2 {
-                            h_256::<T::U32s>(batch, first, rows);
-                        } else {
-                            t_l_256::<T::U32s>(batch, first, rows);
-                        }
+    vectorize!(token, || {
+        groups(
+            batch.adrs.len(),
+            few,
+            T::Sha256Wide::LANES,
+            T::U32s::LANES,
+            #[inline(always)]
+            |width, first, rows| match width {
+                Width::Narrow if const { T::U32s::LANES < T::Sha256Wide::LANES } => {
+                    if batch.l == 2 {
+                        h_256::<T::U32s>(batch, first, rows);
+                    } else {
+                        t_l_256::<T::U32s>(batch, first, rows);
                     }
-                    _ if batch.l == 2 => h_256::<T::Sha256Wide>(batch, first, rows),
-                    _ => t_l_256::<T::Sha256Wide>(batch, first, rows),
-                },
-            )
-        },
-    )
+                }
+                _ if batch.l == 2 => h_256::<T::Sha256Wide>(batch, first, rows),
+                _ => t_l_256::<T::Sha256Wide>(batch, first, rows),
+            },
+        )
+    })
 }
 
 /// Computes one group of H on SHA-256 in lanes: one block, all of it in registers.
@@ -625,18 +584,8 @@ fn list_streams<T: Sha256Streams, const S: usize>(batch: &mut ListBatch<'_>, fir
     let blocks = (bytes + 9).div_ceil(64);
     let mut states = mids::<T, S>(batch.keys, job);
     if l == 2 {
-        let pairs = array(
-            #[inline(always)]
-            |i| nodes[32 * job(i)..][..32].try_into().expect("two nodes"),
-        );
-        let parents = T::h::<S>(
-            states,
-            array(
-                #[inline(always)]
-                |i| &adrs[job(i)],
-            ),
-            pairs,
-        );
+        let pairs = array!(|i| nodes[32 * job(i)..][..32].try_into().expect("two nodes"));
+        let parents = T::h::<S>(states, array!(|i| &adrs[job(i)]), pairs);
         batch.out[16 * first..][..16 * rows].copy_from_slice(&parents.as_flattened()[..16 * rows]);
         return;
     }
@@ -644,13 +593,10 @@ fn list_streams<T: Sha256Streams, const S: usize>(batch: &mut ListBatch<'_>, fir
     for block in 0..blocks {
         let at = 64 * block;
         if block > 0 && at + 64 <= bytes {
-            let whole = array(
-                #[inline(always)]
-                |i| {
-                    let row = &nodes[job(i) * l * 16..][..l * 16];
-                    row[at - 22..][..64].try_into().expect("a block")
-                },
-            );
+            let whole = array!(|i| {
+                let row = &nodes[job(i) * l * 16..][..l * 16];
+                row[at - 22..][..64].try_into().expect("a block")
+            });
             T::compress::<S>(&mut states, whole);
             continue;
         }
@@ -689,33 +635,30 @@ fn pad_block(adrs: &AdrsWords, row: &[u8], block: usize, out: &mut [u8; 64]) {
 /// Computes H and T_l on SHA-512, in groups of lanes, and one job alone in plain registers.
 #[inline(never)]
 fn lists_512<T: Simd>(token: T, batch: &mut ListBatch<'_>) {
-    token.vectorize(
-        #[inline(always)]
-        || {
-            let jobs = batch.adrs.len();
-            let done = groups(
-                jobs,
-                alone::<T>(),
-                T::Sha512Wide::LANES,
-                T::U64s::LANES,
-                #[inline(always)]
-                |width, first, rows| match width {
-                    Width::Narrow if const { T::U64s::LANES < T::Sha512Wide::LANES } => {
-                        if batch.l == 2 {
-                            h_512::<T::U64s>(batch, first, rows);
-                        } else {
-                            t_l_512::<T::U64s>(batch, first, rows);
-                        }
+    vectorize!(token, || {
+        let jobs = batch.adrs.len();
+        let done = groups(
+            jobs,
+            alone::<T>(),
+            T::Sha512Wide::LANES,
+            T::U64s::LANES,
+            #[inline(always)]
+            |width, first, rows| match width {
+                Width::Narrow if const { T::U64s::LANES < T::Sha512Wide::LANES } => {
+                    if batch.l == 2 {
+                        h_512::<T::U64s>(batch, first, rows);
+                    } else {
+                        t_l_512::<T::U64s>(batch, first, rows);
                     }
-                    _ if batch.l == 2 => h_512::<T::Sha512Wide>(batch, first, rows),
-                    _ => t_l_512::<T::Sha512Wide>(batch, first, rows),
-                },
-            );
-            if const { alone::<T>() > 0 } && done < jobs {
-                t_l_512::<u64>(batch, done, 1);
-            }
-        },
-    );
+                }
+                _ if batch.l == 2 => h_512::<T::Sha512Wide>(batch, first, rows),
+                _ => t_l_512::<T::Sha512Wide>(batch, first, rows),
+            },
+        );
+        if const { alone::<T>() > 0 } && done < jobs {
+            t_l_512::<u64>(batch, done, 1);
+        }
+    });
 }
 
 /// Computes one group of H on SHA-512 in lanes: one block, all of it in registers.
@@ -879,37 +822,25 @@ fn bare_streams<T: Sha256Streams>(calls: u64) -> usize {
 }
 #[inline(never)]
 fn bare_256<T: Simd>(token: T, calls: u64) -> usize {
-    token.vectorize(
-        #[inline(always)]
-        || {
-            let mut state = [T::Sha256Wide::from_fn(|lane| lane as u32); 8];
-            for _ in 0..calls {
-                let mut w: [_; 16] = array(
-                    #[inline(always)]
-                    |i| state[i % 8],
-                );
-                compress256(&mut state, &mut w);
-            }
-            core::hint::black_box([0, T::Sha256Wide::LANES - 1].map(|lane| state[7].get(lane)));
-            T::Sha256Wide::LANES
-        },
-    )
+    vectorize!(token, || {
+        let mut state = [T::Sha256Wide::from_fn(|lane| lane as u32); 8];
+        for _ in 0..calls {
+            let mut w: [_; 16] = array!(|i| state[i % 8]);
+            compress256(&mut state, &mut w);
+        }
+        core::hint::black_box([0, T::Sha256Wide::LANES - 1].map(|lane| state[7].get(lane)));
+        T::Sha256Wide::LANES
+    })
 }
 #[inline(never)]
 fn bare_512<T: Simd>(token: T, calls: u64) -> usize {
-    token.vectorize(
-        #[inline(always)]
-        || {
-            let mut state = [T::Sha512Wide::from_fn(|lane| lane as u64); 8];
-            for _ in 0..calls {
-                let mut w: [_; 16] = array(
-                    #[inline(always)]
-                    |i| state[i % 8],
-                );
-                compress512(&mut state, &mut w);
-            }
-            core::hint::black_box([0, T::Sha512Wide::LANES - 1].map(|lane| state[7].get(lane)));
-            T::Sha512Wide::LANES
-        },
-    )
+    vectorize!(token, || {
+        let mut state = [T::Sha512Wide::from_fn(|lane| lane as u64); 8];
+        for _ in 0..calls {
+            let mut w: [_; 16] = array!(|i| state[i % 8]);
+            compress512(&mut state, &mut w);
+        }
+        core::hint::black_box([0, T::Sha512Wide::LANES - 1].map(|lane| state[7].get(lane)));
+        T::Sha512Wide::LANES
+    })
 }

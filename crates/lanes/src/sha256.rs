@@ -5,7 +5,7 @@
 //! in between. The longest messages come first, so that lanes end together, and the last messages leave few lanes idle.
 
 use crate::sha2::{compress256, compress256_alone};
-use crate::simd::{Lanes, MOST_LANES, Sha256Streams, Simd, array};
+use crate::simd::{Lanes, MOST_LANES, Sha256Streams, Simd, array, vectorize};
 use hypergrove_fips205::sha2::IV256;
 
 /// The state before any block, as [`MessagePart::state`] has it.
@@ -248,21 +248,10 @@ fn streams<T: Sha256Streams, const S: usize>(
     rows: &[*const u8; MOST_LANES],
     blocks: usize,
 ) {
-    let mut s: [T::State; S] = array(
-        #[inline(always)]
-        |i| {
-            T::load(&array(
-                #[inline(always)]
-                |j| u32::from_be_bytes(states[i].as_chunks::<4>().0[j]),
-            ))
-        },
-    );
+    let mut s: [T::State; S] = array!(|i| T::load(&array!(|j| u32::from_be_bytes(states[i].as_chunks::<4>().0[j]))));
     for block in 0..blocks {
-        let at: [&[u8; 64]; S] = array(
-            #[inline(always)]
-            // SAFETY: `drive` gives as many blocks as follow each other at every row.
-            |i| unsafe { &*rows[i].add(64 * block).cast() },
-        );
+        // SAFETY: `drive` gives as many blocks as follow each other at every row.
+        let at: [&[u8; 64]; S] = array!(|i| unsafe { &*rows[i].add(64 * block).cast() });
         T::compress::<S>(&mut s, at);
     }
     for i in 0..S {
@@ -291,64 +280,37 @@ impl<T: Simd> Messages<T> {
 
 /// Hashes messages in lanes until no more than `few` are left.
 #[inline(never)]
-#[expect(
-    clippy::redundant_closure,
-    reason = "a function that is given by its name would lack the shell's instructions"
-)]
 fn in_lanes<T: Simd>(token: T, few: usize, in_flight: &mut InFlight<'_, '_>) {
-    token.vectorize(
-        #[inline(always)]
-        || {
-            let (wide, narrow) = (T::Sha256Wide::LANES, T::U32s::LANES);
-            if const { T::Sha256Wide::LANES > T::U32s::LANES } {
-                in_flight.drive(
-                    wide,
-                    narrow.max(few),
-                    #[inline(always)]
-                    |states, rows, blocks, _| {
-                        vectors::<T::Sha256Wide>(
-                            states,
-                            rows,
-                            blocks,
-                            #[inline(always)]
-                            |state, w| compress256(state, w),
-                        )
-                    },
-                );
-            }
-            // One message alone is faster in plain registers.
+    // A function that is given by its name would lack the shell's instructions.
+    macro_rules! drive {
+        ($v:ty, $lanes:expr, $few:expr, |$state:ident, $w:ident| $compress:expr) => {
             in_flight.drive(
-                narrow,
-                few.max(usize::from(narrow > 1)),
+                $lanes,
+                $few,
                 #[inline(always)]
                 |states, rows, blocks, _| {
-                    vectors::<T::U32s>(
+                    vectors::<$v>(
                         states,
                         rows,
                         blocks,
                         #[inline(always)]
-                        |state, w| compress256(state, w),
+                        |$state, $w| $compress,
                     )
                 },
-            );
-            if const { T::U32s::LANES > 1 } && few == 0 {
-                in_flight.drive(
-                    1,
-                    0,
-                    #[inline(always)]
-                    |states, rows, blocks, _| {
-                        vectors::<u32>(
-                            states,
-                            rows,
-                            blocks,
-                            #[inline(always)]
-                            |state, w| compress256_alone(token, state, w),
-                        )
-                    },
-                );
-            }
-        },
-    );
+            )
+        };
+    }
+    vectorize!(token, || {
+        let (wide, narrow) = (T::Sha256Wide::LANES, T::U32s::LANES);
+        if const { T::Sha256Wide::LANES > T::U32s::LANES } {
+            drive!(T::Sha256Wide, wide, narrow.max(few), |state, w| compress256(state, w));
+        }
+        // One message alone is faster in plain registers.
+        drive!(T::U32s, narrow, few.max(usize::from(narrow > 1)), |state, w| compress256(state, w));
+        if const { T::U32s::LANES > 1 } && few == 0 {
+            drive!(u32, 1, 0, |state, w| compress256_alone(token, state, w));
+        }
+    });
 }
 
 #[inline(never)]

@@ -11,7 +11,7 @@ mod tests;
 /// The array [f(0), f(1), …]. `core::array::from_fn` and `map` may leave `f` a function of its own, which then lacks the shell's
 /// instructions: a single F took twice as long with them.
 #[inline(always)]
-pub(crate) fn array<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T; N] {
+pub(crate) fn array_of<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T; N] {
     let mut out = [f(0); N];
     let mut i = 1;
     while i < N {
@@ -20,6 +20,28 @@ pub(crate) fn array<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [
     }
     out
 }
+
+/// [`array_of`] with a closure that is always inlined.
+macro_rules! array {
+    (|$i:ident| $of:expr) => {
+        $crate::simd::array_of(
+            #[inline(always)]
+            |$i| $of,
+        )
+    };
+}
+pub(crate) use array;
+
+/// [`Simd::vectorize`] with a closure that is always inlined.
+macro_rules! vectorize {
+    ($token:expr, || $body:expr) => {
+        $token.vectorize(
+            #[inline(always)]
+            || $body,
+        )
+    };
+}
+pub(crate) use vectorize;
 
 /// Calls a macro for each of these numbers. The calls are written out, since an array that is not indexed by constants stays in memory.
 macro_rules! each {
@@ -245,10 +267,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// SHA-512's compressions of one message's blocks.
     #[inline(always)]
     fn sha512_blocks(self, state: &mut [u64; 8], blocks: &[[u8; 128]]) {
-        self.vectorize(
-            #[inline(always)]
-            || blocks512(state, blocks),
-        );
+        vectorize!(self, || blocks512(state, blocks));
     }
     /// See [`sample::uniform`]; called inside `vectorize`.
     #[inline(always)]
@@ -372,10 +391,7 @@ impl<W: Copy, V: Lanes<W>> Lanes<W> for Pair<V> {
                 ),
             )
         };
-        array(
-            #[inline(always)]
-            |i| Pair(low[i], high[i]),
-        )
+        array!(|i| Pair(low[i], high[i]))
     }
     #[inline(always)]
     fn store_rows<const N: usize, const BE: bool>(
@@ -385,26 +401,8 @@ impl<W: Copy, V: Lanes<W>> Lanes<W> for Pair<V> {
         first: usize,
         rows: usize,
     ) {
-        V::store_rows::<N, BE>(
-            &array(
-                #[inline(always)]
-                |i| words[i].0,
-            ),
-            dst,
-            stride,
-            first,
-            rows,
-        );
-        V::store_rows::<N, BE>(
-            &array(
-                #[inline(always)]
-                |i| words[i].1,
-            ),
-            dst,
-            stride,
-            first + V::LANES,
-            rows,
-        );
+        V::store_rows::<N, BE>(&array!(|i| words[i].0), dst, stride, first, rows);
+        V::store_rows::<N, BE>(&array!(|i| words[i].1), dst, stride, first + V::LANES, rows);
     }
 }
 
@@ -452,29 +450,12 @@ impl<V: Doubles> Doubles for Pair<V> {
     fn load_columns(columns: &[i32], stride: usize) -> [Self; 8] {
         let low = V::load_columns(columns, stride);
         let high = V::load_columns(&columns[V::LANES * stride..], stride);
-        array(
-            #[inline(always)]
-            |i| Pair(low[i], high[i]),
-        )
+        array!(|i| Pair(low[i], high[i]))
     }
     #[inline(always)]
     fn store_columns(rows: &[Self; 8], columns: &mut [i32], stride: usize) {
         let (low, high) = columns.split_at_mut(V::LANES * stride);
-        V::store_columns(
-            &array(
-                #[inline(always)]
-                |i| rows[i].0,
-            ),
-            low,
-            stride,
-        );
-        V::store_columns(
-            &array(
-                #[inline(always)]
-                |i| rows[i].1,
-            ),
-            high,
-            stride,
-        );
+        V::store_columns(&array!(|i| rows[i].0), low, stride);
+        V::store_columns(&array!(|i| rows[i].1), high, stride);
     }
 }

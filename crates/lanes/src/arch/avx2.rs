@@ -4,7 +4,7 @@ use super::portable::NoStreams;
 use super::sha_ni::ShaNi;
 use super::x86::{self, four_registers, two_registers, x86_doubles, x86_token, x86_transpose, x86_vector};
 use crate::sha2::paired_blocks512;
-use crate::simd::{Simd, WordPairs, array};
+use crate::simd::{Simd, WordPairs, array, vectorize};
 use core::arch::x86_64::*;
 
 x86_transpose!(
@@ -91,27 +91,19 @@ impl WordPairs<2> for U64x4 {
 unsafe fn from_columns(columns: *const i32, stride: usize) -> [__m256d; 8] {
     // SAFETY: called inside `vectorize` alone, where there are eight numbers at four multiples of the stride.
     unsafe {
-        let rows = transpose32(array(
-            #[inline(always)]
-            |lane| _mm256_loadu_si256(columns.add(lane * stride).cast()),
-        ));
-        array(
-            #[inline(always)]
-            |i| match i / 4 {
-                0 => _mm256_cvtepi32_pd(_mm256_castsi256_si128(rows[i])),
-                _ => _mm256_cvtepi32_pd(_mm256_extracti128_si256::<1>(rows[i - 4])),
-            },
-        )
+        let rows = transpose32(array!(|lane| _mm256_loadu_si256(columns.add(lane * stride).cast())));
+        array!(|i| match i / 4 {
+            0 => _mm256_cvtepi32_pd(_mm256_castsi256_si128(rows[i])),
+            _ => _mm256_cvtepi32_pd(_mm256_extracti128_si256::<1>(rows[i - 4])),
+        })
     }
 }
 #[inline(always)]
 unsafe fn to_columns(rows: [__m256d; 8], columns: *mut i32, stride: usize) {
     // SAFETY: see from_columns.
     unsafe {
-        let columns_of = transpose32(array(
-            #[inline(always)]
-            |i| _mm256_setr_m128i(_mm256_cvttpd_epi32(rows[i]), _mm256_cvttpd_epi32(rows[i + 4])),
-        ));
+        let columns_of =
+            transpose32(array!(|i| _mm256_setr_m128i(_mm256_cvttpd_epi32(rows[i]), _mm256_cvttpd_epi32(rows[i + 4]))));
         for lane in 0..4 {
             _mm256_storeu_si256(columns.add(lane * stride).cast(), columns_of[lane]);
         }
@@ -141,10 +133,7 @@ macro_rules! vectors {
         type DoublesWide = F64x4;
         #[inline(always)]
         fn sha512_blocks(self, state: &mut [u64; 8], blocks: &[[u8; 128]]) {
-            self.vectorize(
-                #[inline(always)]
-                || paired_blocks512::<U64x4, 2>(state, blocks),
-            );
+            vectorize!(self, || paired_blocks512::<U64x4, 2>(state, blocks));
         }
         #[inline(always)]
         fn uniform(self, stream: &[u8], out: &mut [i32]) -> bool {

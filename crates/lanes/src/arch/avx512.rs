@@ -7,7 +7,7 @@ use crate::field::{Q, ROUND};
 use crate::ntt::N;
 use crate::sample::SLACK;
 use crate::sha2::paired_blocks512;
-use crate::simd::{Pair, Simd, WordPairs, array};
+use crate::simd::{Pair, Simd, WordPairs, array, vectorize};
 use core::arch::x86_64::*;
 
 x86_transpose!(
@@ -142,19 +142,13 @@ unsafe fn from_columns(columns: *const i32, stride: usize) -> [__m512d; 8] {
     // SAFETY: called inside `vectorize` alone, where there are eight numbers at eight multiples of the stride.
     unsafe {
         let four = |first: usize| {
-            super::avx2::transpose32(array(
-                #[inline(always)]
-                |lane| _mm256_loadu_si256(columns.add((first + lane) * stride).cast()),
-            ))
+            super::avx2::transpose32(array!(|lane| _mm256_loadu_si256(columns.add((first + lane) * stride).cast())))
         };
         let (low, high) = (four(0), four(4));
-        array(
-            #[inline(always)]
-            |i| match i / 4 {
-                0 => _mm512_cvtepi32_pd(_mm256_permute2x128_si256::<0x20>(low[i], high[i])),
-                _ => _mm512_cvtepi32_pd(_mm256_permute2x128_si256::<0x31>(low[i - 4], high[i - 4])),
-            },
-        )
+        array!(|i| match i / 4 {
+            0 => _mm512_cvtepi32_pd(_mm256_permute2x128_si256::<0x20>(low[i], high[i])),
+            _ => _mm512_cvtepi32_pd(_mm256_permute2x128_si256::<0x31>(low[i - 4], high[i - 4])),
+        })
     }
 }
 #[inline(always)]
@@ -162,18 +156,10 @@ unsafe fn to_columns(rows: [__m512d; 8], columns: *mut i32, stride: usize) {
     // SAFETY: see from_columns.
     unsafe {
         // The lower words of x + 1.5·2⁵² are x, and Miri knows these instructions.
-        let rows: [__m256i; 8] = array(
-            #[inline(always)]
-            |i| _mm512_cvtepi64_epi32(_mm512_castpd_si512(_mm512_add_pd(rows[i], _mm512_set1_pd(ROUND)))),
-        );
-        let low = super::avx2::transpose32(array(
-            #[inline(always)]
-            |i| _mm256_permute2x128_si256::<0x20>(rows[i], rows[i + 4]),
-        ));
-        let high = super::avx2::transpose32(array(
-            #[inline(always)]
-            |i| _mm256_permute2x128_si256::<0x31>(rows[i], rows[i + 4]),
-        ));
+        let rows: [__m256i; 8] =
+            array!(|i| _mm512_cvtepi64_epi32(_mm512_castpd_si512(_mm512_add_pd(rows[i], _mm512_set1_pd(ROUND)))));
+        let low = super::avx2::transpose32(array!(|i| _mm256_permute2x128_si256::<0x20>(rows[i], rows[i + 4])));
+        let high = super::avx2::transpose32(array!(|i| _mm256_permute2x128_si256::<0x31>(rows[i], rows[i + 4])));
         for lane in 0..4 {
             _mm256_storeu_si256(columns.add(lane * stride).cast(), low[lane]);
             _mm256_storeu_si256(columns.add((lane + 4) * stride).cast(), high[lane]);
@@ -263,10 +249,7 @@ macro_rules! vectors {
         type DoublesWide = Pair<F64x8>;
         #[inline(always)]
         fn sha512_blocks(self, state: &mut [u64; 8], blocks: &[[u8; 128]]) {
-            self.vectorize(
-                #[inline(always)]
-                || paired_blocks512::<U64x8, 4>(state, blocks),
-            );
+            vectorize!(self, || paired_blocks512::<U64x8, 4>(state, blocks));
         }
         // Miri does not know the instructions that compress.
         #[inline(always)]

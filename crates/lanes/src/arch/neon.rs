@@ -1,7 +1,7 @@
 //! NEON (every 64-bit Arm).
 
 use super::portable::NoStreams;
-use crate::simd::{Doubles, Lanes, Pair, Simd, array, by_instructions};
+use crate::simd::{Doubles, Lanes, Pair, Simd, array, array_of, by_instructions};
 use core::arch::aarch64::*;
 
 macro_rules! neon_vector {
@@ -19,7 +19,7 @@ macro_rules! neon_vector {
             }
             #[inline(always)]
             fn from_fn(f: impl FnMut(usize) -> $w) -> Self {
-                let words: [$w; $lanes] = array(f);
+                let words: [$w; $lanes] = array_of(f);
                 // SAFETY: see splat; the array has the vector's size.
                 unsafe { $name($load(words.as_ptr())) }
             }
@@ -62,16 +62,13 @@ macro_rules! neon_vector {
             }
             #[inline(always)]
             unsafe fn load_from<const N: usize, const BE: bool>(row: impl Fn(usize) -> *const u8) -> [Self; N] {
-                array(
-                    #[inline(always)]
-                    |i| {
-                        // SAFETY: the caller's promise; words may lie anywhere.
-                        let word = |lane: usize| unsafe { row(lane).cast::<$w>().add(i).read_unaligned() };
-                        let v = Self::from_fn(word);
-                        // SAFETY: see splat.
-                        if BE { unsafe { $name($from8($rev($to8(v.0)))) } } else { v }
-                    },
-                )
+                array!(|i| {
+                    // SAFETY: the caller's promise; words may lie anywhere.
+                    let word = |lane: usize| unsafe { row(lane).cast::<$w>().add(i).read_unaligned() };
+                    let v = Self::from_fn(word);
+                    // SAFETY: see splat.
+                    if BE { unsafe { $name($from8($rev($to8(v.0)))) } } else { v }
+                })
             }
             #[inline(always)]
             fn store_rows<const N: usize, const BE: bool>(
@@ -200,14 +197,11 @@ impl Doubles for F64x2 {
     }
     #[inline(always)]
     fn load_columns(columns: &[i32], stride: usize) -> [Self; 8] {
-        array(
-            #[inline(always)]
-            |i| {
-                let row = [f64::from(columns[i]), f64::from(columns[stride + i])];
-                // SAFETY: see splat; the array has the vector's size.
-                unsafe { F64x2(vld1q_f64(row.as_ptr())) }
-            },
-        )
+        array!(|i| {
+            let row = [f64::from(columns[i]), f64::from(columns[stride + i])];
+            // SAFETY: see splat; the array has the vector's size.
+            unsafe { F64x2(vld1q_f64(row.as_ptr())) }
+        })
     }
     #[inline(always)]
     fn store_columns(rows: &[Self; 8], columns: &mut [i32], stride: usize) {

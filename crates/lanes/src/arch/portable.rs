@@ -56,10 +56,7 @@ macro_rules! scalar {
             unsafe fn load_from<const N: usize, const BE: bool>(row: impl Fn(usize) -> *const u8) -> [Self; N] {
                 // SAFETY: the caller's promise.
                 let words: [[u8; size_of::<$w>()]; N] = unsafe { row(0).cast::<[_; N]>().read() };
-                array(
-                    #[inline(always)]
-                    |i| if BE { <$w>::from_be_bytes(words[i]) } else { <$w>::from_ne_bytes(words[i]) },
-                )
+                array!(|i| if BE { <$w>::from_be_bytes(words[i]) } else { <$w>::from_ne_bytes(words[i]) })
             }
             #[inline(always)]
             fn store_rows<const N: usize, const BE: bool>(
@@ -146,10 +143,7 @@ impl Doubles for f64 {
     }
     #[inline(always)]
     fn load_columns(columns: &[i32], _: usize) -> [Self; 8] {
-        array(
-            #[inline(always)]
-            |i| columns[i].into(),
-        )
+        array!(|i| columns[i].into())
     }
     #[inline(always)]
     fn store_columns(rows: &[Self; 8], columns: &mut [i32], _: usize) {

@@ -70,16 +70,10 @@ macro_rules! quads {
 fn compress<const S: usize>(states: &mut [State; S], blocks: [&[u8; 64]; S]) {
     // SAFETY: called inside `vectorize` alone; every load is of 16 bytes inside a 64-byte block.
     unsafe {
-        let mut w = array(
-            #[inline(always)]
-            |i| {
-                let b: &[u8; 64] = blocks[i];
-                array(
-                    #[inline(always)]
-                    |j| shuffle(_mm_loadu_si128(b.as_ptr().add(16 * j).cast()), SWAP),
-                )
-            },
-        );
+        let mut w = array!(|i| {
+            let b: &[u8; 64] = blocks[i];
+            array!(|j| shuffle(_mm_loadu_si128(b.as_ptr().add(16 * j).cast()), SWAP))
+        });
         let mut s = *states;
         quads!(&mut s, &mut w; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         for i in 0..S {
@@ -119,23 +113,17 @@ unsafe fn address(adrs: &AdrsWords) -> (__m128i, __m128i) {
 fn h<const S: usize>(mid: [State; S], adrs: [&AdrsWords; S], nodes: [&[u8; 32]; S]) -> [[u8; 16]; S] {
     // SAFETY: called inside `vectorize` alone; loads are of bytes 0–15, 10–25 and 16–31 of the nodes' 32.
     unsafe {
-        let mut w: [[__m128i; 4]; S] = array(
-            #[inline(always)]
-            |i| {
-                let node = |at: usize| _mm_loadu_si128(nodes[i].as_ptr().add(at).cast());
-                let (w0_3, tail) = address(adrs[i]);
-                let w4_7 = shuffle(node(0), [Z, Z, Z, Z, 1, 0, Z, Z, 5, 4, 3, 2, 9, 8, 7, 6]);
-                let w12_15 = shuffle(node(16), [13, 12, 11, 10, Z, Z, 15, 14, Z, Z, Z, Z, Z, Z, Z, Z]);
-                let end = _mm_set_epi32((64 + 22 + 32) * 8, 0, 0x8000, 0);
-                [w0_3, _mm_or_si128(tail, w4_7), shuffle(node(10), SWAP), _mm_or_si128(w12_15, end)]
-            },
-        );
+        let mut w: [[__m128i; 4]; S] = array!(|i| {
+            let node = |at: usize| _mm_loadu_si128(nodes[i].as_ptr().add(at).cast());
+            let (w0_3, tail) = address(adrs[i]);
+            let w4_7 = shuffle(node(0), [Z, Z, Z, Z, 1, 0, Z, Z, 5, 4, 3, 2, 9, 8, 7, 6]);
+            let w12_15 = shuffle(node(16), [13, 12, 11, 10, Z, Z, 15, 14, Z, Z, Z, Z, Z, Z, Z, Z]);
+            let end = _mm_set_epi32((64 + 22 + 32) * 8, 0, 0x8000, 0);
+            [w0_3, _mm_or_si128(tail, w4_7), shuffle(node(10), SWAP), _mm_or_si128(w12_15, end)]
+        });
         let mut s = mid;
         quads!(&mut s, &mut w; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
-        array(
-            #[inline(always)]
-            |i| core::mem::transmute(shuffle(words(add(s[i], mid[i])).0, REVERSE)),
-        )
+        array!(|i| core::mem::transmute(shuffle(words(add(s[i], mid[i])).0, REVERSE)))
     }
 }
 
@@ -183,36 +171,21 @@ fn chain<const S: usize, const N: usize>(
             24 => shuffle(_mm_loadl_epi64(v.as_ptr().add(16).cast()), REVERSE),
             _ => shuffle(_mm_loadu_si128(v.as_ptr().add(16).cast()), REVERSE),
         };
-        let mut dcba: [__m128i; S] = array(
-            #[inline(always)]
-            |i| shuffle(_mm_loadu_si128(values[i].as_ptr().cast()), REVERSE),
-        );
-        let mut hgfe: [__m128i; S] = array(
-            #[inline(always)]
-            |i| high(&values[i]),
-        );
+        let mut dcba: [__m128i; S] = array!(|i| shuffle(_mm_loadu_si128(values[i].as_ptr().cast()), REVERSE));
+        let mut hgfe: [__m128i; S] = array!(|i| high(&values[i]));
 
-        let adrs: [(__m128i, __m128i); S] = array(
-            #[inline(always)]
-            |i| address(adrs[i]),
-        );
+        let adrs: [(__m128i, __m128i); S] = array!(|i| address(adrs[i]));
         // The first four rounds do not depend on the value or the step, so they run once for each chain.
         let mut after4 = mid;
-        let mut w: [[__m128i; 4]; S] = array(
-            #[inline(always)]
-            |i| [adrs[i].0; 4],
-        );
+        let mut w: [[__m128i; 4]; S] = array!(|i| [adrs[i].0; 4]);
         quad(0, &mut after4, &mut w);
 
         for step in steps {
             let at = _mm_set_epi32(0, 0, (step << 16) as i32, 0);
-            let mut w: [[__m128i; 4]; S] = array(
-                #[inline(always)]
-                |i| {
-                    let [a, b, c] = value_words::<N>(dcba[i], hgfe[i]);
-                    [adrs[i].0, _mm_or_si128(a, _mm_add_epi32(adrs[i].1, at)), b, c]
-                },
-            );
+            let mut w: [[__m128i; 4]; S] = array!(|i| {
+                let [a, b, c] = value_words::<N>(dcba[i], hgfe[i]);
+                [adrs[i].0, _mm_or_si128(a, _mm_add_epi32(adrs[i].1, at)), b, c]
+            });
             let mut s = after4;
             quads!(&mut s, &mut w; 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
             for i in 0..S {

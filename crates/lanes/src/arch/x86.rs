@@ -33,7 +33,7 @@ macro_rules! x86_vector {
             }
             #[inline(always)]
             fn from_fn(f: impl FnMut(usize) -> $w) -> Self {
-                let words: [$w; $lanes] = $crate::simd::array(f);
+                let words: [$w; $lanes] = $crate::simd::array_of(f);
                 // SAFETY: same size, and every bit pattern is a vector.
                 unsafe { $name(core::mem::transmute::<[$w; $lanes], $raw>(words)) }
             }
@@ -105,7 +105,7 @@ macro_rules! x86_vector {
                     if const { $chunk * $per_quarter < N } {
                         let at = const { $crate::arch::x86::chunk_start($chunk, $per_quarter, N) };
                         // SAFETY: see splat.
-                        let block = unsafe { $transpose($crate::simd::array(#[inline(always)] |i| words[at + i].0)) };
+                        let block = unsafe { $transpose($crate::simd::array!(|i| words[at + i].0)) };
                         let mut j = 0;
                         while j < $per_quarter {
                             let $bx = block[j];
@@ -278,18 +278,12 @@ macro_rules! x86_doubles {
                 assert!($crate::simd::holds(columns.len(), $lanes - 1, stride, 8));
                 // SAFETY: see splat; there are eight numbers at each multiple of the stride.
                 let rows = unsafe { $from(columns.as_ptr(), stride) };
-                $crate::simd::array(
-                    #[inline(always)]
-                    |i| $name(rows[i]),
-                )
+                $crate::simd::array!(|i| $name(rows[i]))
             }
             #[inline(always)]
             fn store_columns(rows: &[Self; 8], columns: &mut [i32], stride: usize) {
                 assert!($crate::simd::holds(columns.len(), $lanes - 1, stride, 8));
-                let rows = $crate::simd::array(
-                    #[inline(always)]
-                    |i| rows[i].0,
-                );
+                let rows = $crate::simd::array!(|i| rows[i].0);
                 // SAFETY: see splat; there are eight numbers at each multiple of the stride.
                 unsafe { $to(rows, columns.as_mut_ptr(), stride) }
             }
