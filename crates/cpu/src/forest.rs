@@ -153,8 +153,7 @@ impl Forest<'_> {
                 let mut levels: Vec<_> = match nodes.next() {
                     Some(mut rest) => (0..=s)
                         .map(|z| {
-                            let level;
-                            (level, rest) = std::mem::take(&mut rest).split_at_mut(n << (height - z));
+                            let level = rest.split_off_mut(..n << (height - z)).expect("a place for each node");
                             level.chunks_mut(n << (s - z))
                         })
                         .collect(),

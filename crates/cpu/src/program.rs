@@ -14,7 +14,6 @@ use hypergrove_fips205::plan::{Op, Plan, Slot, Stage};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, TweakableHash};
 use rayon::prelude::*;
-use std::mem::take;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -270,12 +269,12 @@ impl CpuProgram {
                         let trees: Vec<Tree> = (0..1u64 << (p.hp * (p.d - 1 - layer)))
                             .map(|tree| Tree { layer: layer as u32, tree, key: *key, ..top })
                             .collect();
-                        let (these, below) = rest.split_at_mut(trees.len() * ((2 << p.hp) - 1) * p.n);
+                        let size = trees.len() * ((2 << p.hp) - 1) * p.n;
+                        let these = rest.split_off_mut(..size).expect("a place for each tree");
                         let mut roots = vec![0; trees.len() * p.n];
                         clock.start();
                         self.grow_xmss(&keys, &trees, &mut roots, these);
                         clock.lap("xmss");
-                        rest = below;
                     }
                 }
             }
@@ -309,9 +308,8 @@ impl CpuProgram {
             Op::Verify => {
                 let (mut roots, mut kept, mut next) = (&mut *out, &mut kept[..jobs * each], 0);
                 let tasks = self.policy.groups(jobs).map(|size| {
-                    let (of_roots, of_kept);
-                    (of_roots, roots) = take(&mut roots).split_at_mut(size * p.n);
-                    (of_kept, kept) = take(&mut kept).split_at_mut(size * each);
+                    let of_roots = roots.split_off_mut(..size * p.n).expect("a root for each job");
+                    let of_kept = kept.split_off_mut(..size * each).expect("memory for each job");
                     let jobs = next..next + size;
                     next = jobs.end;
                     (VerifyGroup { p, hash: self.hash(), keys: &keys, batch, jobs, digests }, of_roots, of_kept)

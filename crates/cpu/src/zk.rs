@@ -23,7 +23,6 @@ use hypergrove_zkdilithium::{
 };
 use lanes::{Lanes, Scratch};
 pub use program::LatticeWrapper;
-use std::mem::take;
 use std::sync::{Mutex, PoisonError};
 use zeroize::Zeroize;
 
@@ -168,10 +167,8 @@ impl ZkDilithium {
         assert_eq!(jobs.len(), places.len(), "a place for each job");
         let (threads, trace, mut left) = (self.threads(), TraceContext::current(), (jobs, places));
         let groups = share::sizes(jobs.len(), threads, self.wide.lanes(), MOST).map(|size| {
-            let (group, jobs) = left.0.split_at(size);
-            let (of_group, places) = take(&mut left.1).split_at_mut(size);
-            left = (jobs, places);
-            (group, of_group)
+            let group = left.0.split_off(..size).expect("no more than are left");
+            (group, left.1.split_off_mut(..size).expect("a place for each job"))
         });
         let one = |(jobs, places): (&[J], &mut [T])| {
             let work = || self.on_lanes(jobs.len(), then, |lanes| run(lanes, jobs, places));

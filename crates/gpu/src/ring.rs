@@ -164,11 +164,10 @@ impl<G: Gpu> Ring<'_, G> {
                     // after the message below.
                     let mut from = G::host_view(host, slot..slot + chunk.bytes);
                     for to in chunk.places {
-                        let (rows, others) = from.split_at(to.len());
+                        let rows = from.split_off(..to.len()).expect("the slot has these places' bytes");
                         for (to, from) in to.chunks_exact_mut(row).zip(rows.chunks_exact(row)) {
                             to[skip..].copy_from_slice(&from[skip..]);
                         }
-                        from = others;
                     }
                     // After an error nobody waits for this message.
                     let _ = sender.send(done % SLOTS);
@@ -191,13 +190,11 @@ fn chunks<'p>(places: impl IntoIterator<Item = &'p mut [u8]>, size: usize) -> Ve
     let mut chunks: Vec<SlotPlaces<'p>> = Vec::new();
     for mut place in places {
         while !place.is_empty() {
-            let chunk = chunks.pop_if(|chunk| chunk.bytes < size).unwrap_or_default();
-            let (first, others) = place.split_at_mut(place.len().min(size - chunk.bytes));
-            let SlotPlaces { bytes, mut places } = chunk;
-            let bytes = bytes + first.len();
-            places.push(first);
-            chunks.push(SlotPlaces { bytes, places });
-            place = others;
+            let mut chunk = chunks.pop_if(|chunk| chunk.bytes < size).unwrap_or_default();
+            let first = place.split_off_mut(..place.len().min(size - chunk.bytes)).expect("no more than the place");
+            chunk.bytes += first.len();
+            chunk.places.push(first);
+            chunks.push(chunk);
         }
     }
     chunks

@@ -287,9 +287,8 @@ fn pack(threads: usize, messages: Messages<'_>, to: &mut [u8], table: &mut [u8])
         let (mut tasks, mut rest) = (Vec::new(), &mut to[..used]);
         for first in (0..messages.len()).step_by(task) {
             let range = first..(first + task).min(messages.len());
-            let (mine, others) = rest.split_at_mut(start(range.end) - start(range.start));
+            let mine = rest.split_off_mut(..start(range.end) - start(range.start)).expect("room for all messages");
             tasks.push((range, mine));
-            rest = others;
         }
         tasks.into_par_iter().for_each(|(range, to)| some(range, to));
     } else {

@@ -188,7 +188,7 @@ impl<G: Gpu> ZkGpu<G> {
         let mut rest = jobs;
         self.timing = Timing::default();
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(cut(&self.limits, rest));
+            let now = rest.split_off(..cut(&self.limits, rest)).expect("no more than are left");
             let done = pass(self, now);
             // After a failure everything is wiped at once. Secrets are wiped after success too, but the host does not wait for it.
             let parallel = in_threads(self.policy.threads);
@@ -198,7 +198,6 @@ impl<G: Gpu> ZkGpu<G> {
                 (Err(_), _) => self.memory.wipe(&self.kernels, parallel),
             };
             done.and(wiped)?;
-            rest = later;
         }
         Ok(std::mem::take(&mut self.timing))
     }
@@ -323,9 +322,7 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
         self.memory.queue.takes_turns(true);
         let mut keys = keys;
         self.passes(seeds, true, cut, |zk, seeds| {
-            let (of_pass, others) = std::mem::take(&mut keys).split_at_mut(seeds.len());
-            keys = others;
-            zk.keygen_pass(seeds, of_pass)
+            zk.keygen_pass(seeds, keys.split_off_mut(..seeds.len()).expect("a key for each seed"))
         })
     }
     fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
@@ -333,9 +330,7 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
         let mut left = signatures;
         self.memory.queue.takes_turns(false);
         self.passes(jobs, true, cut, |zk, jobs| {
-            let (of_pass, others) = std::mem::take(&mut left).split_at_mut(jobs.len());
-            left = others;
-            zk.sign_pass(jobs, of_pass)
+            zk.sign_pass(jobs, left.split_off_mut(..jobs.len()).expect("a signature for each job"))
         })
     }
     fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {

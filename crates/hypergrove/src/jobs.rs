@@ -317,14 +317,10 @@ impl<S: Scheme> Job for GenerateJob<'_, S> {
         let mut left = &mut private.0[..];
         let alike = jobs.chunk_by(|a, b| a.seeds().is_some() == b.seeds().is_some());
         let columns = alike.flat_map(|alike| alike.chunks(KEYS_OF_A_THREAD)).map(|alike| {
-            let (private, others) = take(&mut left).split_at_mut(alike.len() * sizes.private);
-            left = others;
-            let of_part = alike[0].seeds().map(|_| {
-                let (of_part, others) = seeds.split_at(alike.len() * sizes.seeds);
-                seeds = others;
-                of_part
-            });
-            KeyColumns { seeds: of_part, private, public: &mut [] }
+            let private = left.split_off_mut(..alike.len() * sizes.private).expect("a place for each key");
+            let has_seeds = alike[0].seeds().is_some();
+            let seeds = has_seeds.then(|| seeds.split_off(..alike.len() * sizes.seeds).expect("all given seeds"));
+            KeyColumns { seeds, private, public: &mut [] }
         });
         let mut columns: Vec<KeyColumns<'_>> = columns.collect();
         set.keygen(run, &mut columns, memory)?;

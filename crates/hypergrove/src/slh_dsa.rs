@@ -521,8 +521,7 @@ impl Scheme for SlhDsa {
         drop(private);
         let mut left = &*roots;
         let with_roots = keys.iter_mut().map(|keys| {
-            let (roots, others) = left.split_at(keys.private.len() / 4);
-            left = others;
+            let roots = left.split_off(..keys.private.len() / 4).expect("a root for each key");
             (keys, roots)
         });
         place.each_of(with_roots.collect(), &|(keys, roots): (&mut KeyColumns<'_>, &[u8])| {
@@ -770,8 +769,7 @@ fn sign_held(
     }
     let mut left = &*rs;
     let parts = rows.iter_mut().map(|rows| {
-        let (rs, others) = left.split_at(rows.len() / p.sig_bytes() * p.n);
-        left = others;
+        let rs = left.split_off(..rows.len() / p.sig_bytes() * p.n).expect("an R for each signature");
         (&mut **rows, rs)
     });
     let put = |(rows, rs): (&mut [u8], &[u8])| {

@@ -191,10 +191,9 @@ impl<G: Gpu> GpuProgram<G> {
                             |_| Ok(()),
                         )?
                         .execute;
-                    let (to, left) = std::mem::take(&mut rest).split_at_mut(count * tree);
+                    let to = rest.split_off_mut(..count * tree).expect("a place for each tree");
                     let part = self.layout.output;
                     to.copy_from_slice(&self.bytes(part)[..count * tree]);
-                    rest = left;
                 }
             }
         }

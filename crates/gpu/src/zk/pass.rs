@@ -227,12 +227,11 @@ fn put(words: &mut [u8], values: impl IntoIterator<Item = u32>) {
 
 fn put_messages((mut words, messages): (&mut [u8], &[Message<'_>])) {
     for message in messages {
-        let (to, others) = words.split_at_mut(4 * message_words(message));
+        let to = words.split_off_mut(..4 * message_words(message)).expect("room for all messages");
         match message {
             Message::Bytes(bytes) => to[..bytes.len()].copy_from_slice(bytes),
             Message::Block(elements) | Message::Mu(elements) => put(to, elements.iter().map(|x| x.value())),
         }
-        words = others;
     }
 }
 
@@ -332,9 +331,7 @@ impl<G: Gpu> ZkGpu<G> {
         let mut left = self.memory.bytes(at.messages, 4 * at.message_words);
         let places = tasks.iter().map(|(messages, ..)| {
             let words: usize = messages.iter().map(message_words).sum();
-            let (to, others) = std::mem::take(&mut left).split_at_mut(4 * words);
-            left = others;
-            (to, *messages)
+            (left.split_off_mut(..4 * words).expect("room for all messages"), *messages)
         });
         let places: Vec<_> = places.collect();
         match parallel {

@@ -7,7 +7,6 @@ use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::{Job, Options, Outcomes, Place, Run, Scheduler, zeros};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::{self, Step};
-use std::mem::take;
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
@@ -140,11 +139,10 @@ impl<'a> Part<'a> {
             return Part { foreign, ..Part::new([&mut [], &mut []], self.widths) };
         }
         let [first, second] = &mut self.columns;
-        let (a, others) = take(first).split_at_mut(rows * self.widths[0]);
-        *first = others;
-        let (b, others) = take(second).split_at_mut(rows * self.widths[1]);
-        *second = others;
-        Part::new([a, b], self.widths)
+        let columns = [(first, self.widths[0]), (second, self.widths[1])];
+        let split =
+            |(column, width): (&mut &'a mut [u8], _)| column.split_off_mut(..rows * width).expect("rows are left");
+        Part::new(columns.map(split), self.widths)
     }
 
     /// Reborrows the memory.
@@ -438,10 +436,9 @@ struct RowBlock<'a> {
 impl<'a> RowBlock<'a> {
     /// Splits this many rows off the front.
     fn cut(&mut self, rows: usize) -> Self {
-        let of_statuses = rows.min(self.statuses.len());
-        let (statuses, others) = take(&mut self.statuses).split_at_mut(of_statuses);
+        let statuses = self.statuses.split_off_mut(..rows.min(self.statuses.len())).expect("no more than are left");
         let first = self.first;
-        (self.first, self.count, self.statuses) = (first + rows, self.count - rows, others);
+        (self.first, self.count) = (first + rows, self.count - rows);
         RowBlock { first, count: rows, statuses, out: self.out.split(rows), ..*self }
     }
 
@@ -516,8 +513,8 @@ impl Job for RowBlock<'_> {
                 bytes += block.owned();
                 bytes <= most
             };
-            let (blocks, others) = left.split_at_mut(left.iter().take_while(fits).count().max(1));
-            left = others;
+            let count = left.iter().take_while(fits).count().max(1);
+            let blocks = left.split_off_mut(..count).expect("no more than are left");
             let columns: Vec<_> = blocks.iter().map(|block| (block.columns.foreign(), block.range())).collect();
             let copied = copy_columns(place, columns, &mut copies)?;
             // These results are not in memory that a device reaches: if the device hung while it writes there, the wait for it would have no limit.

@@ -492,8 +492,7 @@ impl<S: Scheme> ColumnsOfCalls for Vec<&MessageRows<'_, S>> {
         // Results are written to the caller only now, after the checks have passed. The signature of a row that failed is zero.
         let mut left = &*signatures;
         let copies = parts.into_iter().map(|part| {
-            let (of_part, others) = left.split_at(part.len());
-            left = others;
+            let of_part = left.split_off(..part.len()).expect("signatures for all parts");
             (part, of_part)
         });
         run.place.each_of(copies.collect(), &|(to, from): (&mut [u8], &[u8])| {

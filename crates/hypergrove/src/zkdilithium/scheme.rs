@@ -15,7 +15,6 @@ use hypergrove_zkdilithium::keys::public_parts;
 use hypergrove_zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKeyBytes};
 use std::borrow::Cow;
-use std::mem;
 use std::ops::Range;
 use zeroize::Zeroize;
 
@@ -301,8 +300,7 @@ fn seeds(place: &Place<'_>, keys: &[KeyColumns<'_>]) -> Result<Wiped, Error> {
     let mut all = Wiped(vec![0; keys.iter().map(seed_bytes).sum()]);
     let mut left = &mut all.0[..];
     let parts = keys.iter().map(|keys| {
-        let (to, others) = mem::take(&mut left).split_at_mut(seed_bytes(keys));
-        left = others;
+        let to = left.split_off_mut(..seed_bytes(keys)).expect("memory for all seeds");
         (to, keys.seeds)
     });
     // For a full chunk, one thread would take longer to write the seeds than a GPU takes for the keys.
