@@ -20,10 +20,6 @@ impl Gaps {
             results[row * width..][..width].fill(0);
         }
     }
-
-    pub(crate) fn into_nulls(self) -> Nulls {
-        self.nulls
-    }
 }
 
 /// The rows of results that are null.
@@ -44,10 +40,6 @@ impl Nulls {
 
     pub(crate) fn is_null(&self, row: usize) -> bool {
         self.missing[row / 8] >> (row % 8) & 1 == 1
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.count
     }
 
     /// Arrow's bitmap.

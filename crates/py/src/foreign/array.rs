@@ -57,7 +57,7 @@ impl Array {
 
     /// The array with nulls in the rows that a call has left out.
     pub(crate) fn with_gaps(self, gaps: Option<Gaps>) -> Array {
-        Array { nulls: gaps.map(Gaps::into_nulls), ..self }
+        Array { nulls: gaps.map(|gaps| gaps.nulls), ..self }
     }
 
     pub(crate) fn element(&self) -> Element {
@@ -145,7 +145,7 @@ impl Array {
     /// The number of rows that are null.
     #[getter]
     fn null_count(&self) -> usize {
-        self.nulls.as_ref().map_or(0, Nulls::count)
+        self.nulls.as_ref().map_or(0, |nulls| nulls.count)
     }
 
     /// A pair for each row that is null, in order: the row's number, and why it has no result. The reason is "null" if the call was given a null, and
@@ -207,7 +207,7 @@ impl Array {
         let shape: Vec<String> = self.shape.iter().map(isize::to_string).collect();
         let comma = if shape.len() == 1 { "," } else { "" };
         let kind = if self.element == Element::Byte { "uint8" } else { "bool" };
-        let nulls = self.nulls.as_ref().map_or_else(String::new, |nulls| format!(", nulls: {}", nulls.count()));
+        let nulls = self.nulls.as_ref().map_or_else(String::new, |nulls| format!(", nulls: {}", nulls.count));
         format!("<hypergrove.Array of {kind}, shape ({}{comma}){nulls}>", shape.join(", "))
     }
 

@@ -28,6 +28,7 @@ pub(crate) const NO_VALUE: u32 = u32::MAX;
 
 /// `struct ArrowSchema`.
 #[repr(C)]
+#[derive(Default)]
 struct Schema {
     format: *const c_char,
     name: *const c_char,
@@ -42,6 +43,7 @@ struct Schema {
 
 /// `struct ArrowArray`.
 #[repr(C)]
+#[derive(Default)]
 struct RawArray {
     length: i64,
     null_count: i64,
@@ -57,6 +59,7 @@ struct RawArray {
 
 /// `struct ArrowArrayStream`.
 #[repr(C)]
+#[derive(Default)]
 struct Stream {
     get_schema: Option<unsafe extern "C" fn(*mut Stream, *mut Schema) -> c_int>,
     get_next: Option<unsafe extern "C" fn(*mut Stream, *mut RawArray) -> c_int>,
@@ -65,51 +68,24 @@ struct Stream {
     private_data: *mut c_void,
 }
 
-/// A structure of the interface: whoever has one that is not released, releases it.
-trait Released: Sized {
-    /// One that is released already, for a producer to fill.
-    const EMPTY: Self;
+/// A structure of the interface: whoever has one that is not released, releases it. The default is released already, for a producer to fill.
+trait Released: Default {
     fn release(&mut self) -> &mut Option<unsafe extern "C" fn(*mut Self)>;
 }
 
 impl Released for Schema {
-    const EMPTY: Schema = Schema {
-        format: ptr::null(),
-        name: ptr::null(),
-        metadata: ptr::null(),
-        flags: 0,
-        n_children: 0,
-        children: ptr::null_mut(),
-        dictionary: ptr::null_mut(),
-        release: None,
-        private_data: ptr::null_mut(),
-    };
     fn release(&mut self) -> &mut Option<unsafe extern "C" fn(*mut Schema)> {
         &mut self.release
     }
 }
 
 impl Released for RawArray {
-    const EMPTY: RawArray = RawArray {
-        length: 0,
-        null_count: 0,
-        offset: 0,
-        n_buffers: 0,
-        n_children: 0,
-        buffers: ptr::null(),
-        children: ptr::null_mut(),
-        dictionary: ptr::null_mut(),
-        release: None,
-        private_data: ptr::null_mut(),
-    };
     fn release(&mut self) -> &mut Option<unsafe extern "C" fn(*mut RawArray)> {
         &mut self.release
     }
 }
 
 impl Released for Stream {
-    const EMPTY: Stream =
-        Stream { get_schema: None, get_next: None, get_last_error: None, release: None, private_data: ptr::null_mut() };
     fn release(&mut self) -> &mut Option<unsafe extern "C" fn(*mut Stream)> {
         &mut self.release
     }
@@ -313,7 +289,7 @@ impl ArrowColumn {
         let Some(export) = object.getattr_opt("__arrow_c_stream__")? else { return Ok(None) };
         ask_producer(object, what)?;
         let mut stream: Owned<Stream> = Owned::take(&export.call0()?, c"arrow_array_stream", what)?;
-        let mut schema = Owned(Schema::EMPTY);
+        let mut schema = Owned(Schema::default());
         let get_schema = stream.0.get_schema;
         // SAFETY: the stream is not released, and its function fills an empty structure.
         let code = get_schema.map(|get| unsafe { get(&mut stream.0, &mut schema.0) });
@@ -321,7 +297,7 @@ impl ArrowColumn {
         let kind = ColumnType::of(&schema.0, what)?;
         let (mut chunks, mut rows) = (Vec::new(), 0_usize);
         loop {
-            let mut array = Owned(RawArray::EMPTY);
+            let mut array = Owned(RawArray::default());
             let get_next = stream.0.get_next;
             // SAFETY: as above.
             let code = get_next.map(|get| unsafe { get(&mut stream.0, &mut array.0) });
@@ -642,7 +618,8 @@ pub(super) fn export<'py>(
     bytes: ExportedBytes,
 ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
     let format = CString::new(format).map_err(bad)?.into_raw();
-    let schema = Schema { format, name: c"".as_ptr(), flags: NULLABLE, release: Some(release_schema), ..Schema::EMPTY };
+    let schema =
+        Schema { format, name: c"".as_ptr(), flags: NULLABLE, release: Some(release_schema), ..Schema::default() };
     let bits = validity.as_ref().map_or(ptr::null(), |bits| bits.as_ptr());
     let buffers = [bits.cast(), bytes.start().cast()];
     let exported = Box::into_raw(Box::new(Exported { buffers, _validity: validity, _bytes: bytes }));
@@ -654,7 +631,7 @@ pub(super) fn export<'py>(
         buffers: unsafe { (*exported).buffers.as_ptr() },
         release: Some(release_array),
         private_data: exported.cast(),
-        ..RawArray::EMPTY
+        ..RawArray::default()
     };
     let (schema, array) = (Owned(schema), Owned(array));
     // A capsule that nobody takes anything from releases what it has.
