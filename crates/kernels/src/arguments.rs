@@ -22,6 +22,9 @@ macro_rules! put {
     ($args:ident, $value:expr, group) => {
         $value.put(&mut $args)
     };
+    ($args:ident, $value:expr, groups) => {
+        $value.into_iter().for_each(|group| group.put(&mut $args))
+    };
     ($args:ident, $value:expr, flags: $bit:ident) => {
         $args.flags |= flag($value, crate::flags::$bit)
     };
@@ -33,8 +36,8 @@ macro_rules! put {
     };
 }
 
-/// `name => slot`: where the argument is in [`Args`]; `name => flags: BIT` is a flag, `name => group` has several arguments;
-/// `flags of it`: other flags that the kernel gets.
+/// `name => slot`: where the argument is in [`Args`]; `name => flags: BIT` is a flag, `name => group` has several arguments, and so does
+/// `name => groups` if its `Option` has a value; `flags of it`: other flags that the kernel gets.
 macro_rules! arguments {
     ($($(#[$doc:meta])* $name:ident for $kernel:ident $(, flags of $it:ident: $flags:expr)? => {
         $($(#[$field_doc:meta])* $field:ident: $kind:ty => $slot:ident $(+ $again:ident)? $(: $bit:ident)?,)*

@@ -8,8 +8,8 @@ use hypergrove_fips205::plan::Op;
 use hypergrove_kernels::arguments::{
     Arguments, ClimbFors, ClimbFromEnds, ClimbFromValues, Climbing, CompareSignatures, CompleteChains, Cooperative,
     Destinations, FetchSignatures, ForsLeaves, ForsLeavesOnCpu, ForsNodes, GrowChains, HashForsRoots, HashMessages,
-    KeepChains, KeptChains, LayOutKeys, Layers, LeavesAgain, LinkChains, MayKeep, OnCpu, ReadCached, Roots,
-    SelectValues, SignChains, Tiles, Trees, XmssLeaves, XmssNodes, XmssOnCpu,
+    KeepChains, KeptChains, LayOutKeys, Layers, LeavesAgain, LinkChains, OnCpu, ReadCached, Roots, SelectValues,
+    SignChains, Tiles, Trees, XmssLeaves, XmssNodes, XmssOnCpu,
 };
 use hypergrove_kernels::{BETWEEN, CPU_FORS_LEVELS, JOB_WORDS, KEY_WORDS, Kernel};
 use std::ops::Range;
@@ -148,7 +148,7 @@ impl<G: Gpu> GpuProgram<G> {
                 first = first.or(Some(Tiles { base: 0, count, chunk: 0, up }));
                 continue;
             }
-            let chains = GrowChains { jobs, trees, skip, leaves: count, ends, kept: MayKeep(kept) };
+            let chains = GrowChains { jobs, trees, skip, leaves: count, ends, kept };
             steps.push(Step::Launch(self.flat([1, number, here], here * p.len(), chains)));
             let is_few = self.is_few(number.div_ceil(self.shape.grown.max(1)));
             let own = match is_few {

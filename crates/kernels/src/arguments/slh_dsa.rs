@@ -90,18 +90,6 @@ impl KeptChains {
     }
 }
 
-/// [`KeptChains`], if they are kept.
-#[derive(Clone, Copy, Debug)]
-pub struct MayKeep(pub Option<KeptChains>);
-
-impl MayKeep {
-    fn put(self, args: &mut Args) {
-        if let Some(kept) = self.0 {
-            kept.put(args);
-        }
-    }
-}
-
 /// Where the nodes of XMSS trees go.
 #[derive(Clone, Copy, Debug)]
 pub struct Destinations {
@@ -243,8 +231,8 @@ arguments! {
         leaves: u32 => count,
         /// The chains' ends.
         ends: u64 => ends,
-        /// The revealed leaves' values.
-        kept: MayKeep => group,
+        /// The revealed leaves' values, if they are kept.
+        kept: Option<KeptChains> => groups,
     }
     /// The chains of revealed leaves alone, to their ends. A thread a chain.
     KeepChains for Chains, flags of _it: ONLY => {
