@@ -392,7 +392,7 @@ mod test {
         assert_eq!(SONAME, format!("libhypergrove.so.{series}"));
         // Functions of a later 1.x have nodes of their own, which begin so too.
         assert_eq!(VERSION, format!("HYPERGROVE_{series}"));
-        let read = |file: &str| disk::read(crate::workspace().join(file)).unwrap();
+        let read = |file: &str| disk::read(disk::workspace().join(file)).unwrap();
         assert!(read("crates/capi/hypergrove.map").contains(&format!("\n{VERSION} {{\n")));
         let page = read("docs/c.md");
         assert!(page.contains(&format!("`{SONAME}`")) && page.contains(&format!("`{VERSION}`")));

@@ -154,7 +154,7 @@ mod test {
 
     #[test]
     fn decoders_are_where_they_are_said_to_be() {
-        assert!(DECODERS.iter().all(|(file, ..)| crate::workspace().join(file).is_file()));
+        assert!(DECODERS.iter().all(|(file, ..)| disk::workspace().join(file).is_file()));
     }
 
     #[test]

@@ -4,6 +4,11 @@ use std::fs;
 use std::io::Error;
 use std::path::{Path, PathBuf};
 
+/// The repository's folder.
+pub(crate) fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
+}
+
 pub(crate) fn failed(path: &Path) -> impl Fn(Error) -> String + '_ {
     move |error| format!("{}: {error}", path.display())
 }

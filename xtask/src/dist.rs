@@ -8,7 +8,7 @@ use crate::deb::{self, Edition};
 use crate::process::{self, answers};
 use crate::toolchain::{GLIBC, Release, Toolchain};
 use crate::wheels::{self, Wheel};
-use crate::{disk, install, python, server, supply_chain, workspace};
+use crate::{disk, install, python, server, supply_chain};
 use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ fn contact(text: &str) -> Result<&str, String> {
 
 /// `cargo xtask dist`.
 pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
-    let to = workspace().join("dist");
+    let to = disk::workspace().join("dist");
     Build::prepare(Request::read(arguments)?, "dist-build")?.make(&to)?;
     println!("{}", to.display());
     Ok(true)
@@ -164,7 +164,7 @@ impl Build {
 
     /// Builds the release, and puts it in the place of what is in the folder `to`.
     fn make(&self, to: &Path) -> Result<(), String> {
-        let new = workspace().join("target/dist-new");
+        let new = disk::workspace().join("target/dist-new");
         disk::remove(&new)?;
         disk::make(&new)?;
         let name = format!("hypergrove-{}-source", self.versions.files);
@@ -172,7 +172,7 @@ impl Build {
         // HEAD and files may change during the build: from here on, paths lead into the source that was archived.
         enter(&self.release.source)?;
         let filled = self.fill(&new);
-        enter(workspace())?;
+        enter(disk::workspace())?;
         filled?;
         disk::remove(to)?;
         fs::rename(&new, to).map_err(disk::failed(to))?;
@@ -256,7 +256,7 @@ impl Build {
     /// Every program and library starts with the old glibc, and no file contains a path of this machine.
     fn inspect(&self, stage: &Path) -> Result<(), String> {
         let home = supply_chain::cargo_home()?;
-        let folders = [&*self.work.to_string_lossy(), &*workspace().to_string_lossy(), &*home].map(str::to_owned);
+        let folders = [&*self.work.to_string_lossy(), &*disk::workspace().to_string_lossy(), &*home].map(str::to_owned);
         let mut newest = (0, 0);
         for file in deb::files(stage)?.iter().filter(|file| !file.is_symlink()) {
             let bytes = fs::read(file).map_err(disk::failed(file))?;

@@ -204,7 +204,7 @@ mod test {
     }
 
     fn read(file: &str) -> String {
-        disk::read(crate::workspace().join(file)).unwrap()
+        disk::read(disk::workspace().join(file)).unwrap()
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod test {
 
     #[test]
     fn features_of_tests_are_there() {
-        let crates = disk::entries(crate::workspace().join("crates")).unwrap();
+        let crates = disk::entries(disk::workspace().join("crates")).unwrap();
         let manifests: Vec<toml::Table> =
             crates.iter().map(|folder| disk::read_toml(folder.join("Cargo.toml")).unwrap()).collect();
         let has =

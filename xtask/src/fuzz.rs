@@ -1,7 +1,7 @@
 //! Fuzzing: random inputs, and cargo-fuzz's runs of each target. Their corpus is replayed by the tests of the tool.
 
 use crate::process::{self, Outcome, Step, Tally, answers};
-use crate::{disk, tests, workspace};
+use crate::{disk, tests};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -94,7 +94,7 @@ fn cargo_fuzz(arguments: &[&str]) -> Command {
     let mut command = process::limited(60, "rustup", &["run", "nightly", "cargo", "fuzz", subcommand]);
     command.args(["--release", "--sanitizer", "none", "--no-cfg-fuzzing", "--target-dir"]);
     command.arg(process::target().join("fuzz")).args(rest);
-    command.env("HYPERGROVE_NVCC", "none").env_remove("RUSTUP_TOOLCHAIN").current_dir(workspace());
+    command.env("HYPERGROVE_NVCC", "none").env_remove("RUSTUP_TOOLCHAIN").current_dir(disk::workspace());
     command
 }
 

@@ -39,7 +39,6 @@ mod threads;
 mod toolchain;
 mod wheels;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -69,8 +68,8 @@ fn main() -> ExitCode {
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (command, rest) = arguments.split_first().map_or(("", &[][..]), |(command, rest)| (command.as_str(), rest));
-    if let Err(error) = std::env::set_current_dir(workspace()) {
-        eprintln!("error: {}: {error}", workspace().display());
+    if let Err(error) = std::env::set_current_dir(disk::workspace()) {
+        eprintln!("error: {}: {error}", disk::workspace().display());
         return ExitCode::from(2);
     }
     let good = match command {
@@ -105,8 +104,4 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
 }

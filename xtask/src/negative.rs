@@ -613,7 +613,7 @@ mod test {
     /// Of the smallest group: a case that is changed, left out or added is found, and so is a key.
     #[test]
     fn what_is_altered_is_found() {
-        let text = disk::read(crate::workspace().join(SIGNATURES)).expect("the corpus");
+        let text = disk::read(disk::workspace().join(SIGNATURES)).expect("the corpus");
         let file: Value = serde_json::from_str(&text).expect("JSON");
         let read = |group: &Value| signatures(&[Group::read(group).expect("a group")]);
         let group = &file["testGroups"][0];

@@ -1,6 +1,6 @@
 //! Starting programs, and reading what test runners say.
 
-use crate::workspace;
+use crate::disk;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
@@ -121,7 +121,7 @@ fn children_time(stat: &str) -> Option<Duration> {
 
 /// Cargo's target folder.
 pub(crate) fn target() -> PathBuf {
-    workspace().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+    disk::workspace().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// `program arguments…`, ended with all its children after so many minutes where coreutils' `timeout` is to be had.
@@ -247,7 +247,7 @@ pub(crate) fn may_install() -> bool {
 
 /// Only one process of this workspace installs at a time: neither apt-get nor rustup can run twice. The lock ends with what is returned.
 fn installing() -> Option<File> {
-    let target = workspace().join("target");
+    let target = disk::workspace().join("target");
     std::fs::create_dir_all(&target).ok()?;
     let file = File::create(target.join("installing.lock")).ok()?;
     file.lock().ok().map(|()| file)

@@ -2,7 +2,7 @@
 
 use crate::ci::Extent;
 use crate::process::{self, Outcome, Step, Tally, answers};
-use crate::{tests, workspace};
+use crate::{disk, tests};
 use std::process::Command;
 
 /// Memcheck, which reports all that it finds: the tests count it. Traces are deep enough to name the library's caller.
@@ -36,7 +36,7 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
 
 fn followed(filter: &[&str]) -> Command {
     let mut command = alone(&["-p", "hypergrove-taint", "--features", "valgrind", "--test", "secrets"], filter);
-    let valgrind = format!("{VALGRIND}{}", workspace().join(SUPPRESSIONS).display());
+    let valgrind = format!("{VALGRIND}{}", disk::workspace().join(SUPPRESSIONS).display());
     command.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", valgrind);
     command
 }

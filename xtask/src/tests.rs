@@ -233,7 +233,7 @@ mod test {
 
     #[test]
     fn suites_are_chosen_by_name() {
-        std::env::set_current_dir(crate::workspace()).expect("the repository is there");
+        std::env::set_current_dir(disk::workspace()).expect("the repository is there");
         for (line, arguments) in [
             ("", ""),
             ("--test cli", "--test cli"),

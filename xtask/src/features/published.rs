@@ -121,7 +121,7 @@ fn order(packages: &[Value]) -> Result<Vec<String>, Vec<String>> {
 fn others(release: &str) -> Result<Vec<String>, String> {
     let mut faults = Vec::new();
     for path in OTHERS {
-        let manifest = disk::read_toml(crate::workspace().join(path))?;
+        let manifest = disk::read_toml(disk::workspace().join(path))?;
         let package = &manifest["package"];
         if package.get("publish").and_then(toml::Value::as_bool) != Some(false) {
             faults.push(format!("{path}: publish = false is missing"));
@@ -130,7 +130,7 @@ fn others(release: &str) -> Result<Vec<String>, String> {
             faults.push(format!("{path}: the version is not {release}"));
         }
     }
-    let description = disk::read(crate::workspace().join("server/src/openapi.json"))?;
+    let description = disk::read(disk::workspace().join("server/src/openapi.json"))?;
     if !description.contains(&format!("\"version\": \"{release}\"")) {
         faults.push(format!("server/src/openapi.json: the version is not {release}"));
     }
