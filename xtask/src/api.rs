@@ -1,6 +1,7 @@
 //! The public items of the library's crates, as listings that are committed: a change to the interface shows in a commit.
 
-use crate::process::{self, Step};
+use crate::process;
+use crate::step::Step;
 use crate::{disk, sources};
 use public_api::Builder;
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! BENCHMARKS.md, rendered from the records in `bench/runs`: no figure in prose is typed by hand.
 
-use crate::process::{Outcome, Step};
+use crate::step::{Outcome, Step};
 use crate::{disk, figures};
 use hypergrove_fips205::{Op, Params, Plan, Rates, Work};
 use hypergrove_lab::record::{Record, SHA256_BYTES, grouped, sha256_blocks, short};

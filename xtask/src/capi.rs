@@ -1,7 +1,7 @@
 //! The C library: how it is linked and installed, and its programs under sanitizers and Valgrind.
 
-use crate::ci::Extent;
-use crate::process::{self, Outcome, Step, answers};
+use crate::process::{self, answers};
+use crate::step::{Extent, Outcome, Step};
 use crate::toolchain::Toolchain;
 use crate::{disk, threads};
 use std::collections::BTreeSet;

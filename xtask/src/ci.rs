@@ -1,6 +1,7 @@
 //! CI's steps and their closing table.
 
-use crate::process::{self, Outcome, Step, Tally};
+use crate::process;
+use crate::step::{Extent, Outcome, Step, Tally};
 use crate::{
     api, benchmarks, capi, dependent, dist, examples, features, foreign, fuzz, kernels, licences, links, negative,
     openssl, outputs, python, secrets, server, shaders, site, sources, supply_chain, tests, threads,
@@ -14,15 +15,6 @@ pub(crate) struct CiStep {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     run: fn(&mut Tally, Extent) -> Step,
-}
-
-/// How much a run checks.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Extent {
-    /// The checks that every change must pass.
-    Usual,
-    /// With checks that take many minutes more, such as all of ACVP on every instruction set and on lavapipe.
-    Full,
 }
 
 /// Cheap ones first.

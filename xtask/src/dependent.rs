@@ -1,7 +1,8 @@
 //! A program of somebody else's that uses the library: it inherits no profile of this workspace.
 
 use crate::disk;
-use crate::process::{self, Outcome, Step};
+use crate::process;
+use crate::step::{Outcome, Step};
 use std::path::Path;
 
 pub(crate) const MANIFEST: &str = "xtask/dependent/Cargo.toml";

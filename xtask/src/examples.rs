@@ -1,7 +1,8 @@
 //! The example programs of the library run.
 
 use crate::disk;
-use crate::process::{self, Outcome, Step};
+use crate::process;
+use crate::step::{Outcome, Step};
 use std::process::Command;
 
 const FOLDER: &str = "crates/hypergrove/examples";

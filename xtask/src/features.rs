@@ -3,8 +3,8 @@
 
 mod published;
 
-use crate::ci::Extent;
-use crate::process::{self, Outcome, Step};
+use crate::process;
+use crate::step::{Extent, Outcome, Step};
 use crate::{capi, disk, install, openssl};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! Steps for machines that this one is not: without an operating system, with another one, with NEON, and Rust's abstract one.
 
-use crate::ci::Extent;
 use crate::disk;
-use crate::process::{self, Outcome, Step, Tally, answers};
+use crate::process::{self, answers};
+use crate::step::{Extent, Outcome, Step, Tally};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,6 +1,7 @@
 //! Fuzzing: random inputs, and cargo-fuzz's runs of each target. Their corpus is replayed by the tests of the tool.
 
-use crate::process::{self, Outcome, Step, Tally, answers};
+use crate::process::{self, answers};
+use crate::step::{Outcome, Step, Tally};
 use crate::{disk, tests};
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The GPU kernels without a GPU: compiled by NVRTC out of PyPI's wheel, and read by the host's C++ compiler.
 
-use crate::ci::Extent;
-use crate::process::{self, Outcome, Step, Tally, answers};
+use crate::process::{self, answers};
+use crate::step::{Extent, Outcome, Step, Tally};
 use crate::wheels::{self, Wheel};
 use crate::{disk, tests};
 use hypergrove_fips205::Family;

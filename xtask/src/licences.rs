@@ -1,7 +1,8 @@
 //! Licences of the dependencies, as deny.toml allows them: by cargo-deny, or without it by our own reading. cargo-deny takes many
 //! minutes to build, and these few lines let every run of CI look at licences.
 
-use crate::process::{self, Outcome, Step};
+use crate::process;
+use crate::step::{Outcome, Step};
 use crate::{disk, supply_chain};
 use std::collections::BTreeSet;
 

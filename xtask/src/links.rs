@@ -3,7 +3,7 @@
 //! lychee checks links too, but compiling it takes minutes, and CI reads no document of another host. `site` uses the same functions to move
 //! links, and no checker knows which pages the site has.
 
-use crate::process::{Outcome, Step};
+use crate::step::{Outcome, Step};
 use crate::{disk, sources};
 use std::collections::BTreeSet;
 use std::fs;

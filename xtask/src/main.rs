@@ -33,6 +33,7 @@ mod server;
 mod shaders;
 mod site;
 mod sources;
+mod step;
 mod supply_chain;
 mod tests;
 mod threads;

@@ -3,9 +3,8 @@
 //! Keys and signatures are made from a seed by the reference. All else, what is altered and why, is made of these alone, so
 //! that most of the corpus is checked in a moment and whole only in `ci full`.
 
-use crate::ci::Extent;
 use crate::disk;
-use crate::process::{Outcome, Step};
+use crate::step::{Extent, Outcome, Step};
 use hex::encode as hex;
 use hypergrove_fips205::digest::{MPrime, prf_msg};
 use hypergrove_fips205::reference::{

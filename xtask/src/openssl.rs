@@ -1,9 +1,9 @@
 //! The OpenSSL provider: how it is installed, and OpenSSL's programs with it.
 
-use crate::ci::Extent;
-use crate::process::{self, Outcome, Step, answers};
-use crate::toolchain::Toolchain;
 use crate::disk;
+use crate::process::{self, answers};
+use crate::step::{Extent, Outcome, Step};
+use crate::toolchain::Toolchain;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

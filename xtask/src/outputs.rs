@@ -1,7 +1,7 @@
 //! Faults of system calls while the tool writes files.
 
-use crate::ci::Extent;
-use crate::process::{self, Outcome, Step, Tally, answers};
+use crate::process::{self, answers};
+use crate::step::{Extent, Outcome, Step, Tally};
 use crate::tests;
 
 /// The tests that take seconds.

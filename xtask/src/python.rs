@@ -1,8 +1,8 @@
 //! The Python package: built, installed where nothing else is, tested, and its types checked.
 
-use crate::ci::Extent;
 use crate::disk;
-use crate::process::{self, Outcome, Step, Tally, answers, output};
+use crate::process::{self, answers, output};
+use crate::step::{Extent, Outcome, Step, Tally};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

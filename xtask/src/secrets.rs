@@ -1,7 +1,7 @@
 //! Constant time: Valgrind follows secrets through the library.
 
-use crate::ci::Extent;
-use crate::process::{self, Outcome, Step, Tally, answers};
+use crate::process::{self, answers};
+use crate::step::{Extent, Outcome, Step, Tally};
 use crate::{disk, tests};
 use std::process::Command;
 

@@ -1,7 +1,7 @@
 //! The signing service, which has a workspace, a lock file and a target folder of its own.
 
-use crate::ci::Extent;
-use crate::process::{self, Outcome, Step, Tally, answers};
+use crate::process::{self, answers};
+use crate::step::{Extent, Outcome, Step, Tally};
 use crate::toolchain::Toolchain;
 use crate::{disk, install};
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! The kernels as SPIR-V modules: made by glslc and kept in git. CI compiles those whose source, or whose module, is not the one that was there when
 //! they were made; in full it compiles all.
 
-use crate::ci::Extent;
 use crate::disk;
-use crate::process::{self, Outcome, Step, answers};
+use crate::process::{self, answers};
+use crate::step::{Extent, Outcome, Step};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;

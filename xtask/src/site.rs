@@ -1,6 +1,7 @@
 //! The site: the documents as a book that can be searched, made by mdBook, with the report of the newest studies.
 
-use crate::process::{self, Outcome, Step};
+use crate::process;
+use crate::step::{Outcome, Step};
 use crate::wheels::{self, Wheel};
 use crate::{benchmarks, disk, links};
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
 //! Rules for the text of the sources that no compiler checks.
 
-use crate::process::{self, Outcome, Step};
+use crate::process;
+use crate::step::{Outcome, Step};
 use crate::{disk, prose};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,9 @@
 //! The supply chain: who vouches for the dependencies, which faults are known of them, what a release is made of, and
 //! whether another build of the same source gives the same bytes.
 
-use crate::process::{self, Outcome, Step, answers};
 use crate::disk;
+use crate::process::{self, answers};
+use crate::step::{Outcome, Step};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fs;
@@ -170,7 +171,10 @@ pub(crate) fn reproducible() -> Step {
     for folder in &folders {
         disk::remove(folder)?;
         let mut clone = std::process::Command::new("git");
-        clone.args(["clone", "--quiet", "--depth", "1"]).arg(format!("file://{}", disk::workspace().display())).arg(folder);
+        clone
+            .args(["clone", "--quiet", "--depth", "1"])
+            .arg(format!("file://{}", disk::workspace().display()))
+            .arg(folder);
         process::run(clone)?;
     }
     let mut digests = Vec::new();

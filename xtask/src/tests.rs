@@ -1,7 +1,7 @@
 //! The one test command.
 
-use crate::ci::Extent;
-use crate::process::{self, Outcome, Step, Tally};
+use crate::process;
+use crate::step::{Extent, Outcome, Step, Tally};
 use crate::{capi, disk, openssl, python};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -2,7 +2,8 @@
 //! scheduler under loom.
 
 use crate::foreign;
-use crate::process::{self, Outcome, Step, Tally};
+use crate::process;
+use crate::step::{Outcome, Step, Tally};
 use std::process::Command;
 
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";

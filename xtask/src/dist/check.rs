@@ -1,7 +1,8 @@
 //! CI's step `dist`: a candidate is built twice, and installed where users are.
 
 use super::{ARCH, ARCHITECTURES, Build, RELEASE, Request, SUMS, name_of, size, throwaway_public, verify};
-use crate::process::{self, Outcome, Step, Tally, answers};
+use crate::process::{self, answers};
+use crate::step::{Outcome, Step, Tally};
 use crate::toolchain::Toolchain;
 use crate::{capi, deb, disk, foreign, python};
 use std::path::{Path, PathBuf};
