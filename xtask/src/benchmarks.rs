@@ -1,7 +1,7 @@
 //! BENCHMARKS.md, rendered from the records in `bench/runs`: no figure in prose is typed by hand.
 
 use crate::step::{Outcome, Step};
-use crate::{disk, figures};
+use crate::{disk, figures, markdown};
 use hypergrove_fips205::{Op, Params, Plan, Rates, Work};
 use hypergrove_lab::record::{Record, SHA256_BYTES, grouped, sha256_blocks, short};
 use serde_json::{Value, json};
@@ -475,7 +475,7 @@ fn page(runs: &[Run]) -> String {
     let (mut contents, mut sections, mut used) = (String::new(), String::new(), BTreeSet::new());
     for machine in machines {
         let title = machine.title();
-        let _ = writeln!(contents, "* [{title}](#{})", crate::links::slug(&title));
+        let _ = writeln!(contents, "* [{title}](#{})", markdown::slug(&title));
         let _ = write!(sections, "\n## {title}\n\n{}", machine.section(runs, &mut used));
     }
     let mut page = format!("{INTRODUCTION}\n{contents}{sections}\n");

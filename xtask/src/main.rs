@@ -20,6 +20,7 @@ mod install;
 mod kernels;
 mod licences;
 mod links;
+mod markdown;
 mod negative;
 mod openssl;
 mod outputs;

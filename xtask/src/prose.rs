@@ -1,6 +1,6 @@
 //! How documents are written: sentences that are read once, and the field's words.
 
-use crate::links;
+use crate::markdown;
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::BTreeSet;
 
@@ -270,7 +270,7 @@ fn words(sentence: &str) -> usize {
 /// The sentences outside code, tables and headings; inline code is a word.
 fn sentences(text: &str) -> Vec<String> {
     let mut paragraphs = vec![String::new()];
-    for line in links::prose_lines(text) {
+    for line in markdown::prose_lines(text) {
         let (indented, line) = (line.starts_with("    "), line.trim());
         if line.is_empty() || line.starts_with(['#', '|', '<']) {
             paragraphs.push(String::new());

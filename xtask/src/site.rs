@@ -3,7 +3,7 @@
 use crate::process;
 use crate::step::{Outcome, Step};
 use crate::wheels::{self, Wheel};
-use crate::{benchmarks, disk, links};
+use crate::{benchmarks, disk, markdown};
 use std::collections::BTreeSet;
 use std::env::consts::EXE_EXTENSION;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,11 @@ pub(crate) fn check() -> Step {
 /// The documents that the summary names, as paths from the root.
 pub(crate) fn pages() -> Result<BTreeSet<String>, String> {
     let summary = disk::read(SUMMARY)?;
-    Ok(links::links(&summary).iter().filter_map(|link| links::target(SUMMARY, link)).map(|(path, _)| path).collect())
+    Ok(markdown::links(&summary)
+        .iter()
+        .filter_map(|link| markdown::target(SUMMARY, link))
+        .map(|(path, _)| path)
+        .collect())
 }
 
 /// Makes the site; its folder.
@@ -91,7 +95,7 @@ fn prepare(folder: &Path) -> Result<PathBuf, String> {
         }
         write(source.join(path), &text)?;
     }
-    let from_root = |link: &str| links::target(SUMMARY, link).map(|(path, _)| path);
+    let from_root = |link: &str| markdown::target(SUMMARY, link).map(|(path, _)| path);
     for path in disk::entries("docs")?.iter().filter(|path| path.extension() == Some(PICTURE.as_ref())) {
         disk::copy(path, source.join(path))?;
     }
@@ -104,9 +108,9 @@ pub(crate) fn links_of_pages() -> Result<(usize, Vec<String>), String> {
     let source = prepare(&process::target().join("links"))?;
     let (mut count, mut faults) = (0, Vec::new());
     for path in pages()? {
-        for link in links::links(&disk::read(source.join(&path))?) {
+        for link in markdown::links(&disk::read(source.join(&path))?) {
             // Files of the repository are known from the documents themselves.
-            let Some((target, _)) = links::target(&path, link).filter(|_| !link.contains("://")) else { continue };
+            let Some((target, _)) = markdown::target(&path, link).filter(|_| !link.contains("://")) else { continue };
             count += 1;
             // mdBook makes an index of a README.
             let page = source.join(target.replace("index.md", "README.md"));
@@ -121,7 +125,7 @@ pub(crate) fn links_of_pages() -> Result<(usize, Vec<String>), String> {
 /// Where a link of the page `path` leads in the site, if elsewhere: to the file in the repository if it is no page, and to an index
 /// instead of a README, as mdBook has it.
 fn moved(path: &str, link: &str, pages: &BTreeSet<String>, repository: &str) -> Option<String> {
-    let (file, anchor) = links::target(path, link)?;
+    let (file, anchor) = markdown::target(path, link)?;
     if file.ends_with(PICTURE) {
         return None;
     }
@@ -136,7 +140,7 @@ fn moved(path: &str, link: &str, pages: &BTreeSet<String>, repository: &str) -> 
 /// A document with other targets where `other` has one.
 fn with_links(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
     let (mut out, mut at) = (String::new(), 0);
-    for link in links::links(text) {
+    for link in markdown::links(text) {
         let begin = link.as_ptr() as usize - text.as_ptr() as usize;
         out += &text[at..begin];
         out += &other(link).unwrap_or_else(|| link.into());
