@@ -2,7 +2,8 @@
 //!
 //! A document has a table between `<!-- table: NAME -->` and `<!-- end of table -->`.
 
-use crate::benchmarks::{self, RUNS, Run, RunRecord, UNKNOWN, newest, per_second, share, table, time};
+use crate::runs::{RUNS, Run, RunRecord, newest, uses_gpu};
+use crate::tables::{self, UNKNOWN, per_second, share, table, time};
 use crate::{disk, picture, sources};
 use hypergrove_lab::record::{Record, short};
 use serde::Deserialize;
@@ -116,7 +117,7 @@ impl Column {
         let isa = self.isa.as_ref().is_none_or(|isa| *isa == record.detail);
         let threads = self.threads.is_none_or(|threads| threads == record.threads);
         let size = (record.batch == 1) == (self.measure == Measure::OneJob);
-        let host = benchmarks::uses_gpu(record) || run.has_gpu() == self.host_of_gpus;
+        let host = uses_gpu(record) || run.has_gpu() == self.host_of_gpus;
         let machine = record.device.starts_with(&self.device) && record.backend == self.backend && host;
         let rows = matches!(self.measure, Measure::Kernels | Measure::KernelBytes) || self.rows == record.rows;
         let cores = self.measure != Measure::Cores || record.process_fraction.is_some();
@@ -158,7 +159,7 @@ impl Table {
         }
         let cells: Vec<_> =
             self.columns.iter().map(|column| |found: RunRecord<'_>| column.cell(found.record)).collect();
-        let columns: Vec<benchmarks::Column<'_, String>> = (self.columns.iter().zip(&found).zip(&cells))
+        let columns: Vec<tables::Column<'_, String>> = (self.columns.iter().zip(&found).zip(&cells))
             .map(|((column, found), cell)| (&*column.heading, found, cell as _))
             .collect();
         let table = table(&[""], &columns, self.rows.iter().map(|name| (vec![short(name).into()], name)));

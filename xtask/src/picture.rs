@@ -2,7 +2,7 @@
 //!
 //! The reports' plots need the library, without which xtask is built. This is an SVG that brings its colours for light and dark screens, so it is the same file in the repository and in the site.
 
-use crate::benchmarks::per_second;
+use crate::tables::per_second;
 use hypergrove_lab::record::grouped;
 use std::fmt::Write as _;
 

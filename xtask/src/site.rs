@@ -3,7 +3,7 @@
 use crate::process;
 use crate::step::{Outcome, Step};
 use crate::wheels::{self, Wheel};
-use crate::{benchmarks, disk, markdown};
+use crate::{disk, markdown, runs};
 use std::collections::BTreeSet;
 use std::env::consts::EXE_EXTENSION;
 use std::path::{Path, PathBuf};
@@ -151,11 +151,11 @@ fn with_links(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
 
 /// Draws the studies of the newest day, of several runs the one with most of them, by the tool.
 fn report(source: &Path) -> Result<(), String> {
-    let studies = disk::entries(benchmarks::RUNS)?.into_iter().filter_map(|run| {
+    let studies = disk::entries(runs::RUNS)?.into_iter().filter_map(|run| {
         let day = run.file_name()?.to_str()?.get(..10)?.to_string();
         Some((day, run.join("studies.jsonl").metadata().ok()?.len(), run))
     });
-    let (.., newest) = studies.max().ok_or_else(|| format!("no studies in {}", benchmarks::RUNS))?;
+    let (.., newest) = studies.max().ok_or_else(|| format!("no studies in {}", runs::RUNS))?;
     process::run(process::cargo(&["build", "--release", "--locked", "-p", "hypergrove-cli"]))?;
     let mut command = Command::new(process::target().join("release/hypergrove").with_extension(EXE_EXTENSION));
     command.arg("report").arg(newest).arg("-o").arg(source.join(REPORT)).arg("--force");
