@@ -1,7 +1,7 @@
 //! The C library: how it is linked and installed, and its programs under sanitizers and Valgrind.
 
 use crate::process::{self, answers};
-use crate::step::{Extent, Outcome, Step};
+use crate::step::{Extent, Step, Stop};
 use crate::toolchain::Toolchain;
 use crate::{disk, threads};
 use std::collections::BTreeSet;
@@ -107,12 +107,10 @@ fn symlink(_: &Path, _: &Path) -> std::io::Result<()> {
 /// under Valgrind.
 pub(crate) fn check(extent: Extent) -> Step {
     if !cfg!(target_os = "linux") {
-        return Ok(Outcome::Skipped("the C library is linked on Linux alone".into()));
+        return Err(Stop::Skipped("the C library is linked on Linux alone".into()));
     }
     let tools = || ["cc", "c++", "nm", "readelf", "pkg-config"].iter().all(|tool| answers(tool, &["--version"]));
-    if let Err(why) = process::ensure_packages(&["gcc", "g++", "libc6-dev", "binutils", "pkg-config"], tools) {
-        return Ok(Outcome::Skipped(why));
-    }
+    process::ensure_packages(&["gcc", "g++", "libc6-dev", "binutils", "pkg-config"], tools).map_err(Stop::Skipped)?;
     let prefix = process::target().join("capi");
     install(&prefix, &Toolchain::of_machine())?;
 
@@ -123,7 +121,7 @@ pub(crate) fn check(extent: Extent) -> Step {
     process::run(header)?;
     let misuse = read("tests/misuse.c")?;
     if let Some(forgotten) = functions.iter().find(|function| !misuse.contains(&format!("{function}("))) {
-        return Err(format!("{FOLDER}/tests/misuse.c: it calls {forgotten} nowhere"));
+        return Err(format!("{FOLDER}/tests/misuse.c: it calls {forgotten} nowhere").into());
     }
 
     let shared = shared(&prefix)?;
@@ -153,7 +151,7 @@ pub(crate) fn check(extent: Extent) -> Step {
     if extent == Extent::Full {
         how.extend([thread_sanitizer(&prefix)?, go(&prefix)?, java(&prefix)?]);
     }
-    Ok(Outcome::Passed(format!("{} functions; {} programs {}", functions.len(), PROGRAMS.len(), how.join(", "))))
+    Ok(format!("{} functions; {} programs {}", functions.len(), PROGRAMS.len(), how.join(", ")))
 }
 
 fn read(file: &str) -> Result<String, String> {

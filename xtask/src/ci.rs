@@ -1,7 +1,7 @@
 //! CI's steps and their closing table.
 
 use crate::process;
-use crate::step::{Extent, Outcome, Step, Tally};
+use crate::step::{Extent, Step, Stop, Tally};
 use crate::{
     api, benchmarks, capi, dependent, dist, examples, features, foreign, fuzz, kernels, licences, links, negative,
     openssl, outputs, python, secrets, server, shaders, site, sources, supply_chain, tests, threads,
@@ -119,10 +119,12 @@ impl<'a> Request<'a> {
     }
 
     /// A skip of a step that is required is a failure.
-    fn judge(&self, name: &str, outcome: Step) -> Step {
-        match outcome {
-            Ok(Outcome::Skipped(why)) if self.required.contains(&name) => Err(format!("required, but skipped: {why}")),
-            outcome => outcome,
+    fn judge(&self, name: &str, result: Step) -> Step {
+        match result {
+            Err(Stop::Skipped(why)) if self.required.contains(&name) => {
+                Err(Stop::Failed(format!("required, but skipped: {why}")))
+            }
+            result => result,
         }
     }
 }
@@ -149,9 +151,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
         println!("\n=== {}: {}", step.name, step.about);
         let (start, cpu, failures) = (Instant::now(), process::cpu_time(), tally.failed);
         let (result, note) = match request.judge(step.name, (step.run)(&mut tally, extent)) {
-            Ok(Outcome::Passed(note)) => ("passed", note),
-            Ok(Outcome::Skipped(why)) => (SKIPPED, why),
-            Err(why) => {
+            Ok(note) => ("passed", note),
+            Err(Stop::Skipped(why)) => (SKIPPED, why),
+            Err(Stop::Failed(why)) => {
                 // A failing test has been counted already.
                 failed += u64::from(tally.failed == failures);
                 (FAILED, why)
@@ -233,7 +235,7 @@ fn fmt() -> Step {
     for manifest in [dependent::MANIFEST, fuzz::MANIFEST, threads::MODELS, server::MANIFEST] {
         process::run(process::cargo(&["fmt", "--manifest-path", manifest, "--check", "--", "-l"]))?;
     }
-    Ok(Outcome::Passed(String::new()))
+    Ok(String::new())
 }
 
 /// `--locked`, once: Cargo.lock is current. `--release`, as all steps: macros and build scripts, the kernels for the host
@@ -243,7 +245,7 @@ fn clippy() -> Step {
         process::cargo(&["clippy", "--locked", "--release", "--workspace", "--all-targets", "--all-features"]);
     command.args(["--", "-D", "warnings"]);
     process::run(command)?;
-    Ok(Outcome::Passed(String::new()))
+    Ok(String::new())
 }
 
 /// A build of its own, which without optimisation takes seconds: the shipped one has no such checks and is not built twice.
@@ -253,7 +255,7 @@ fn overflow(tally: &mut Tally) -> Step {
     command.args(tests).args(["--", "--show-output"]);
     let before = tally.passed;
     process::run_tests(command, tally)?;
-    Ok(Outcome::Passed(format!("{} tests", tally.passed - before)))
+    Ok(format!("{} tests", tally.passed - before))
 }
 
 /// `--lib`: the tool and the library share a name, and a tool has no documentation to publish.
@@ -261,7 +263,7 @@ fn doc() -> Step {
     let mut command = process::cargo(&["doc", "--release", "--workspace", "--lib", "--no-deps", "--all-features"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     process::run(command)?;
-    Ok(Outcome::Passed(String::new()))
+    Ok(String::new())
 }
 
 fn shown(time: Duration) -> String {
@@ -310,10 +312,10 @@ mod test {
     fn a_skip_fails_where_it_is_required() {
         let words = ["--require".to_string(), "neon".to_string()];
         let request = Request::read(&words).expect("a known step");
-        let skip = || Ok(Outcome::Skipped("no qemu".into()));
-        let why = request.judge("neon", skip()).err();
-        assert_eq!(why.as_deref(), Some("required, but skipped: no qemu"));
-        assert!(matches!(request.judge("miri", skip()), Ok(Outcome::Skipped(_))));
-        assert!(matches!(request.judge("neon", Ok(Outcome::Passed(String::new()))), Ok(Outcome::Passed(_))));
+        let skip = || Err(Stop::Skipped("no qemu".into()));
+        let required = request.judge("neon", skip());
+        assert!(matches!(required, Err(Stop::Failed(why)) if why == "required, but skipped: no qemu"));
+        assert!(matches!(request.judge("miri", skip()), Err(Stop::Skipped(_))));
+        assert!(request.judge("neon", Ok(String::new())).is_ok());
     }
 }

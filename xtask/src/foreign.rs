@@ -2,7 +2,7 @@
 
 use crate::disk;
 use crate::process::{self, answers};
-use crate::step::{Extent, Outcome, Step, Tally};
+use crate::step::{Extent, Step, Stop, Tally};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,31 +46,24 @@ pub(crate) fn no_std() -> Step {
             process::run(command)?;
         }
     }
-    Ok(match target {
-        Ok(()) => Outcome::Passed(format!("{BARE}, with and without pkcs8 and pem")),
-        Err(why) => Outcome::Skipped(format!("checked for this machine only; {why}")),
-    })
+    target.map_err(|why| Stop::Skipped(format!("checked for this machine only; {why}")))?;
+    Ok(format!("{BARE}, with and without pkcs8 and pem"))
 }
 
 /// The tool and its tests compile for Windows without a warning; in full, they run under Wine, and compile for macOS, which differs less from
 /// Linux. No C compiler takes part in the former: what needs one is the kernels for the host, which are tests of other crates.
 pub(crate) fn systems(tally: &mut Tally, extent: Extent) -> Step {
     let targets = if extent == Extent::Full { &[WINDOWS, MAC][..] } else { &[WINDOWS] };
-    if let Err(why) = targets.iter().try_for_each(|target| process::ensure_target(target)) {
-        return Ok(Outcome::Skipped(why));
-    }
+    targets.iter().try_for_each(|target| process::ensure_target(target)).map_err(Stop::Skipped)?;
     let mut command = process::cargo(&["clippy", "--locked", "--release", "-p", "hypergrove-cli", "--all-targets"]);
     command.args(targets.iter().flat_map(|target| ["--target", target])).args(["--", "-D", "warnings"]);
     process::run(command)?;
     let compiled = format!("compiled for {}", targets.join(" and "));
     if extent == Extent::Usual {
-        return Ok(Outcome::Passed(compiled));
+        return Ok(compiled);
     }
-    if let Err(why) =
-        process::ensure_packages(&WINDOWS_PACKAGES, || answers(MINGW, &["--version"]) && Path::new(WINE).exists())
-    {
-        return Ok(Outcome::Skipped(format!("{compiled}; {why}")));
-    }
+    process::ensure_packages(&WINDOWS_PACKAGES, || answers(MINGW, &["--version"]) && Path::new(WINE).exists())
+        .map_err(|why| Stop::Skipped(format!("{compiled}; {why}")))?;
     let before = tally.passed;
     let prefix = wine_prefix()?;
     let mut command = process::limited(40, "cargo", &["test", "--release", "--no-fail-fast", "--target", WINDOWS]);
@@ -83,7 +76,7 @@ pub(crate) fn systems(tally: &mut Tally, extent: Extent) -> Step {
     server.args(["--kill", "--wait"]);
     let _ = process::run(in_wine(server, &prefix));
     result?;
-    Ok(Outcome::Passed(format!("{compiled}; {} tests under Wine", tally.passed - before)))
+    Ok(format!("{compiled}; {} tests under Wine", tally.passed - before))
 }
 
 /// A new folder for Wine's Windows, with all that the tool needs there.
@@ -112,11 +105,9 @@ fn in_wine(mut command: Command, prefix: &Path) -> Command {
 /// NEON under qemu, where this machine has no NEON itself.
 pub(crate) fn neon(tally: &mut Tally) -> Step {
     if cfg!(target_arch = "aarch64") {
-        return Ok(Outcome::Passed("this machine has NEON itself: see test".into()));
+        return Ok("this machine has NEON itself: see test".into());
     }
-    if let Err(why) = process::ensure_target(ARM).and_then(|()| ensure_qemu()) {
-        return Ok(Outcome::Skipped(why));
-    }
+    process::ensure_target(ARM).and_then(|()| ensure_qemu()).map_err(Stop::Skipped)?;
     let before = tally.passed;
     // One call, or the features of shared dependencies differ and lanes is compiled twice.
     let mut command = process::limited(15, "cargo", &["test", "--release", "--tests", "--target", ARM]);
@@ -124,7 +115,7 @@ pub(crate) fn neon(tally: &mut Tally) -> Step {
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("qemu-aarch64 -L {ARM_ROOT}"));
     process::run_tests(command, tally)?;
-    Ok(Outcome::Passed(format!("{} tests", tally.passed - before)))
+    Ok(format!("{} tests", tally.passed - before))
 }
 
 pub(crate) fn ensure_qemu() -> Result<(), String> {
@@ -156,9 +147,7 @@ pub(crate) fn has_sources() -> bool {
 /// The host logic, and lanes with the vectors that Miri knows, AVX-512 among them: for a CPU that lacks those this is the
 /// only place where they run.
 pub(crate) fn miri(tally: &mut Tally, extent: Extent) -> Step {
-    if let Err(why) = ensure_nightly(|| answers("rustup", &["run", "nightly", "cargo", "miri", "--version"])) {
-        return Ok(Outcome::Skipped(why));
-    }
+    ensure_nightly(|| answers("rustup", &["run", "nightly", "cargo", "miri", "--version"])).map_err(Stop::Skipped)?;
     let nightly = process::output("rustup", &["run", "nightly", "rustc", "--version"]).unwrap_or_default();
     let before = tally.passed;
     // Once, or the runs below would make it at the same time.
@@ -187,5 +176,5 @@ pub(crate) fn miri(tally: &mut Tally, extent: Extent) -> Step {
     sharing.env("MIRIFLAGS", "-Zmiri-ignore-leaks -Zmiri-disable-stacked-borrows -Zmiri-permissive-provenance");
     let runs: Vec<Command> = of_lanes.chain([command(&host, "miri-host", ""), sharing]).collect();
     process::run_tests_concurrently(runs, tally)?;
-    Ok(Outcome::Passed(format!("{} tests, {}", tally.passed - before, nightly.trim())))
+    Ok(format!("{} tests, {}", tally.passed - before, nightly.trim()))
 }

@@ -1,7 +1,7 @@
 //! Fuzzing: random inputs, and cargo-fuzz's runs of each target. Their corpus is replayed by the tests of the tool.
 
 use crate::process::{self, answers};
-use crate::step::{Outcome, Step, Tally};
+use crate::step::{Step, Stop, Tally};
 use crate::{disk, tests};
 use std::fs;
 use std::path::Path;
@@ -32,14 +32,12 @@ pub(crate) fn check(tally: &mut Tally) -> Step {
         process::run_tests(command, tally)?;
         runs += inputs;
     }
-    if let Err(why) = ensure_fuzzer() {
-        return Ok(Outcome::Skipped(format!("{covered}, {runs} random inputs; no fuzzer ran: {why}")));
-    }
+    ensure_fuzzer().map_err(|why| Stop::Skipped(format!("{covered}, {runs} random inputs; no fuzzer ran: {why}")))?;
     let targets = targets()?;
     for name in &targets {
         runs += run(name)?;
     }
-    Ok(Outcome::Passed(format!("{covered}, {runs} executions of {} targets", targets.len())))
+    Ok(format!("{covered}, {runs} executions of {} targets", targets.len()))
 }
 
 /// The targets: the test checks that these folders are those of the functions.

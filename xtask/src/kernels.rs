@@ -1,7 +1,7 @@
 //! The GPU kernels without a GPU: compiled by NVRTC out of PyPI's wheel, and read by the host's C++ compiler.
 
 use crate::process::{self, answers};
-use crate::step::{Extent, Outcome, Step, Tally};
+use crate::step::{Extent, Step, Stop, Tally};
 use crate::wheels::{self, Wheel};
 use crate::{disk, tests};
 use hypergrove_fips205::Family;
@@ -20,10 +20,7 @@ const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-paramet
 
 pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
     let host = host()?;
-    let libraries = match ensure_nvrtc() {
-        Ok(libraries) => libraries,
-        Err(why) => return Ok(Outcome::Skipped(format!("{host}; not for devices: {why}"))),
-    };
+    let libraries = ensure_nvrtc().map_err(|why| Stop::Skipped(format!("{host}; not for devices: {why}")))?;
     let mut command = tests::command(&["--lib", TESTS]);
     if extent == Extent::Full {
         command.env("HYPERGROVE_TESTS", "all");
@@ -37,14 +34,14 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
     tally.add(own);
     result?;
     if let Some(why) = skipped.iter().find(|what| what.starts_with(TESTS)) {
-        return Err(format!("NVRTC was fetched, but {why}"));
+        return Err(format!("NVRTC was fetched, but {why}").into());
     }
     if passed < 2 {
-        return Err(format!("of the tests called {TESTS}… only {passed} ran"));
+        return Err(format!("of the tests called {TESTS}… only {passed} ran").into());
     }
     // The step `test` left these out for want of the library.
     tally.skipped.retain(|what| !what.starts_with(TESTS));
-    Ok(Outcome::Passed(format!("{host}; for devices by NVRTC")))
+    Ok(format!("{host}; for devices by NVRTC"))
 }
 
 /// The kernels as host C++, without a warning.

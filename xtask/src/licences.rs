@@ -2,7 +2,7 @@
 //! minutes to build, and these few lines let every run of CI look at licences.
 
 use crate::process;
-use crate::step::{Outcome, Step};
+use crate::step::Step;
 use crate::{disk, supply_chain};
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 pub(crate) fn check() -> Step {
     let of = |workspace| Ok::<_, String>(format!("{}; {}", licences(workspace)?, supply_chain::vetted(workspace)?));
     let notes = supply_chain::WORKSPACES.map(of).into_iter().collect::<Result<Vec<_>, _>>()?;
-    Ok(Outcome::Passed(notes.join("; the server: ")))
+    Ok(notes.join("; the server: "))
 }
 
 fn licences(workspace: &str) -> Result<String, String> {

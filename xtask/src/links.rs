@@ -3,14 +3,14 @@
 //! lychee checks links too, but compiling it takes minutes, and CI reads no document of another host. No checker knows which pages the site has.
 
 use crate::markdown::{anchors, links, target};
-use crate::step::{Outcome, Step};
+use crate::step::Step;
 use crate::{disk, site, sources};
 use std::fs;
 use std::path::Path;
 
 /// All links of all Markdown files, and the site's list of pages. Links to other hosts are not followed.
 pub(crate) fn check() -> Step {
-    let Some(files) = sources::files() else { return Ok(Outcome::Skipped("this is no git repository".into())) };
+    let files = sources::files()?;
     let (mut faults, mut count) = (Vec::new(), 0);
     for path in files.iter().filter(|path| path.ends_with(".md")) {
         let text = disk::read(path)?;

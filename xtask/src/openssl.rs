@@ -2,7 +2,7 @@
 
 use crate::disk;
 use crate::process::{self, answers};
-use crate::step::{Extent, Outcome, Step};
+use crate::step::{Extent, Step, Stop};
 use crate::toolchain::Toolchain;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -395,14 +395,13 @@ fn check_module(module: &Path) -> Result<(), String> {
 /// CI's step: OpenSSL 3.0 of Debian 12, and in full also 3.6 and 4.0, each with the provider, and with its own where it has one.
 pub(crate) fn check(extent: Extent) -> Step {
     if !cfg!(all(target_os = "linux", target_pointer_width = "64")) {
-        return Ok(Outcome::Skipped("OpenSSL modules are tested on Linux of 64 bits alone".into()));
+        return Err(Stop::Skipped("OpenSSL modules are tested on Linux of 64 bits alone".into()));
     }
     let headers = || Path::new("/usr/include/openssl/core_dispatch.h").exists();
     let tools = || ["cc", "nm", "readelf"].iter().all(|tool| answers(tool, &["--version"]));
     let there = || headers() && tools() && answers("openssl", &["version"]);
-    if let Err(why) = process::ensure_packages(&["gcc", "libc6-dev", "binutils", "openssl", "libssl-dev"], there) {
-        return Ok(Outcome::Skipped(why));
-    }
+    process::ensure_packages(&["gcc", "libc6-dev", "binutils", "openssl", "libssl-dev"], there)
+        .map_err(Stop::Skipped)?;
     let prefix = process::target().join("openssl");
     install(&prefix)?;
     let module = prefix.join(MODULE);
@@ -418,7 +417,7 @@ pub(crate) fn check(extent: Extent) -> Step {
     }
     check_between(&all, &module, &prefix, extent)?;
     let names: Vec<&str> = all.iter().map(|openssl| &*openssl.name).collect();
-    Ok(Outcome::Passed(format!("programs and EVP with {}", names.join(", "))))
+    Ok(format!("programs and EVP with {}", names.join(", ")))
 }
 
 /// The programs of the tests, with one OpenSSL.

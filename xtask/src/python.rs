@@ -2,7 +2,7 @@
 
 use crate::disk;
 use crate::process::{self, answers, output};
-use crate::step::{Extent, Outcome, Step, Tally};
+use crate::step::{Extent, Step, Stop, Tally};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,10 +30,7 @@ const PACKAGES: &str = "import sysconfig; print(sysconfig.get_path('purelib'))";
 
 /// CI's step.
 pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
-    let place = match Place::find() {
-        Ok(place) => place,
-        Err(why) => return Ok(Outcome::Skipped(why)),
-    };
+    let place = Place::find().map_err(Stop::Skipped)?;
     if extent == Extent::Full {
         place.fetch(IN_FULL)?;
     }
@@ -45,7 +42,7 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
         place.install_from_source()?;
         also = format!("mypy, stubtest and pyright; pip install .; {}", place.test_free_threaded(tally)?);
     }
-    Ok(Outcome::Passed(format!("{passed} tests of a wheel in an empty environment; types by {also}")))
+    Ok(format!("{passed} tests of a wheel in an empty environment; types by {also}"))
 }
 
 /// The tests alone, for `cargo xtask test`; or why there are none.

@@ -1,7 +1,7 @@
 //! Constant time: Valgrind follows secrets through the library.
 
 use crate::process::{self, answers};
-use crate::step::{Extent, Outcome, Step, Tally};
+use crate::step::{Extent, Step, Stop, Tally};
 use crate::{disk, tests};
 use std::process::Command;
 
@@ -17,11 +17,9 @@ const TIMED: &str = "timing";
 /// Runs the crate hypergrove under Valgrind and, in full, times the crate lanes.
 pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-        return Ok(Outcome::Skipped("the requests to Valgrind are those of Linux on x86-64; run it there".into()));
+        return Err(Stop::Skipped("the requests to Valgrind are those of Linux on x86-64; run it there".into()));
     }
-    if let Err(why) = process::ensure_packages(&["valgrind"], || answers("valgrind", &["--version"])) {
-        return Ok(Outcome::Skipped(why));
-    }
+    process::ensure_packages(&["valgrind"], || answers("valgrind", &["--version"])).map_err(Stop::Skipped)?;
     let before = tally.passed;
     match extent {
         Extent::Usual => process::run_tests(followed(&["--skip", LONG]), tally)?,
@@ -31,7 +29,7 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
             process::run_tests(alone(&["--test", TIMED], &[]), tally)?;
         }
     }
-    Ok(Outcome::Passed(format!("{} tests", tally.passed - before)))
+    Ok(format!("{} tests", tally.passed - before))
 }
 
 fn followed(filter: &[&str]) -> Command {

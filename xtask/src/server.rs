@@ -1,7 +1,7 @@
 //! The signing service, which has a workspace, a lock file and a target folder of its own.
 
 use crate::process::{self, answers};
-use crate::step::{Extent, Outcome, Step, Tally};
+use crate::step::{Extent, Step, Tally};
 use crate::toolchain::Toolchain;
 use crate::{disk, install};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
         command.env("HYPERGROVE_SERVER_REQUESTS", "1000000").env("HYPERGROVE_SERVER_FUZZ", "60");
     }
     process::run_tests(command, tally)?;
-    Ok(Outcome::Passed(format!("{} tests", tally.passed - before)))
+    Ok(format!("{} tests", tally.passed - before))
 }
 
 /// The service and its systemd unit, for the Debian package.

@@ -3,7 +3,7 @@
 
 use crate::disk;
 use crate::process::{self, answers};
-use crate::step::{Extent, Outcome, Step};
+use crate::step::{Extent, Step, Stop};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -29,11 +29,11 @@ pub(crate) fn check(extent: Extent) -> Step {
     let there = || answers("glslc", &["--version"]) && has("icd.d/lvp_icd") && has("explicit_layer.d/VkLayer_khronos");
     let installed = process::ensure_packages(&PACKAGES, there);
     let (Some(version), Ok(made_by)) = (process::output("glslc", &["--version"]), fs::read_to_string(MADE_BY)) else {
-        return Ok(Outcome::Skipped(installed.err().unwrap_or_else(|| format!("no glslc, or no {MADE_BY}"))));
+        return Err(Stop::Skipped(installed.err().unwrap_or_else(|| format!("no glslc, or no {MADE_BY}"))));
     };
     if version != made_by {
         let name = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-        return Ok(Outcome::Skipped(format!("{} made the modules, here is {}", name(&made_by), name(&version))));
+        return Err(Stop::Skipped(format!("{} made the modules, here is {}", name(&made_by), name(&version))));
     }
     let sources = sources();
     let known = disk::read(MADE_OF)?;
@@ -53,8 +53,8 @@ pub(crate) fn check(extent: Extent) -> Step {
     }
     faults.extend(kept()?.into_iter().filter(|name| !sources.contains_key(name)));
     match faults.first() {
-        None => Ok(Outcome::Passed(format!("{} modules, {} of them compiled", sources.len(), unknown.len()))),
-        Some(first) => Err(format!("{} modules are stale, first {first}: `cargo xtask shaders`", faults.len())),
+        None => Ok(format!("{} modules, {} of them compiled", sources.len(), unknown.len())),
+        Some(first) => Err(format!("{} modules are stale, first {first}: `cargo xtask shaders`", faults.len()).into()),
     }
 }
 

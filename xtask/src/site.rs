@@ -1,7 +1,7 @@
 //! The site: the documents as a book that can be searched, made by mdBook, with the report of the newest studies.
 
 use crate::process;
-use crate::step::{Outcome, Step};
+use crate::step::{Step, Stop};
 use crate::wheels::{self, Wheel};
 use crate::{disk, markdown, runs};
 use std::collections::BTreeSet;
@@ -38,20 +38,17 @@ fn mdbook() -> Result<String, String> {
 
 /// CI's step: the site is made, and each page of it can be found.
 pub(crate) fn check() -> Step {
-    let mdbook = match mdbook() {
-        Ok(mdbook) => mdbook,
-        Err(why) => return Ok(Outcome::Skipped(why)),
-    };
+    let mdbook = mdbook().map_err(Stop::Skipped)?;
     let site = make(&mdbook)?;
     let pages = pages()?;
     for page in &pages {
         let html = site.join(page).with_extension("html");
         let index = html.with_file_name("index.html");
         if !html.is_file() && !index.is_file() {
-            return Err(format!("{page} is not in the site: there is no {}", html.display()));
+            return Err(format!("{page} is not in the site: there is no {}", html.display()).into());
         }
     }
-    Ok(Outcome::Passed(format!("{} pages", pages.len())))
+    Ok(format!("{} pages", pages.len()))
 }
 
 /// The documents that the summary names, as paths from the root.

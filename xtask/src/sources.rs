@@ -1,7 +1,7 @@
 //! Rules for the text of the sources that no compiler checks.
 
 use crate::process;
-use crate::step::{Outcome, Step};
+use crate::step::{Step, Stop};
 use crate::{disk, prose};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,17 +39,18 @@ const MACHINE_PATHS: &[&str] = &[
 const EMPTY_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc", "manager", "context"];
 
 /// Files of git, and those it would take.
-pub(crate) fn files() -> Option<Vec<String>> {
-    let list = process::output("git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
-    Some(list.lines().filter(|path| Path::new(path).is_file()).map(String::from).collect())
+pub(crate) fn files() -> Result<Vec<String>, Stop> {
+    let list = process::output("git", &["ls-files", "--cached", "--others", "--exclude-standard"])
+        .ok_or_else(|| Stop::Skipped("this is no git repository".into()))?;
+    Ok(list.lines().filter(|path| Path::new(path).is_file()).map(String::from).collect())
 }
 
 pub(crate) fn verdict(faults: &[String], checked: &str) -> Step {
     if faults.is_empty() {
-        return Ok(Outcome::Passed(checked.into()));
+        return Ok(checked.into());
     }
     faults.iter().for_each(|fault| println!("{fault}"));
-    Err(format!("{} faults, first {}", faults.len(), faults[0]))
+    Err(format!("{} faults, first {}", faults.len(), faults[0]).into())
 }
 
 /// Sources whose comments are part of measured tables' checksums, and the table of words itself.
@@ -64,7 +65,7 @@ const OWN_WORDS: &[&str] = &[
 /// No file names a place of one machine, nor has a name without a meaning; documents and comments have the field's words and short
 /// sentences.
 pub(crate) fn words() -> Step {
-    let Some(files) = files() else { return Ok(Outcome::Skipped("this is no git repository".into())) };
+    let files = files()?;
     let mut faults = Vec::new();
     let (mut names, mut left) = (BTreeMap::<&str, BTreeSet<String>>::new(), BTreeMap::<&str, [Vec<String>; 3]>::new());
     for path in &files {
@@ -204,7 +205,7 @@ fn machine_path(line: &str) -> Option<&'static str> {
 /// Every crate root outside MAY_BE_UNSAFE forbids unsafe code, or denies it if one of the crate's files may hold it; and no
 /// other file (test, bench or build script) uses it.
 pub(crate) fn forbid_unsafe() -> Step {
-    let Some(files) = files() else { return Ok(Outcome::Skipped("this is no git repository".into())) };
+    let files = files()?;
     let rust = files
         .iter()
         .filter(|path| path.ends_with(".rs") && !MAY_BE_UNSAFE.iter().any(|crate_| path.starts_with(crate_)));

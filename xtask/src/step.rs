@@ -11,14 +11,22 @@ pub(crate) enum Extent {
     Full,
 }
 
-/// The result of a step: a note for the table, or why there was nothing to run.
-pub(crate) enum Outcome {
-    Passed(String),
+/// The result of a step that has ended: a note for the table, or why there is none.
+pub(crate) type Step = Result<String, Stop>;
+
+/// Why a step did not pass.
+pub(crate) enum Stop {
+    /// There was nothing to run, for example because this machine lacks a tool.
     Skipped(String),
+    /// A check failed, or could not be made.
+    Failed(String),
 }
 
-/// A failure's reason.
-pub(crate) type Step = Result<Outcome, String>;
+impl<T: Into<String>> From<T> for Stop {
+    fn from(why: T) -> Stop {
+        Stop::Failed(why.into())
+    }
+}
 
 /// The test runners' reports so far. cargo-nextest would not spare this: it runs no examples of documentation, and tests under
 /// Miri, qemu and Wine, the models of loom and Python's tests report here too, with what they skipped and why.

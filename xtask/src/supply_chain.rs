@@ -3,7 +3,7 @@
 
 use crate::disk;
 use crate::process::{self, answers};
-use crate::step::{Outcome, Step};
+use crate::step::{Step, Stop};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fs;
@@ -81,14 +81,12 @@ pub(crate) fn deny(workspace: &str, checks: &[&str]) -> Result<(), String> {
 
 /// Known faults of the dependencies, by RustSec's database, which is fetched.
 pub(crate) fn advisories() -> Step {
-    if let Err(why) = process::ensure_command("deny", None) {
-        return Ok(Outcome::Skipped(why));
-    }
+    process::ensure_command("deny", None).map_err(Stop::Skipped)?;
     if process::run(process::cargo(&["deny", "--all-features", "fetch", "db"])).is_err() {
-        return Ok(Outcome::Skipped("RustSec's database could not be fetched: no way to it from this machine".into()));
+        return Err(Stop::Skipped("RustSec's database could not be fetched: no way to it from this machine".into()));
     }
     WORKSPACES.iter().try_for_each(|workspace| deny(workspace, &["advisories"]))?;
-    Ok(Outcome::Passed("by cargo-deny and RustSec's database of today".into()))
+    Ok("by cargo-deny and RustSec's database of today".into())
 }
 
 /// The bill of materials of the tool, as CycloneDX in JSON, and how many dependencies it names.
@@ -142,11 +140,9 @@ pub(crate) fn write_sbom() -> Result<(), String> {
 
 /// CI's step: the bill of materials names every dependency of the tool.
 pub(crate) fn sbom() -> Step {
-    if let Err(why) = process::ensure_command(CYCLONEDX, None) {
-        return Ok(Outcome::Skipped(why));
-    }
+    process::ensure_command(CYCLONEDX, None).map_err(Stop::Skipped)?;
     let (_, packages) = make_sbom(None)?;
-    Ok(Outcome::Passed(format!("CycloneDX, {packages} packages")))
+    Ok(format!("CycloneDX, {packages} packages"))
 }
 
 /// Cargo's own folder, which has the sources of dependencies.
@@ -188,7 +184,7 @@ pub(crate) fn reproducible() -> Step {
         let bytes = fs::read(&tool).map_err(|error| format!("{}: {error}", tool.display()))?;
         for path in [&place, &home] {
             if bytes.windows(path.len()).any(|window| window == path.as_bytes()) {
-                return Err(format!("{} names the folder {path}", tool.display()));
+                return Err(format!("{} names the folder {path}", tool.display()).into());
             }
         }
         digests.push(hex::encode(Sha256::digest(&bytes)));
@@ -196,9 +192,9 @@ pub(crate) fn reproducible() -> Step {
     match &digests[..] {
         [one, another] if one == another => {
             folders.iter().try_for_each(disk::remove)?;
-            Ok(Outcome::Passed(format!("SHA-256 of the tool, twice: {one}")))
+            Ok(format!("SHA-256 of the tool, twice: {one}"))
         }
-        _ => Err(format!("the builds in {} and {} differ", folders[0].display(), folders[1].display())),
+        _ => Err(format!("the builds in {} and {} differ", folders[0].display(), folders[1].display()).into()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The one test command.
 
 use crate::process;
-use crate::step::{Extent, Outcome, Step, Tally};
+use crate::step::{Extent, Step, Stop, Tally};
 use crate::{capi, disk, openssl, python};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,9 +39,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
     let mut failed = u64::from(result.is_err() && tally.failed == 0);
     for (name, step) in others {
         match step {
-            Ok(Outcome::Passed(note)) => println!("{name}: {note}"),
-            Ok(Outcome::Skipped(why)) => drop(tally.skipped.insert(format!("{name}: {why}"))),
-            Err(why) => {
+            Ok(note) => println!("{name}: {note}"),
+            Err(Stop::Skipped(why)) => drop(tally.skipped.insert(format!("{name}: {why}"))),
+            Err(Stop::Failed(why)) => {
                 println!("FAILED {name}: {why}");
                 failed += 1;
             }
@@ -78,7 +78,7 @@ fn whole(tally: &mut Tally) -> (Result<(), String>, Vec<(&'static str, Step)>) {
 /// CI's step.
 pub(crate) fn workspace(tally: &mut Tally, extent: Extent) -> Step {
     build().and_then(|()| rust(tally, extent))?;
-    Ok(Outcome::Passed(format!("{} tests", tally.passed)))
+    Ok(format!("{} tests", tally.passed))
 }
 
 /// Compiles all of Rust's tests.
@@ -113,7 +113,7 @@ pub(crate) fn faults(tally: &mut Tally) -> Step {
     command.env("HYPERGROVE_FLIPS", FLIPS);
     let before = tally.passed;
     process::run_tests(command, tally)?;
-    Ok(Outcome::Passed(format!("{} tests with {FLIPS} flips", tally.passed - before)))
+    Ok(format!("{} tests with {FLIPS} flips", tally.passed - before))
 }
 
 /// `cargo test` of the whole workspace, with the features that the tool is built with: nothing is compiled twice. `--release`, because

@@ -3,7 +3,7 @@
 
 use crate::foreign;
 use crate::process;
-use crate::step::{Outcome, Step, Tally};
+use crate::step::{Step, Stop, Tally};
 use std::process::Command;
 
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -29,9 +29,7 @@ pub(crate) fn check(tally: &mut Tally) -> Step {
     models.env("CARGO_TARGET_DIR", process::target().join("loom"));
     process::run_tests(models, tally)?;
     let models = format!("{} models", tally.passed - before);
-    if let Err(why) = ensure_sanitizer() {
-        return Ok(Outcome::Skipped(format!("{models}; {why}")));
-    }
+    ensure_sanitizer().map_err(|why| Stop::Skipped(format!("{models}; {why}")))?;
     let before = tally.passed;
     let mut own = tests(&["-p", "hypergrove-engine", "-p", "hypergrove", "--lib"]);
     own.args(["--", "--show-output", "--skip", SKIPPED]);
@@ -42,10 +40,10 @@ pub(crate) fn check(tally: &mut Tally) -> Step {
     let output = tests(&CONTROL).output().map_err(|error| format!("the planted race: {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if output.status.success() || !text.contains(REPORT) {
-        return Err(format!("ThreadSanitizer did not report the planted race:\n{text}"));
+        return Err(format!("ThreadSanitizer did not report the planted race:\n{text}").into());
     }
     let tests = tally.passed - before;
-    Ok(Outcome::Passed(format!("{models}; {tests} tests without a race, and a planted one was reported")))
+    Ok(format!("{models}; {tests} tests without a race, and a planted one was reported"))
 }
 
 /// Sees to what [`sanitized`] needs, or says how to get it.

@@ -2,7 +2,7 @@
 
 use super::{ARCH, ARCHITECTURES, Build, RELEASE, Request, SUMS, name_of, size, throwaway_public, verify};
 use crate::process::{self, answers};
-use crate::step::{Outcome, Step, Tally};
+use crate::step::{Step, Stop, Tally};
 use crate::toolchain::Toolchain;
 use crate::{capi, deb, disk, foreign, python};
 use std::path::{Path, PathBuf};
@@ -29,10 +29,7 @@ pub(crate) fn step(tally: &mut Tally) -> Step {
         Err(_) => vec![ARCH],
     };
     let candidate = |architectures| Request { is_candidate: true, architectures, key: None };
-    let build = match Build::prepare(candidate(architectures()), "dist-build") {
-        Ok(build) => build,
-        Err(why) => return Ok(Outcome::Skipped(why)),
-    };
+    let build = Build::prepare(candidate(architectures()), "dist-build").map_err(Stop::Skipped)?;
     let dist = process::target().join("dist");
     build.make(&dist)?;
     let sizes = disk::entries(&dist)?.iter().map(|file| size(file)).collect::<Result<Vec<_>, _>>()?;
@@ -54,11 +51,11 @@ pub(crate) fn step(tally: &mut Tally) -> Step {
     if ours != others {
         let line = others.lines().find(|line| !ours.lines().any(|our| our == *line));
         let line = line.unwrap_or("fewer files");
-        return Err(format!("a build in another folder gives other bytes: {line}"));
+        return Err(format!("a build in another folder gives other bytes: {line}").into());
     }
     notes.push(format!("{} files built twice with equal bytes", others.lines().count()));
     disk::remove(&again.work)?;
-    Ok(Outcome::Passed(notes.join("; ")))
+    Ok(notes.join("; "))
 }
 
 /// The environment of Python that [`in_environment`] makes.
