@@ -64,7 +64,6 @@ pub(crate) fn systems(tally: &mut Tally, extent: Extent) -> Step {
     }
     process::ensure_packages(&WINDOWS_PACKAGES, || answers(MINGW, &["--version"]) && Path::new(WINE).exists())
         .map_err(|why| Stop::Skipped(format!("{compiled}; {why}")))?;
-    let before = tally.passed;
     let prefix = wine_prefix()?;
     let mut command = process::limited(40, "cargo", &["test", "--release", "--no-fail-fast", "--target", WINDOWS]);
     command.args(["-p", "hypergrove-cli", "--", "--show-output"]);
@@ -75,8 +74,7 @@ pub(crate) fn systems(tally: &mut Tally, extent: Extent) -> Step {
     let mut server = Command::new(WINE_SERVER);
     server.args(["--kill", "--wait"]);
     let _ = process::run(in_wine(server, &prefix));
-    result?;
-    Ok(format!("{compiled}; {} tests under Wine", tally.passed - before))
+    Ok(format!("{compiled}; {} tests under Wine", result?))
 }
 
 /// A new folder for Wine's Windows, with all that the tool needs there.
@@ -108,14 +106,13 @@ pub(crate) fn neon(tally: &mut Tally) -> Step {
         return Ok("this machine has NEON itself: see test".into());
     }
     process::ensure_target(ARM).and_then(|()| ensure_qemu()).map_err(Stop::Skipped)?;
-    let before = tally.passed;
     // One call, or the features of shared dependencies differ and lanes is compiled twice.
     let mut command = process::limited(15, "cargo", &["test", "--release", "--tests", "--target", ARM]);
     command.args(["-p", "hypergrove-lanes", "-p", "hypergrove-cpu", "--", "--show-output"]).args(NEON_TESTS);
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("qemu-aarch64 -L {ARM_ROOT}"));
-    process::run_tests(command, tally)?;
-    Ok(format!("{} tests", tally.passed - before))
+    let passed = process::run_tests(command, tally)?;
+    Ok(format!("{passed} tests"))
 }
 
 pub(crate) fn ensure_qemu() -> Result<(), String> {
@@ -149,7 +146,6 @@ pub(crate) fn has_sources() -> bool {
 pub(crate) fn miri(tally: &mut Tally, extent: Extent) -> Step {
     ensure_nightly(|| answers("rustup", &["run", "nightly", "cargo", "miri", "--version"])).map_err(Stop::Skipped)?;
     let nightly = process::output("rustup", &["run", "nightly", "rustc", "--version"]).unwrap_or_default();
-    let before = tally.passed;
     // Once, or the runs below would make it at the same time.
     process::run(process::limited(5, "rustup", &["run", "nightly", "cargo", "miri", "setup"]))?;
     // Another target keeps the features from build scripts; under Miri a feature is there if it is compiled in.
@@ -175,6 +171,6 @@ pub(crate) fn miri(tally: &mut Tally, extent: Extent) -> Step {
     let mut sharing = command(&sharing, "miri-host", "");
     sharing.env("MIRIFLAGS", "-Zmiri-ignore-leaks -Zmiri-disable-stacked-borrows -Zmiri-permissive-provenance");
     let runs: Vec<Command> = of_lanes.chain([command(&host, "miri-host", ""), sharing]).collect();
-    process::run_tests_concurrently(runs, tally)?;
-    Ok(format!("{} tests, {}", tally.passed - before, nightly.trim()))
+    let passed = process::run_tests_concurrently(runs, tally)?;
+    Ok(format!("{passed} tests, {}", nightly.trim()))
 }

@@ -29,10 +29,10 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
     path.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
     command.env("LD_LIBRARY_PATH", std::env::join_paths(path).map_err(|error| error.to_string())?);
     let mut own = Tally::default();
-    let result = process::run_tests(command, &mut own);
-    let (passed, skipped) = (own.passed, std::mem::take(&mut own.skipped));
+    let passed = process::run_tests(command, &mut own);
+    let skipped = std::mem::take(&mut own.skipped);
     tally.add(own);
-    result?;
+    let passed = passed?;
     if let Some(why) = skipped.iter().find(|what| what.starts_with(TESTS)) {
         return Err(format!("NVRTC was fetched, but {why}").into());
     }

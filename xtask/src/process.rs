@@ -125,8 +125,9 @@ pub(crate) fn fetch(command: impl Fn() -> Command) -> Result<(), String> {
     run(command()).inspect_err(|why| eprintln!("{why}"))
 }
 
-/// Runs test binaries in view, counting what they report on either stream.
-pub(crate) fn run_tests(mut command: Command, tally: &mut Tally) -> Result<(), String> {
+/// Runs test binaries in view, counting what they report on either stream: how many tests passed.
+pub(crate) fn run_tests(mut command: Command, tally: &mut Tally) -> Result<u64, String> {
+    let before = tally.passed;
     let line = shown(&command);
     let failed = |error: std::io::Error| format!("`{line}`: {error}");
     if std::io::stderr().is_terminal() {
@@ -135,22 +136,22 @@ pub(crate) fn run_tests(mut command: Command, tally: &mut Tally) -> Result<(), S
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let (stdout, stderr) = child.stdout.take().zip(child.stderr.take()).expect("both are piped");
-    let tally = Mutex::new(tally);
-    let read = |line: &str| tally.lock().expect("no reader panics").read(line);
+    let counts = Mutex::new(&mut *tally);
+    let read = |line: &str| counts.lock().expect("no reader panics").read(line);
     std::thread::scope(|scope| {
         let errors = scope.spawn(|| pass_on(stderr, std::io::stderr(), &read));
         pass_on(stdout, std::io::stdout(), &read).and(errors.join().expect("no reader panics"))
     })
     .map_err(failed)?;
     match child.wait().map_err(failed)? {
-        status if status.success() => Ok(()),
+        status if status.success() => Ok(tally.passed - before),
         status if status.code() == Some(124) => Err(format!("`{line}`: out of time")),
         status => Err(format!("`{line}`: {status}")),
     }
 }
 
-/// Runs test binaries at the same time; the first failure, once all have ended.
-pub(crate) fn run_tests_concurrently(commands: Vec<Command>, tally: &mut Tally) -> Result<(), String> {
+/// Runs test binaries at the same time: how many tests passed, or the first failure, once all have ended.
+pub(crate) fn run_tests_concurrently(commands: Vec<Command>, tally: &mut Tally) -> Result<u64, String> {
     std::thread::scope(|scope| {
         let run = |command| {
             scope.spawn(move || {
@@ -159,11 +160,11 @@ pub(crate) fn run_tests_concurrently(commands: Vec<Command>, tally: &mut Tally) 
             })
         };
         let running: Vec<_> = commands.into_iter().map(run).collect();
-        let mut result = Ok(());
+        let mut result = Ok(0);
         for run in running {
             let (ended, own) = run.join().expect("no reader panics");
             tally.add(own);
-            result = result.and(ended);
+            result = result.and_then(|passed| Ok(passed + ended?));
         }
         result
     })

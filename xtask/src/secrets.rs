@@ -20,16 +20,16 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
         return Err(Stop::Skipped("the requests to Valgrind are those of Linux on x86-64; run it there".into()));
     }
     process::ensure_packages(&["valgrind"], || answers("valgrind", &["--version"])).map_err(Stop::Skipped)?;
-    let before = tally.passed;
-    match extent {
+    let passed = match extent {
         Extent::Usual => process::run_tests(followed(&["--skip", LONG]), tally)?,
         Extent::Full => {
             // Valgrind has one thread.
-            process::run_tests_concurrently(vec![followed(&["sha2_"]), followed(&["--skip", "sha2_"])], tally)?;
-            process::run_tests(alone(&["--test", TIMED], &[]), tally)?;
+            let followed = vec![followed(&["sha2_"]), followed(&["--skip", "sha2_"])];
+            process::run_tests_concurrently(followed, tally)?
+                + process::run_tests(alone(&["--test", TIMED], &[]), tally)?
         }
-    }
-    Ok(format!("{} tests", tally.passed - before))
+    };
+    Ok(format!("{passed} tests"))
 }
 
 fn followed(filter: &[&str]) -> Command {

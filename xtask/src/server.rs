@@ -18,7 +18,6 @@ const NODE_AND_JAVA: [&str; 4] = ["nodejs", "npm", "default-jdk-headless", "mave
 
 /// CI's step: no warning, and all of its tests.
 pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
-    let before = tally.passed;
     let mut command = command(extent);
     // Whatever is lacking, the tests of the clients say so.
     let _ = process::ensure_packages(&PYTHON, || answers("python3", &["-c", "import ensurepip"]));
@@ -28,8 +27,8 @@ pub(crate) fn check(tally: &mut Tally, extent: Extent) -> Step {
         command.env("HYPERGROVE_SERVER_TESTS", "all").env("HYPERGROVE_SERVER_KILLS", "1000");
         command.env("HYPERGROVE_SERVER_REQUESTS", "1000000").env("HYPERGROVE_SERVER_FUZZ", "60");
     }
-    process::run_tests(command, tally)?;
-    Ok(format!("{} tests", tally.passed - before))
+    let passed = process::run_tests(command, tally)?;
+    Ok(format!("{passed} tests"))
 }
 
 /// The service and its systemd unit, for the Debian package.

@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
         false => {
             let run = |arguments: &Vec<String>, tally: &mut Tally| {
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-                process::run_tests(command(&arguments), tally)
+                process::run_tests(command(&arguments), tally).map(drop)
             };
             // All of them, whatever fails.
             (chosen.iter().map(|arguments| run(arguments, &mut tally)).fold(Ok(()), Result::and), Vec::new())
@@ -100,7 +100,7 @@ fn rust(tally: &mut Tally, extent: Extent) -> Result<(), String> {
     let programs = process::run_tests_concurrently(vec![waiting, computing], tally);
     let documents = process::run_tests(tests(&["--doc"]), tally);
     let own = process::run_tests(tests(&["-p", XTASK]), tally);
-    programs.and(documents).and(own)
+    programs.and(documents).and(own).map(drop)
 }
 
 /// Flips of bits that change a signature and that `redundant` must catch, on the CPU and as many on the kernels on the host. The usual
@@ -111,9 +111,8 @@ const FLIPS: &str = "10000";
 pub(crate) fn faults(tally: &mut Tally) -> Step {
     let mut command = command(&["--test", LIBRARY, "--", "faults::"]);
     command.env("HYPERGROVE_FLIPS", FLIPS);
-    let before = tally.passed;
-    process::run_tests(command, tally)?;
-    Ok(format!("{} tests with {FLIPS} flips", tally.passed - before))
+    let passed = process::run_tests(command, tally)?;
+    Ok(format!("{passed} tests with {FLIPS} flips"))
 }
 
 /// `cargo test` of the whole workspace, with the features that the tool is built with: nothing is compiled twice. `--release`, because

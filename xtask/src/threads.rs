@@ -24,25 +24,22 @@ pub(crate) const REPORT: &str = "WARNING: ThreadSanitizer: data race";
 pub(crate) const MODELS: &str = "xtask/loom/Cargo.toml";
 
 pub(crate) fn check(tally: &mut Tally) -> Step {
-    let before = tally.passed;
     let mut models = process::limited(15, "cargo", &["run", "--release", "--manifest-path", MODELS]);
     models.env("CARGO_TARGET_DIR", process::target().join("loom"));
-    process::run_tests(models, tally)?;
-    let models = format!("{} models", tally.passed - before);
+    let models = format!("{} models", process::run_tests(models, tally)?);
     ensure_sanitizer().map_err(|why| Stop::Skipped(format!("{models}; {why}")))?;
-    let before = tally.passed;
     let mut own = tests(&["-p", "hypergrove-engine", "-p", "hypergrove", "--lib"]);
     own.args(["--", "--show-output", "--skip", SKIPPED]);
-    process::run_tests(own, tally)?;
+    let of_own = process::run_tests(own, tally)?;
     let mut shared = tests(&["-p", "hypergrove-trials", "--test", "library"]);
     shared.args(["--", "--show-output", "--skip", TIMED]).args(MODULES).env("HYPERGROVE_FLIPS", FLIPS);
-    process::run_tests(shared, tally)?;
+    let of_shared = process::run_tests(shared, tally)?;
     let output = tests(&CONTROL).output().map_err(|error| format!("the planted race: {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if output.status.success() || !text.contains(REPORT) {
         return Err(format!("ThreadSanitizer did not report the planted race:\n{text}").into());
     }
-    let tests = tally.passed - before;
+    let tests = of_own + of_shared;
     Ok(format!("{models}; {tests} tests without a race, and a planted one was reported"))
 }
 
