@@ -249,9 +249,7 @@ impl Program {
 /// The program, linked with the library below `prefix`.
 fn compile(program: &Program, prefix: &Path, flags: &[&str], library: &[String]) -> Result<PathBuf, String> {
     let made = program.place(prefix);
-    let mut command = program.command(prefix, flags);
-    command.args(library).arg("-o").arg(&made);
-    process::run(command)?;
+    process::run(program.command(prefix, flags).args(library).arg("-o").arg(&made))?;
     Ok(made)
 }
 
@@ -274,9 +272,7 @@ fn cmake(prefix: &Path) -> Result<String, String> {
     let mut configure = Command::new("cmake");
     configure.arg("-S").arg(&source).arg("-B").arg(&build).arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
     process::run(configure)?;
-    let mut make = Command::new("cmake");
-    make.arg("--build").arg(&build);
-    process::run(make)?;
+    process::run(Command::new("cmake").arg("--build").arg(&build))?;
     for kind in ["hypergrove", "static"] {
         run(process::limited(5, &build.join(kind).to_string_lossy(), &[]))?;
     }

@@ -115,9 +115,7 @@ pub(crate) fn sign_and_verify(tool: impl Fn() -> Command, folder: &Path) -> Resu
         &["sign", "--key", "key", "message"],
         &["verify", "--key", "public", "message"],
     ] {
-        let mut command = tool();
-        command.args(arguments).current_dir(folder);
-        process::run(command)?;
+        process::run(tool().args(arguments).current_dir(folder))?;
     }
     disk::remove(folder)
 }
@@ -153,9 +151,7 @@ impl Package {
         for script in scripts {
             disk::copy(&script, control.join(script.file_name().expect("a name")))?;
         }
-        let mut modes = Command::new("chmod");
-        modes.args(["--recursive", "u=rwX,go=rX"]).arg(&root);
-        process::run(modes)?;
+        process::run(Command::new("chmod").args(["--recursive", "u=rwX,go=rX"]).arg(&root))?;
         let file = to.join(format!("{}_{version}_{}.deb", self.name, toolchain.architecture_of_debian()));
         let mut build = Command::new("dpkg-deb");
         // With more threads, the number of the machine's decides how xz cuts its blocks.
@@ -195,9 +191,7 @@ impl Package {
         if pages.is_dir() {
             compressed.extend(disk::entries(&pages)?);
         }
-        let mut gzip = Command::new("gzip");
-        gzip.args(["-9n"]).args(compressed);
-        process::run(gzip)
+        process::run(Command::new("gzip").args(["-9n"]).args(compressed))
     }
 }
 

@@ -363,9 +363,7 @@ fn needed_glibc(text: &str) -> Result<(u32, u32), String> {
 }
 
 fn git(words: &[&str]) -> Result<String, String> {
-    let mut command = Command::new("git");
-    command.args(words);
-    Ok(process::text(command)?.trim_end().to_owned())
+    Ok(process::text(Command::new("git").args(words))?.trim_end().to_owned())
 }
 
 fn enter(folder: &Path) -> Result<(), String> {

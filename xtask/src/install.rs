@@ -58,9 +58,7 @@ pub(crate) fn tool(prefix: &Path, toolchain: &Toolchain) -> Result<(), String> {
         println!("{}", path.display());
     }
     let pages = place(prefix, "share/man/man1/hypergrove.1")?;
-    let mut man = Command::new(tool);
-    man.arg("man").args(pages.parent());
-    process::run(man)?;
+    process::run(Command::new(tool).arg("man").args(pages.parent()))?;
     println!("{}\n{}", pages.display(), placed.display());
     Ok(())
 }

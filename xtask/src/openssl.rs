@@ -546,9 +546,7 @@ fn built(crate_version: &str, release: &str) -> Result<OpenSsl, String> {
     command.arg(format!("--prefix={}", prefix.display())).current_dir(&build);
     process::text(command)?;
     for words in [&["--jobs", "2"][..], &["install_sw"]] {
-        let mut command = process::limited(60, "make", &[&["--silent"], words].concat());
-        command.current_dir(&build);
-        process::text(command)?;
+        process::text(process::limited(60, "make", &[&["--silent"], words].concat()).current_dir(&build))?;
     }
     OpenSsl::new(Some(prefix))
 }

@@ -2,6 +2,7 @@
 
 use crate::disk;
 use crate::step::Tally;
+use std::borrow::BorrowMut;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
@@ -97,8 +98,9 @@ pub(crate) fn output(program: &str, arguments: &[&str]) -> Option<String> {
 }
 
 /// Runs the command: its standard output. If it fails, the error has its standard error.
-pub(crate) fn text(mut command: Command) -> Result<String, String> {
-    let line = shown(&command);
+pub(crate) fn text(mut command: impl BorrowMut<Command>) -> Result<String, String> {
+    let command = command.borrow_mut();
+    let line = shown(command);
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("`{line}`: {error}"))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
@@ -107,8 +109,9 @@ pub(crate) fn text(mut command: Command) -> Result<String, String> {
 }
 
 /// Runs the command in view.
-pub(crate) fn run(mut command: Command) -> Result<(), String> {
-    let line = shown(&command);
+pub(crate) fn run(mut command: impl BorrowMut<Command>) -> Result<(), String> {
+    let command = command.borrow_mut();
+    let line = shown(command);
     let status = command.stdin(Stdio::null()).status().map_err(|error| format!("`{line}`: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("`{line}`: {status}")) }
 }

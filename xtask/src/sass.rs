@@ -47,9 +47,7 @@ pub(crate) fn run() -> Result<(), String> {
     python.args(compiled.iter().map(|(.., path)| path));
     process::run(python)?;
     for (kernel, family, n, path) in compiled {
-        let mut disassemble = Command::new(&nvdisasm);
-        disassemble.arg("-c").arg(path.with_extension("cubin"));
-        let text = process::text(disassemble)?;
+        let text = process::text(Command::new(&nvdisasm).arg("-c").arg(path.with_extension("cubin")))?;
         for (number, pipes) in loops(&text).into_iter().enumerate() {
             let mut line = json!(pipes);
             line["architecture"] = json!("sm_90");

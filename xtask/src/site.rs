@@ -65,9 +65,7 @@ pub(crate) fn pages() -> Result<BTreeSet<String>, String> {
 fn make(mdbook: &str) -> Result<PathBuf, String> {
     let folder = process::target().join("site");
     report(&prepare(&folder)?)?;
-    let mut command = process::limited(5, mdbook, &["build"]);
-    command.arg(&folder);
-    process::run(command)?;
+    process::run(process::limited(5, mdbook, &["build"]).arg(&folder))?;
     Ok(folder.join("book"))
 }
 

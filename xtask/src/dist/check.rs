@@ -70,14 +70,10 @@ fn in_environment(build: &Build, dist: &Path) -> Result<String, String> {
     let program = |name: &str| folder.join("bin").join(name);
     let in_venv = |words: &[&str]| process::limited(5, &program("python").to_string_lossy(), words);
     let projects = ["hypergrove", "hypergrove-tool"].map(|name| format!("{name}=={}", build.versions.python));
-    let mut install = in_venv(&["-m", "pip", "--quiet", "install", "--no-index", "--find-links"]);
-    install.arg(dist).args(projects);
-    process::run(install)?;
+    process::run(in_venv(&["-m", "pip", "--quiet", "install", "--no-index", "--find-links"]).arg(dist).args(projects))?;
     process::run(in_venv(&["-m", "hypergrove", "quickstart"]))?;
     let tool = program("hypergrove");
-    let mut version = Command::new(&tool);
-    version.arg("--version");
-    let version = process::text(version)?;
+    let version = process::text(Command::new(&tool).arg("--version"))?;
     if !version.contains(RELEASE) {
         return Err(format!("the tool of the wheel reports '{version}'"));
     }

@@ -161,9 +161,7 @@ pub(super) fn check() -> Result<Vec<String>, String> {
 
 /// Makes each crate's archive as `cargo publish` does, and builds the crate from it.
 pub(super) fn build_from_archives(order: &[String]) -> Result<(), String> {
-    let mut command = process::cargo(&["package", "--locked", "--quiet"]);
-    command.args(order.iter().flat_map(|name| ["-p", name]));
-    process::run(command)
+    process::run(process::cargo(&["package", "--locked", "--quiet"]).args(order.iter().flat_map(|name| ["-p", name])))
 }
 
 #[cfg(test)]
