@@ -5,7 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::printer::{Printer, grouped, percent, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::callers::{self, CallerKind};
-use crate::stopwatch::{Measurement, Question, measure, measure_at};
+use crate::stopwatch::{Question, measure, measure_at};
 use crate::trace::{Recorded, Recording, observed};
 use crate::version::{COMMIT, VERSION};
 use crate::{machine, sha256, study, zkdilithium};
@@ -100,7 +100,7 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer, into: Reco
             };
             let measured = measured.map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
             let record = Record { redundant, ..measured.record(&engine, question) };
-            tell(args, printer, &record, &measured)?;
+            tell(args, printer, &record)?;
         }
     }
     Ok(Exit::Good)
@@ -135,9 +135,8 @@ fn many_callers(
                 let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
                 let question =
                     callers::CallersQuestion { params, op, cached_layers, callers, way, budget: args.budget(SECONDS) };
-                let measured = callers::measure(&engine, question)
+                let record = callers::measure(&engine, question)
                     .map_err(|failure| failure.of(format_args!("{params} {}", op_name(op))))?;
-                let record = measured.record(&engine, question);
                 let shape = record.shape.map(|shape| shape + &delayed);
                 let record = Record { redundant, shape, ..record };
                 if args.json {
@@ -149,10 +148,10 @@ fn many_callers(
                     &record.op,
                     &grouped(callers as u64),
                     &seconds(record.median_s),
-                    &seconds(measured.quantile(0.99)),
-                    &seconds(measured.quantile(0.999)),
-                    &significant(measured.ops_per_s),
-                    &significant(measured.batch),
+                    &seconds(record.p99_s.unwrap_or_default()),
+                    &seconds(record.p999_s.unwrap_or_default()),
+                    &significant(record.ops_per_s),
+                    &significant(record.batched.unwrap_or_default()),
                 ]))?;
             }
         }
@@ -175,20 +174,20 @@ pub(crate) fn head(args: &Bench, printer: &Printer, machine: &str) -> Result<(),
 }
 
 /// Prints a measurement.
-pub(crate) fn tell(args: &Bench, printer: &Printer, record: &Record, measured: &Measurement) -> Result<(), Failure> {
+pub(crate) fn tell(args: &Bench, printer: &Printer, record: &Record) -> Result<(), Failure> {
     if args.json {
         return printer.line(record.line());
     }
     printer.line(row([
         &record.set,
         &record.op,
-        &grouped(measured.batch as u64),
-        &seconds(measured.times.median()),
-        &seconds(measured.times.min()),
-        &percent(measured.times.spread()),
-        &significant(measured.ops_per_s()),
-        &measured.limit_fraction().map_or("-".into(), percent),
-        &measured.kernels_per_s().map_or("-".into(), significant),
+        &grouped(record.batch as u64),
+        &seconds(record.median_s),
+        &seconds(record.min_s),
+        &percent(record.spread),
+        &significant(record.ops_per_s),
+        &record.limit_fraction.map_or("-".into(), percent),
+        &record.kernels_per_s.map_or("-".into(), significant),
     ]))
 }
 

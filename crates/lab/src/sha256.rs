@@ -27,19 +27,6 @@ pub(crate) struct Point {
     pub(crate) timeout: Duration,
 }
 
-/// Times of messages whose sums were right.
-pub(crate) struct Sample {
-    /// Bytes of a message, and messages of a run.
-    size: usize,
-    count: usize,
-    /// Of each run from the caller's memory to the caller's memory.
-    times: Times,
-    /// Messages of a run in the device's own memory, and its times; none where there is no such memory.
-    resident: Option<(usize, Times)>,
-    bounds: Bounds,
-    threads: usize,
-}
-
 /// Upper bounds of a device: how fast it hashes, and the bytes a second of the link to it, if there is one.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
@@ -58,36 +45,6 @@ pub(crate) fn space_and_bounds(
     Ok((hasher.space(), Bounds { hashes, link: hasher.link()? }))
 }
 
-impl Sample {
-    /// Million bytes of messages a second, by the median: end to end.
-    fn megabytes(&self) -> f64 {
-        (self.size * self.count) as f64 / 1e6 / self.times.median()
-    }
-    /// Million bytes a second of messages in the device's own memory, by the median.
-    fn resident_megabytes(&self) -> Option<f64> {
-        let (count, times) = self.resident.as_ref()?;
-        Some((self.size * count) as f64 / 1e6 / times.median())
-    }
-    /// Seconds of so many messages, hashed at the machine's own rate.
-    fn hashing(&self, count: usize) -> Option<f64> {
-        let compressions = (count * sha256_blocks(self.size)) as f64;
-        self.bounds.hashes.seconds(&Work { sha256: compressions, ..Work::default() }, self.threads)
-    }
-    /// Seconds of a run at the limit: messages go to a device with memory of its own over a link, sums come back concurrently,
-    /// and it hashes meanwhile.
-    fn ideal(&self) -> Option<f64> {
-        let sending = self.bounds.link.map(|link| (self.count * self.size.max(SHA256_BYTES)) as f64 / link);
-        sending.into_iter().chain(self.hashing(self.count)).reduce(f64::max)
-    }
-    fn limit_fraction(&self) -> Option<f64> {
-        Some(self.ideal()? / self.times.median())
-    }
-    fn resident_limit_fraction(&self) -> Option<f64> {
-        let (count, times) = self.resident.as_ref()?;
-        Some(self.hashing(*count)? / times.median())
-    }
-}
-
 /// Runs that are timed at least.
 const LEAST_RUNS: usize = 5;
 /// A wrong answer.
@@ -103,13 +60,13 @@ const THREAD_BYTES: usize = 8 << 20;
 /// Bytes for each of the host's threads.
 const CORE_BYTES: usize = 16 << 20;
 
-/// Measures one point on a device; a wrong sum is an error.
+/// Measures one point on a device: end to end, and in the device's own memory where there is such a figure. A wrong sum is an error.
 pub(crate) fn sha256_point(
     backend: &dyn Backend,
     device: &Device,
     bounds: Bounds,
     point: &Point,
-) -> Result<Sample, Failure> {
+) -> Result<Record, Failure> {
     let Point { size, ref policy, budget, timeout, .. } = *point;
     let mut hasher = backend.sha256_on(device)?.prepare(device, policy)?;
     let most = most_bytes(device, policy);
@@ -137,7 +94,33 @@ pub(crate) fn sha256_point(
         if digests == want { Ok(time) } else { Err(wrong(OTHER_SUM)) }
     })?;
     let resident = resident(&mut *hasher, device, messages, &want, most)?;
-    Ok(Sample { size, count, times, resident, bounds, threads })
+    // Seconds of so many messages, hashed at the machine's own rate.
+    let hashing = |count: usize| {
+        let compressions = (count * sha256_blocks(size)) as f64;
+        bounds.hashes.seconds(&Work { sha256: compressions, ..Work::default() }, threads)
+    };
+    // At the limit, messages go to a device with memory of its own over a link, sums come back concurrently, and it hashes meanwhile.
+    let sending = bounds.link.map(|link| (count * size.max(SHA256_BYTES)) as f64 / link);
+    let ideal = sending.into_iter().chain(hashing(count)).reduce(f64::max);
+    Ok(Record {
+        scheme: "SHA-256".into(),
+        set: "SHA-256".into(),
+        op: "hash".into(),
+        batch: count,
+        message_bytes: size,
+        threads,
+        policy: policy.0.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
+        ops_per_s: count as f64 / times.median(),
+        ideal_s: ideal,
+        limit_fraction: ideal.map(|ideal| ideal / times.median()),
+        kernels_per_s: resident.map(|(count, seconds)| count as f64 / seconds),
+        kernels_limit_fraction: resident.and_then(|(count, seconds)| Some(hashing(count)? / seconds)),
+        link_bytes_per_s: bounds.link,
+        rates: bounds.hashes.core.as_ref().map(rates_json),
+        limit: bounds.hashes.all(threads).as_ref().map(rates_json),
+        verified: true,
+        ..Record::of(device).timed(&times)
+    })
 }
 
 /// Bytes of messages that a policy's threads are busy with for a while.
@@ -159,14 +142,14 @@ fn wanted(messages: Messages<'_>) -> Result<Vec<[u8; 32]>, Failure> {
     Ok(want)
 }
 
-/// Messages of a run in the device's memory, and the times.
+/// Messages of a run in the device's memory, and the seconds of a run, by the median.
 fn resident(
     hasher: &mut dyn Hasher,
     device: &Device,
     messages: Messages<'_>,
     want: &[[u8; 32]],
     most: usize,
-) -> Result<Option<(usize, Times)>, Failure> {
+) -> Result<Option<(usize, f64)>, Failure> {
     let size = messages.start(1.min(messages.len()));
     if device.memory == 0 || !size.is_multiple_of(4) || size > hasher.longest() {
         return Ok(None);
@@ -180,34 +163,8 @@ fn resident(
     if digests != want[..part] {
         return Err(wrong(OTHER_SUM));
     }
-    let seconds = |times: Vec<Duration>| Times::new(times.iter().map(Duration::as_secs_f64).collect());
-    Ok(times.map(|times| (part * copies, seconds(times))))
-}
-
-impl Sample {
-    /// As a record: end to end, and of the device alone where there is such a figure.
-    pub(crate) fn record(&self, device: &Device, policy: &Policy) -> Record {
-        let resident = self.resident_megabytes().map(|rate| rate * 1e6 / self.size as f64);
-        Record {
-            scheme: "SHA-256".into(),
-            set: "SHA-256".into(),
-            op: "hash".into(),
-            batch: self.count,
-            message_bytes: self.size,
-            threads: self.threads,
-            policy: policy.0.iter().map(|(axis, value)| ((*axis).into(), *value)).collect(),
-            ops_per_s: self.count as f64 / self.times.median(),
-            ideal_s: self.ideal(),
-            limit_fraction: self.limit_fraction(),
-            kernels_per_s: resident,
-            kernels_limit_fraction: self.resident_limit_fraction(),
-            link_bytes_per_s: self.bounds.link,
-            rates: self.bounds.hashes.core.as_ref().map(rates_json),
-            limit: self.bounds.hashes.all(self.threads).as_ref().map(rates_json),
-            verified: true,
-            ..Record::of(device).timed(&self.times)
-        }
-    }
+    let median = |times: Vec<Duration>| Times::new(times.iter().map(Duration::as_secs_f64).collect()).median();
+    Ok(times.map(|times| (part * copies, median(times))))
 }
 
 /// Every size with every policy that was asked for.
@@ -230,21 +187,22 @@ pub(crate) fn run(args: &Bench, options: &MachineOptions, printer: &Printer) -> 
             for size in args.some(&args.sha256) {
                 let (size, budget, timeout) = (size as usize, args.budget(SECONDS), options.device_timeout);
                 let point = Point { size, count: args.batch, policy: policy.clone(), budget, timeout };
-                let sample = sha256_point(&*backend, &device, bounds, &point)?;
+                let record = sha256_point(&*backend, &device, bounds, &point)?;
                 if args.json {
-                    printer.line(sample.record(&device, &policy).line())?;
+                    printer.line(record.line())?;
                     continue;
                 }
+                let megabytes = |rate: f64| significant(rate * size as f64 / 1e6);
                 let policy: Vec<_> = policy.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
                 printer.line(row([
                     &device.id(),
                     &size.to_string(),
-                    &sample.count.to_string(),
-                    &seconds(sample.times.median()),
-                    &significant(sample.megabytes()),
-                    &sample.limit_fraction().map_or("-".into(), percent),
-                    &sample.resident_megabytes().map_or("-".into(), significant),
-                    &sample.resident_limit_fraction().map_or("-".into(), percent),
+                    &record.batch.to_string(),
+                    &seconds(record.median_s),
+                    &megabytes(record.ops_per_s),
+                    &record.limit_fraction.map_or("-".into(), percent),
+                    &record.kernels_per_s.map_or("-".into(), megabytes),
+                    &record.kernels_limit_fraction.map_or("-".into(), percent),
                     &policy.join(","),
                 ]))?;
             }

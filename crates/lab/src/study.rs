@@ -541,8 +541,7 @@ impl Study<'_> {
                         }
                         let budget = self.args.budget(row.seconds);
                         let question = callers::CallersQuestion { params, op, cached_layers, callers, way, budget };
-                        let measured = callers::measure(&engine, question).map_err(|why| why.of(describe(&base)))?;
-                        let record = measured.record(&engine, question);
+                        let record = callers::measure(&engine, question).map_err(|why| why.of(describe(&base)))?;
                         self.emit(Record { clock_hz: place.clock(), ..record })?;
                     }
                 }
@@ -618,8 +617,7 @@ impl Study<'_> {
                     let budget = self.args.budget(HASH_SECONDS);
                     let count = Some(if self.args.quick { row.messages.min(QUICK_MESSAGES) } else { row.messages });
                     let point = Point { size, count, policy: policy.clone(), budget, timeout: *timeout };
-                    let sample = sha256_point(&**backend, device, bounds, &point)?;
-                    let record = sample.record(device, &policy);
+                    let record = sha256_point(&**backend, device, bounds, &point)?;
                     self.emit(Record { shape: base.shape, clock_hz: place.clock(), ..record })?;
                 }
             }

@@ -123,7 +123,7 @@ pub(crate) fn bench(
                 clock_hz: machine::clock(),
                 ..measured.record(&engine, question)
             };
-            tell(args, printer, &record, &measured)?;
+            tell(args, printer, &record)?;
             if let (false, Some(rate)) = (args.json, record.poseidon_per_s) {
                 let of = poseidon_limit.map(|limit| format!(", {:.1} % of the bound", 100.0 * rate / limit));
                 let rate = significant(rate);

@@ -61,47 +61,6 @@ pub(crate) struct CallersQuestion {
     pub(crate) budget: Duration,
 }
 
-/// A measurement whose answers were right.
-pub(crate) struct Measured {
-    /// Seconds of each job, from its submission to its result.
-    waits: Times,
-    pub(crate) ops_per_s: f64,
-    /// Jobs of a batch on average; 1 without tickets.
-    pub(crate) batch: f64,
-}
-
-impl Measured {
-    /// So large a share of the jobs waits no longer.
-    pub(crate) fn quantile(&self, share: f64) -> f64 {
-        let all = self.waits.all();
-        all[((all.len() - 1) as f64 * share).ceil() as usize]
-    }
-
-    pub(crate) fn record(&self, engine: &Engine, question: CallersQuestion) -> Record {
-        let CallersQuestion { params, op, cached_layers, callers, way, .. } = question;
-        let all = self.waits.all();
-        let kept = (0..KEPT.min(all.len())).map(|i| all[i * (all.len() - 1) / (KEPT.min(all.len()) - 1).max(1)]);
-        Record {
-            set: params.name.into(),
-            op: op_name(op).into(),
-            batch: callers,
-            callers: Some(callers),
-            batched: Some(self.batch),
-            shape: Some(format!("{callers} callers, {}", way.name())),
-            cached_layers,
-            devices: engine.devices().iter().map(Device::id).collect(),
-            threads: engine.threads(),
-            ops_per_s: self.ops_per_s,
-            p99_s: Some(self.quantile(0.99)),
-            p999_s: Some(self.quantile(0.999)),
-            message_bytes: MESSAGE_BYTES,
-            verified: true,
-            times_s: kept.collect(),
-            ..Record::of(engine.device()).timed(&self.waits)
-        }
-    }
-}
-
 /// The jobs of a question by their numbers: how each is queued, or done without a ticket, and what it gives.
 struct KnownJobs<'k, T> {
     submit: &'k (dyn Fn(usize) -> Result<Ticket<T>, Error> + Sync),
@@ -175,7 +134,7 @@ fn caller<T: PartialEq>(
 }
 
 /// Measures. An answer that is wrong is an error.
-pub(crate) fn measure(engine: &Engine, question: CallersQuestion) -> Result<Measured, Failure> {
+pub(crate) fn measure(engine: &Engine, question: CallersQuestion) -> Result<Record, Failure> {
     let CallersQuestion { params, op, cached_layers, .. } = question;
     let (params, mode) = (SlhDsa::from(params), Mode::default());
     if op == Op::Keygen {
@@ -210,13 +169,13 @@ pub(crate) fn measure(engine: &Engine, question: CallersQuestion) -> Result<Meas
     timed(engine, question, &work)
 }
 
-/// Has the callers bring these jobs, and times them.
+/// Has the callers bring these jobs, and times each job from its submission to its result.
 fn timed<T: PartialEq + Sync>(
     engine: &Engine,
     question: CallersQuestion,
     work: &KnownJobs<'_, T>,
-) -> Result<Measured, Failure> {
-    let CallersQuestion { callers, way, budget, .. } = question;
+) -> Result<Record, Failure> {
+    let CallersQuestion { params, op, cached_layers, callers, way, budget } = question;
     let threads = if let CallerKind::Held(threads) = way { threads.min(callers) } else { callers };
     let window = Window::default();
     let (mut waits, mut took) = (Vec::new(), Duration::ZERO);
@@ -248,6 +207,30 @@ fn timed<T: PartialEq + Sync>(
         Ok::<(), Failure>(())
     })?;
     let (jobs, batches) = (engine.stats().tickets.submitted - submitted, batches() - before);
+    // 1 without tickets.
     let batch = if batches > 0 { jobs as f64 / batches as f64 } else { 1.0 };
-    Ok(Measured { ops_per_s: waits.len() as f64 / took.as_secs_f64(), waits: Times::new(waits), batch })
+    let ops_per_s = waits.len() as f64 / took.as_secs_f64();
+    let waits = Times::new(waits);
+    let all = waits.all();
+    // So large a share of the jobs waits no longer.
+    let quantile = |share: f64| all[((all.len() - 1) as f64 * share).ceil() as usize];
+    let kept = (0..KEPT.min(all.len())).map(|i| all[i * (all.len() - 1) / (KEPT.min(all.len()) - 1).max(1)]);
+    Ok(Record {
+        set: params.name.into(),
+        op: op_name(op).into(),
+        batch: callers,
+        callers: Some(callers),
+        batched: Some(batch),
+        shape: Some(format!("{callers} callers, {}", way.name())),
+        cached_layers,
+        devices: engine.devices().iter().map(Device::id).collect(),
+        threads: engine.threads(),
+        ops_per_s,
+        p99_s: Some(quantile(0.99)),
+        p999_s: Some(quantile(0.999)),
+        message_bytes: MESSAGE_BYTES,
+        verified: true,
+        times_s: kept.collect(),
+        ..Record::of(engine.device()).timed(&waits)
+    })
 }
