@@ -1,7 +1,7 @@
 //! Which measurement stands for an operation. The headline, the ratio of two headlines and the chart of shares take the same one.
 
 use crate::record::Record;
-use crate::report::charts::{TUNED, by};
+use crate::report::charts::elements::{TUNED, by};
 use crate::report::read::RecordedRun;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

@@ -3,7 +3,8 @@
 use crate::printer::{grouped, seconds, significant};
 use crate::record::short;
 use crate::report::best::{Headline, HeadlineRate, headlines};
-use crate::report::charts::{FigureGroup, Section, compared, sections, through};
+use crate::report::charts::elements::{FigureGroup, Section, through};
+use crate::report::charts::{compared, sections};
 use crate::report::plot::{Room, STYLE, verbatim};
 use crate::report::read::RecordedRun;
 use maud::{DOCTYPE, Markup, html};

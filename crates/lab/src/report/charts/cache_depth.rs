@@ -1,6 +1,6 @@
 //! The gain and the cost of cached layers.
 
-use super::*;
+use super::elements::*;
 
 pub(super) fn cache_depth(run: &RecordedRun) -> Section {
     Section {

@@ -1,6 +1,6 @@
 //! Rates and waiting times of many callers that bring one job each.
 
-use super::*;
+use super::elements::*;
 
 /// The way of a record: its shape without the number of callers.
 fn way(record: &Record) -> String {

@@ -1,6 +1,6 @@
 //! Two runs compared.
 
-use super::*;
+use super::elements::*;
 
 /// Rows of a comparison that one picture shows.
 const MOST_ROWS: usize = 28;
@@ -80,4 +80,24 @@ pub(crate) fn compared(first: &RecordedRun, second: &RecordedRun) -> Section {
 /// A name for an axis.
 fn clipped(name: &str) -> String {
     if name.chars().count() <= 22 { name.into() } else { name.chars().take(21).chain(['…']).collect() }
+}
+
+/// The key by which measurements of two runs are paired.
+fn key(record: &Record) -> String {
+    let shape = record.shape.clone().unwrap_or_default();
+    let study = record.study.clone().unwrap_or_default();
+    // A plain benchmark's batch fills its machine, whatever that takes; or is one job.
+    let batch = match (record.study.is_some(), record.batch) {
+        (true, batch) => grouped(batch as u64),
+        (false, 1) => "1".into(),
+        (false, _) => String::new(),
+    };
+    let batch = if batch.is_empty() { batch } else { format!("batch {batch}") };
+    let cached = if record.cached_layers > 0 { format!("{} cached", record.cached_layers) } else { String::new() };
+    let redundant = if record.redundant { "redundant" } else { "" };
+    let rows = record.rows.as_ref().map_or("", |memory| if memory == "device" { "device rows" } else { "rows" });
+    let trial = record.trial.as_ref().map_or(String::new(), |trial| format!("trial {trial}"));
+    let several = if record.devices.len() > 1 { format!("{} devices", record.devices.len()) } else { String::new() };
+    let parts = [short(&record.set), &record.op, &batch, &shape, &cached, redundant, rows, &several, &study, &trial];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }

@@ -1,6 +1,6 @@
 //! One engine with several threads next to as many processes.
 
-use super::*;
+use super::elements::*;
 
 pub(super) fn cores(run: &RecordedRun) -> Section {
     Section {

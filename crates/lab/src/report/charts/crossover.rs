@@ -1,6 +1,6 @@
 //! Where a device overtakes another.
 
-use super::*;
+use super::elements::*;
 use hypergrove::Cpu;
 
 /// Where one row of rates comes to lie above another, between two batch sizes.

@@ -1,7 +1,11 @@
 //! Each stage over its threads, with models fitted.
 
-use super::*;
-use hypergrove::Cpu;
+use super::elements::*;
+use crate::record::StageRecord;
+use crate::stopwatch::Times;
+use hypergrove::{Cpu, Params, known_sets};
+use hypergrove_tune::model::adaptive::optimum;
+use hypergrove_tune::model::{Fit, Kernel, Sample, Shape, adaptive, regret, staircase};
 
 /// How much longer something takes.
 fn more(ratio: f64) -> String {

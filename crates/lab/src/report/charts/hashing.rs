@@ -1,6 +1,6 @@
 //! SHA-256 of messages over their size.
 
-use super::*;
+use super::elements::*;
 
 /// Messages a second, if that is known.
 type Rate = fn(&Record) -> Option<f64>;

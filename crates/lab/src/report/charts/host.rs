@@ -1,6 +1,6 @@
 //! The share of the kernels' rate that callers get.
 
-use super::*;
+use super::elements::*;
 
 pub(super) fn host(run: &RecordedRun) -> Section {
     Section {

@@ -1,6 +1,6 @@
 //! One operation by levels of parallelism.
 
-use super::*;
+use super::elements::*;
 
 pub(super) fn ladder(run: &RecordedRun) -> Section {
     Section {

@@ -1,6 +1,6 @@
 //! Throughput over the number of devices.
 
-use super::*;
+use super::elements::*;
 
 pub(super) fn multi_gpu(run: &RecordedRun) -> Section {
     Section {

@@ -1,6 +1,8 @@
 //! Operations as shares of the peak rate.
 
-use super::*;
+use super::elements::*;
+use crate::report::best::{OPS, best, stands};
+use crate::report::plot::BarValue;
 use hypergrove::Cpu;
 
 pub(super) fn roofline(run: &RecordedRun) -> Section {

@@ -1,6 +1,6 @@
 //! Throughput over batch sizes.
 
-use super::*;
+use super::elements::*;
 
 pub(super) fn throughput(run: &RecordedRun) -> Section {
     Section {

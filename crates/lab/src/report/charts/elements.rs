@@ -1,0 +1,173 @@
+//! The elements of charts: sections, groups of figures, tables, points and axes, and those of plots.
+
+pub(super) use crate::printer::{grouped, percent, seconds, significant};
+pub(super) use crate::record::{Record, short};
+pub(super) use crate::report::plot::{
+    Axis, Bar, Bars, Drawing, Look, Plot, Point, Scale, Series, counted, ratio, share, timed,
+};
+pub(super) use crate::report::read::RecordedRun;
+use maud::{Markup, html};
+use std::collections::BTreeMap;
+
+/// Part of a report.
+pub(crate) struct Section {
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    /// How to read it.
+    pub(crate) reading: &'static str,
+    pub(crate) groups: Vec<FigureGroup>,
+}
+
+/// Figures under one heading, which may be folded.
+#[derive(Default)]
+pub(crate) struct FigureGroup {
+    pub(crate) title: String,
+    pub(crate) figures: Vec<Figure>,
+    pub(crate) table: Option<FigureTable>,
+}
+
+/// A picture and its name as a file.
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) drawing: Drawing,
+}
+
+/// Columns that hold numbers are set to the right.
+pub(crate) struct FigureTable {
+    pub(crate) heads: Vec<&'static str>,
+    /// How many columns hold words, from the left.
+    pub(crate) words: usize,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+pub(super) const UNKNOWN: &str = "–";
+
+/// The name that studies give the planner's own policy.
+pub(crate) const TUNED: &str = "tuned";
+
+impl FigureGroup {
+    /// A group whose figures `fill` draws, and whose table it gives; none if the table has no rows.
+    pub(super) fn of(
+        id: &str,
+        title: String,
+        fill: impl FnOnce(&mut FigureGroup) -> FigureTable,
+    ) -> Option<FigureGroup> {
+        let mut group = FigureGroup { title, ..FigureGroup::default() };
+        let table = fill(&mut group);
+        group.figures.iter_mut().for_each(|figure| figure.name = slug(&[id, &group.title, &figure.name]));
+        (!table.rows.is_empty()).then_some(FigureGroup { table: Some(table), ..group })
+    }
+
+    /// Adds a figure. `name` has the parts of its name within the group.
+    pub(super) fn draw(&mut self, name: &[&str], drawing: impl Into<Drawing>) {
+        self.figures.push(Figure { name: slug(name), drawing: drawing.into() });
+    }
+}
+
+/// A group for each device of the study with this name.
+pub(super) fn by_device<'a>(
+    run: &'a RecordedRun,
+    study: &'a str,
+    fill: fn(&mut FigureGroup, Vec<&'a Record>) -> FigureTable,
+) -> Vec<FigureGroup> {
+    let devices = by(of_study(run, study), |record| record.device.clone()).into_iter();
+    devices.filter_map(|(device, records)| FigureGroup::of(study, device, |group| fill(group, records))).collect()
+}
+
+/// Values in the order of their first appearance, with all that have them.
+pub(crate) fn by<T, K: Ord + Clone>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<(K, Vec<T>)> {
+    let (mut groups, mut places) = (Vec::<(K, Vec<T>)>::new(), BTreeMap::new());
+    for one in all {
+        let key = key(&one);
+        let place = *places.entry(key.clone()).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push((key, Vec::new()));
+        }
+        groups[place].1.push(one);
+    }
+    groups
+}
+
+pub(super) fn of_study<'a>(run: &'a RecordedRun, name: &'a str) -> impl Iterator<Item = &'a Record> {
+    run.records.iter().filter(move |record| record.study.as_deref() == Some(name) && record.op != "rates")
+}
+
+/// Letters and figures of a name, for files.
+pub(super) fn slug(parts: &[&str]) -> String {
+    let part = |text: &&str| -> String {
+        let kept = text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
+        kept.collect::<String>().trim_matches('-').to_string()
+    };
+    parts.iter().map(part).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+pub(super) fn axis(title: &str, scale: Scale, shown: fn(f64) -> String) -> Axis {
+    Axis { title: title.into(), scale, shown, whole: false }
+}
+
+/// Of things that there is no half of.
+pub(super) fn counts(title: &str, scale: Scale) -> Axis {
+    Axis { whole: true, ..axis(title, scale, counted) }
+}
+
+/// Quartiles of times.
+pub(super) fn quartiles(times: &[f64]) -> Option<(f64, f64)> {
+    let last = times.len().checked_sub(1)?;
+    Some((times[last / 4], times[last * 3 / 4]))
+}
+
+/// Jobs a second over the jobs of a batch.
+pub(super) fn by_batch(name: String, records: &[&Record]) -> Series {
+    let points = records.iter().map(|record| rate(record, record.batch as f64)).collect();
+    Series { name, look: Look::Joined, points }
+}
+
+/// Jobs a second, with quartiles.
+pub(super) fn rate(record: &Record, x: f64) -> Point {
+    let range = quartiles(&record.times_s).map(|(low, high)| (record.batch as f64 / high, record.batch as f64 / low));
+    let tooltip = format!(
+        "batch {}: {} a second, {} a job, spread {}",
+        grouped(record.batch as u64),
+        significant(record.ops_per_s),
+        seconds(record.median_s / record.batch as f64),
+        percent(record.spread)
+    );
+    Point { x, y: record.ops_per_s, range, tooltip }
+}
+
+pub(super) fn shape_name(record: &Record) -> String {
+    record.shape.clone().unwrap_or_else(|| record.devices.join(", "))
+}
+
+/// How a record's jobs reached the engine.
+pub(crate) fn through(record: &Record) -> &'static str {
+    match record.rows.as_deref() {
+        None => "an iterator",
+        Some("device") => "rows, device-reachable memory",
+        Some(_) => "rows, ordinary memory",
+    }
+}
+
+pub(super) fn of_peak(fraction: Option<f64>) -> String {
+    fraction.map_or(UNKNOWN.into(), percent)
+}
+
+/// 1 job, 2 jobs.
+pub(super) fn plural(count: usize, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
+}
+
+impl FigureTable {
+    pub(crate) fn html(&self) -> Markup {
+        html! {
+            table {
+                thead { tr { @for (i, head) in self.heads.iter().enumerate() { th scope="col" class=[(i >= self.words).then_some("number")] { (head) } } } }
+                tbody {
+                    @for row in &self.rows {
+                        tr { @for (i, cell) in row.iter().enumerate() { td class=[(i >= self.words).then_some("number")] data-head=(self.heads[i]) { (cell) } } }
+                    }
+                }
+            }
+        }
+    }
+}
