@@ -22,17 +22,17 @@ pub(crate) use compared::compared;
 /// All sections that a run has records for.
 pub(crate) fn sections(run: &RecordedRun) -> Vec<Section> {
     let all = [
-        throughput::throughput(run),
-        crossover::crossover(run),
-        callers::callers(run),
-        cores::cores(run),
-        ladder::ladder(run),
+        throughput::THROUGHPUT.section(run),
+        crossover::CROSSOVER.section(run),
+        callers::CALLERS.section(run),
+        cores::CORES.section(run),
+        ladder::LADDER.section(run),
         functions::functions(run),
         roofline::roofline(run),
-        cache_depth::cache_depth(run),
-        multi_gpu::multi_gpu(run),
-        host::host(run),
-        hashing::hashing(run),
+        cache_depth::CACHE_DEPTH.section(run),
+        multi_gpu::MULTI_GPU.section(run),
+        host::HOST.section(run),
+        hashing::HASHING.section(run),
     ];
     all.into_iter().filter(|section| !section.groups.is_empty()).collect()
 }

@@ -255,12 +255,10 @@ fn content(group: &FigureGroup) -> Markup {
                 }
             }
         }
-        @if let Some(table) = &group.table {
-            @if group.figures.is_empty() {
-                div.table tabindex="0" role="region" aria-label=(group.title) { (table.html()) }
-            } @else {
-                details { summary { "The figures as a table" } div.table tabindex="0" role="region" aria-label="table" { (table.html()) } }
-            }
+        @if group.figures.is_empty() {
+            div.table tabindex="0" role="region" aria-label=(group.title) { (group.table.html()) }
+        } @else {
+            details { summary { "The figures as a table" } div.table tabindex="0" role="region" aria-label="table" { (group.table.html()) } }
         }
     }
 }

@@ -2,51 +2,41 @@
 
 use super::elements::*;
 
-pub(super) fn cache_depth(run: &RecordedRun) -> Section {
-    Section {
-        id: "cache-depth",
-        title: "Cached layers",
-        reading: "Bars are signatures a second, by the number of a key's top layers that are cached; next to each bar is the memory of \
-            the nodes. Each further layer takes 2^h′ times the memory of the one above, and saves one of d trees.",
-        groups: by_device(run, "cache-depth", of_device),
-    }
-}
+pub(super) const CACHE_DEPTH: Chart = Chart {
+    id: "cache-depth",
+    title: "Cached layers",
+    reading: "Bars are signatures a second, by the number of a key's top layers that are cached; next to each bar is the memory of \
+        the nodes. Each further layer takes 2^h′ times the memory of the one above, and saves one of d trees.",
+    by_device: true,
+    heads: &["set", "layers", "memory", "built in", "per second", "gain"],
+    words: 1,
+    fill,
+};
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
-    let mut rows = Vec::new();
+fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
     for (set, records) in by(records, |record| record.set.clone()) {
         let none = records.iter().find(|record| record.cached_layers == 0).map(|record| record.ops_per_s);
-        let bars: Vec<Bar> = records
-            .iter()
-            .map(|record| {
-                let bytes = record.cache_bytes.map_or("none".into(), bytes);
-                let gain = none.map_or(UNKNOWN.into(), |none| ratio(record.ops_per_s / none));
-                rows.push(vec![
-                    short(&set).into(),
-                    record.cached_layers.to_string(),
-                    bytes.clone(),
-                    record.build_s.map_or(UNKNOWN.into(), seconds),
-                    significant(record.ops_per_s),
-                    gain,
-                ]);
-                Bar {
-                    label: format!("{}", record.cached_layers),
-                    values: vec![(0, record.ops_per_s, None)],
-                    text: bytes.clone(),
-                    tooltip: format!(
-                        "{} layers, {bytes}: {} a second",
-                        record.cached_layers,
-                        significant(record.ops_per_s)
-                    ),
-                }
-            })
-            .collect();
+        let bar = |record: &&Record| {
+            let layers = record.cached_layers;
+            let bytes = record.cache_bytes.map_or("none".into(), bytes);
+            let rate = significant(record.ops_per_s);
+            let gain = none.map_or(UNKNOWN.into(), |none| ratio(record.ops_per_s / none));
+            group.table.rows.push(vec![
+                short(&set).into(),
+                layers.to_string(),
+                bytes.clone(),
+                record.build_s.map_or(UNKNOWN.into(), seconds),
+                rate.clone(),
+                gain,
+            ]);
+            let tooltip = format!("{layers} layers, {bytes}: {rate} a second");
+            Bar { label: layers.to_string(), values: vec![(0, record.ops_per_s, None)], text: bytes, tooltip }
+        };
+        let bars = records.iter().map(bar).collect();
         let x = axis("signatures a second", Scale::Linear, counted);
         let title = format!("{} by cached layers, and their memory", short(&set));
         group.draw(&[&set], Bars::new(title, x, bars));
     }
-    let heads = vec!["set", "layers", "memory", "built in", "per second", "gain"];
-    FigureTable { heads, words: 1, rows }
 }
 
 fn bytes(count: usize) -> String {

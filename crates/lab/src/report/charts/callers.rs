@@ -8,21 +8,21 @@ fn way(record: &Record) -> String {
     shape.split_once("callers, ").map_or(shape.clone(), |(_, way)| way.into())
 }
 
-pub(super) fn callers(run: &RecordedRun) -> Section {
-    Section {
-        id: "callers",
-        title: "Many callers",
-        reading: "Callers bring one job at a time. Without tickets each job is a batch of its own; with tickets callers share batches.",
-        groups: by_device(run, "callers", of_device),
-    }
-}
+pub(super) const CALLERS: Chart = Chart {
+    id: "callers",
+    title: "Many callers",
+    reading: "Callers bring one job at a time. Without tickets each job is a batch of its own; with tickets callers share batches.",
+    by_device: true,
+    heads: &["set", "op", "tickets", "callers", "per second", "jobs of a batch", "half", "99 %", "99.9 %"],
+    words: 3,
+    fill,
+};
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
-    let mut rows = Vec::new();
+fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         for record in &records {
             let time = |time: Option<f64>| time.map_or(UNKNOWN.into(), seconds);
-            rows.push(vec![
+            group.table.rows.push(vec![
                 short(&set).into(),
                 op.clone(),
                 way(record),
@@ -60,6 +60,4 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
             group.draw(&[&set, &op, name], Plot::new(title, x, y, series));
         }
     }
-    let heads = vec!["set", "op", "tickets", "callers", "per second", "jobs of a batch", "half", "99 %", "99.9 %"];
-    FigureTable { heads, words: 3, rows }
 }

@@ -62,8 +62,8 @@ pub(crate) fn compared(first: &RecordedRun, second: &RecordedRun) -> Section {
     let groups = if rows.is_empty() {
         Vec::new()
     } else {
-        let heads = vec!["measurement", "first, per second", "second, per second", "ratio", "spread"];
-        group.table = Some(FigureTable { heads, words: 1, rows });
+        let heads = &["measurement", "first, per second", "second, per second", "ratio", "spread"];
+        group.table = FigureTable { heads, words: 1, rows };
         vec![group]
     };
     Section {

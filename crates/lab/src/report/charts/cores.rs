@@ -2,18 +2,29 @@
 
 use super::elements::*;
 
-pub(super) fn cores(run: &RecordedRun) -> Section {
-    Section {
-        id: "cores",
-        title: "Every core",
-        reading: "One engine with several threads, and as many processes with one thread each, which wait for nothing. The last column is the \
-            rate of the engine over that of the processes, by the median of the turns.",
-        groups: by_device(run, "cores", of_device),
-    }
-}
+pub(super) const CORES: Chart = Chart {
+    id: "cores",
+    title: "Every core",
+    reading: "One engine with several threads, and as many processes with one thread each, which wait for nothing. The last column is the \
+        rate of the engine over that of the processes, by the median of the turns.",
+    by_device: true,
+    heads: &[
+        "set",
+        "op",
+        "threads",
+        "one engine, per second",
+        "spread",
+        "% of peak",
+        "processes, per second",
+        "spread",
+        "% of peak",
+        "engine / processes",
+    ],
+    words: 2,
+    fill,
+};
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
-    let mut rows = Vec::new();
+fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         for (threads, pair) in by(&records, |record| record.threads) {
             let of = |is_processes: bool| pair.iter().find(|record| record.processes.is_some() == is_processes);
@@ -25,7 +36,7 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
             let mut row = vec![short(&set).into(), op.clone(), grouped(threads as u64)];
             row.extend(cells(of(false)).into_iter().chain(cells(of(true))));
             row.push(of_peak(fraction));
-            rows.push(row);
+            group.table.rows.push(row);
         }
         let series = |name: &str, is_processes: bool| {
             let these = records.iter().filter(|record| record.processes.is_some() == is_processes);
@@ -36,17 +47,4 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
         let series = vec![series("one engine", false), series("processes", true)];
         group.draw(&[&set, &op], Plot::new(format!("{} {op}", short(&set)), x, y, series));
     }
-    let heads = vec![
-        "set",
-        "op",
-        "threads",
-        "one engine, per second",
-        "spread",
-        "% of peak",
-        "processes, per second",
-        "spread",
-        "% of peak",
-        "engine / processes",
-    ];
-    FigureTable { heads, words: 2, rows }
 }

@@ -20,18 +20,18 @@ fn crossing(below: &[(f64, f64)], above: &[(f64, f64)]) -> Option<f64> {
     }
 }
 
-pub(super) fn crossover(run: &RecordedRun) -> Section {
-    Section {
-        id: "crossover",
-        title: "The crossover",
-        reading: "Left of the line the CPU is faster, right of it the GPU, end to end. The engine chooses by this line.",
-        groups: FigureGroup::of("crossover", String::new(), |group| of_all(group, run)).into_iter().collect(),
-    }
-}
+pub(super) const CROSSOVER: Chart = Chart {
+    id: "crossover",
+    title: "The crossover",
+    reading: "Left of the line the CPU is faster, right of it the GPU, end to end. The engine chooses by this line.",
+    by_device: false,
+    heads: &["set", "op", "the GPU is faster from"],
+    words: 2,
+    fill,
+};
 
-fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> FigureTable {
-    let mut rows = Vec::new();
-    for ((set, op), records) in by(of_study(run, "crossover"), |record| (record.set.clone(), record.op.clone())) {
+fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
+    for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         let devices = by(records, |record| record.devices.join(", "));
         let curve = |wanted: bool| {
             let found = devices.iter().find(|(name, _)| name.starts_with(Cpu::NAME) == wanted);
@@ -40,7 +40,7 @@ fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> FigureTable {
             })
         };
         let at = curve(true).zip(curve(false)).map(|(cpu, gpu)| crossing(&cpu, &gpu));
-        rows.push(vec![
+        group.table.rows.push(vec![
             short(&set).into(),
             op.clone(),
             match at {
@@ -59,5 +59,4 @@ fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> FigureTable {
         };
         group.draw(&[&set, &op], plot);
     }
-    FigureTable { heads: vec!["set", "op", "the GPU is faster from"], words: 2, rows }
 }

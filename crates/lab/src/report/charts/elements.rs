@@ -23,7 +23,7 @@ pub(crate) struct Section {
 pub(crate) struct FigureGroup {
     pub(crate) title: String,
     pub(crate) figures: Vec<Figure>,
-    pub(crate) table: Option<FigureTable>,
+    pub(crate) table: FigureTable,
 }
 
 /// A picture and its name as a file.
@@ -33,8 +33,9 @@ pub(crate) struct Figure {
 }
 
 /// Columns that hold numbers are set to the right.
+#[derive(Default)]
 pub(crate) struct FigureTable {
-    pub(crate) heads: Vec<&'static str>,
+    pub(crate) heads: &'static [&'static str],
     /// How many columns hold words, from the left.
     pub(crate) words: usize,
     pub(crate) rows: Vec<Vec<String>>,
@@ -45,33 +46,43 @@ pub(super) const UNKNOWN: &str = "–";
 /// The name that studies give the planner's own policy.
 pub(crate) const TUNED: &str = "tuned";
 
-impl FigureGroup {
-    /// A group whose figures `fill` draws, and whose table it gives; none if the table has no rows.
-    pub(super) fn of(
-        id: &str,
-        title: String,
-        fill: impl FnOnce(&mut FigureGroup) -> FigureTable,
-    ) -> Option<FigureGroup> {
-        let mut group = FigureGroup { title, ..FigureGroup::default() };
-        let table = fill(&mut group);
-        group.figures.iter_mut().for_each(|figure| figure.name = slug(&[id, &group.title, &figure.name]));
-        (!table.rows.is_empty()).then_some(FigureGroup { table: Some(table), ..group })
-    }
+/// A section that has one table for all of a study's records, or one for those of each device.
+pub(super) struct Chart {
+    /// The name of the study, and of the section.
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    /// How to read it.
+    pub(super) reading: &'static str,
+    /// Whether each device has a group of its own.
+    pub(super) by_device: bool,
+    /// The heads of the table's columns, and how many of these hold words.
+    pub(super) heads: &'static [&'static str],
+    pub(super) words: usize,
+    /// Draws the records, and adds the rows of the table.
+    pub(super) fill: fn(&mut FigureGroup, Vec<&Record>),
+}
 
+impl Chart {
+    /// The section of a run. A group whose table has no rows is left out.
+    pub(super) fn section(&self, run: &RecordedRun) -> Section {
+        let Chart { id, title, reading, by_device, heads, words, fill } = *self;
+        let devices = by(of_study(run, id), |record| if by_device { record.device.clone() } else { String::new() });
+        let group = |(title, records): (String, Vec<&Record>)| {
+            let table = FigureTable { heads, words, rows: Vec::new() };
+            let mut group = FigureGroup { title, figures: Vec::new(), table };
+            fill(&mut group, records);
+            group.figures.iter_mut().for_each(|figure| figure.name = slug(&[id, &group.title, &figure.name]));
+            (!group.table.rows.is_empty()).then_some(group)
+        };
+        Section { id, title, reading, groups: devices.into_iter().filter_map(group).collect() }
+    }
+}
+
+impl FigureGroup {
     /// Adds a figure. `name` has the parts of its name within the group.
     pub(super) fn draw(&mut self, name: &[&str], drawing: impl Into<Drawing>) {
         self.figures.push(Figure { name: slug(name), drawing: drawing.into() });
     }
-}
-
-/// A group for each device of the study with this name.
-pub(super) fn by_device<'a>(
-    run: &'a RecordedRun,
-    study: &'a str,
-    fill: fn(&mut FigureGroup, Vec<&'a Record>) -> FigureTable,
-) -> Vec<FigureGroup> {
-    let devices = by(of_study(run, study), |record| record.device.clone()).into_iter();
-    devices.filter_map(|(device, records)| FigureGroup::of(study, device, |group| fill(group, records))).collect()
 }
 
 /// Values in the order of their first appearance, with all that have them.

@@ -95,7 +95,7 @@ pub(super) fn functions(run: &RecordedRun) -> Section {
                 rows.push(row);
             }
         }
-        let heads = vec![
+        let heads = &[
             "op",
             "stage",
             "α",
@@ -109,11 +109,11 @@ pub(super) fn functions(run: &RecordedRun) -> Section {
             "of the staircase",
             "tuned",
         ];
-        group.table = Some(FigureTable { heads, words: 2, rows });
+        group.table = FigureTable { heads, words: 2, rows };
         groups.push(group);
     }
     if !gains.is_empty() {
-        let heads = vec![
+        let heads = &[
             "device",
             "set",
             "op",
@@ -126,10 +126,8 @@ pub(super) fn functions(run: &RecordedRun) -> Section {
             "kernels in a run, over the best",
         ];
         let table = FigureTable { heads, words: 3, rows: gains };
-        groups.insert(
-            0,
-            FigureGroup { title: "What choosing for each stage gains".into(), figures: Vec::new(), table: Some(table) },
-        );
+        groups
+            .insert(0, FigureGroup { title: "What choosing for each stage gains".into(), figures: Vec::new(), table });
     }
     Section {
         id: "functions",

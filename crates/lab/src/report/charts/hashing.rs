@@ -6,17 +6,18 @@ use super::elements::*;
 type Rate = fn(&Record) -> Option<f64>;
 
 /// Bytes a second over the size of messages: end to end, and in the device's own memory.
-pub(super) fn hashing(run: &RecordedRun) -> Section {
-    Section {
-        id: "sha256",
-        title: "SHA-256 of many messages",
-        reading: "Short messages are mostly padding. Of long messages, fewer fit into memory, which leaves threads without work. The peak \
-                  is the rate at which the device computes compressions; end to end it is also the rate of the link.",
-        groups: by_device(run, "sha256", of_device),
-    }
-}
+pub(super) const HASHING: Chart = Chart {
+    id: "sha256",
+    title: "SHA-256 of many messages",
+    reading: "Short messages are mostly padding. Of long messages, fewer fit into memory, which leaves threads without work. The peak \
+              is the rate at which the device computes compressions; end to end it is also the rate of the link.",
+    by_device: true,
+    heads: &["shape", "bytes", "messages", "end to end", "% of peak", "in the device's memory", "% of peak"],
+    words: 1,
+    fill,
+};
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
+fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
     let bytes_a_second = |record: &Record, rate: f64| rate * record.message_bytes as f64;
     let y = || axis("bytes a second", Scale::Log, counted);
     let mut draw = |kind: &str, x: Axis, series: Vec<(String, Vec<Point>)>| {
@@ -69,6 +70,5 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
             of_peak(record.kernels_limit_fraction),
         ]
     };
-    let heads = vec!["shape", "bytes", "messages", "end to end", "% of peak", "in the device's memory", "% of peak"];
-    FigureTable { heads, words: 1, rows: records.iter().map(row).collect() }
+    group.table.rows = records.iter().map(row).collect();
 }

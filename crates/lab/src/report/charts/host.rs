@@ -2,17 +2,17 @@
 
 use super::elements::*;
 
-pub(super) fn host(run: &RecordedRun) -> Section {
-    Section {
-        id: "host",
-        title: "The way to the kernels and back",
-        reading: "Calls of one thread, one after the other. The kernels' rate is the device's own time for a full program.",
-        groups: by_device(run, "host", of_device),
-    }
-}
+pub(super) const HOST: Chart = Chart {
+    id: "host",
+    title: "The way to the kernels and back",
+    reading: "Calls of one thread, one after the other. The kernels' rate is the device's own time for a full program.",
+    by_device: true,
+    heads: &["set", "op", "through", "jobs of a call", "per second", "of the kernels"],
+    words: 3,
+    fill,
+};
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
-    let mut rows = Vec::new();
+fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         // A full program's kernels are the fastest.
         let Some(kernels) = records.iter().filter_map(|record| record.kernels_per_s).reduce(f64::max) else {
@@ -26,7 +26,7 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
                 Point { x, y: y / kernels, range, tooltip }
             };
             for record in &records {
-                rows.push(vec![
+                group.table.rows.push(vec![
                     short(&set).into(),
                     op.clone(),
                     name.into(),
@@ -41,6 +41,4 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
         let (x, y) = (counts("jobs of a call", Scale::Log), axis("share of the kernels' rate", Scale::Linear, share));
         group.draw(&[&set, &op], Plot::new(format!("{} {op}", short(&set)), x, y, series));
     }
-    let heads = vec!["set", "op", "through", "jobs of a call", "per second", "of the kernels"];
-    FigureTable { heads, words: 3, rows }
 }

@@ -2,19 +2,19 @@
 
 use super::elements::*;
 
-pub(super) fn multi_gpu(run: &RecordedRun) -> Section {
-    Section {
-        id: "multi-gpu",
-        title: "Several GPUs",
-        reading: "The dashed line is the rate of this many GPUs if none waited for another or for the host.",
-        groups: FigureGroup::of("multi-gpu", String::new(), |group| of_all(group, run)).into_iter().collect(),
-    }
-}
+pub(super) const MULTI_GPU: Chart = Chart {
+    id: "multi-gpu",
+    title: "Several GPUs",
+    reading: "The dashed line is the rate of this many GPUs if none waited for another or for the host.",
+    by_device: false,
+    heads: &["set", "op", "through", "GPUs", "per second", "of one", "a GPU's share of that"],
+    words: 3,
+    fill,
+};
 
-fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> FigureTable {
-    let mut rows = Vec::new();
+fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
     let key = |record: &&Record| (record.set.clone(), record.op.clone(), through(record));
-    for ((set, op, through), records) in by(of_study(run, "multi-gpu"), key) {
+    for ((set, op, through), records) in by(records, key) {
         let Some(one) = records.iter().find(|record| record.devices.len() == 1).map(|record| record.ops_per_s) else {
             continue;
         };
@@ -23,7 +23,7 @@ fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> FigureTable {
         for record in &records {
             let devices = record.devices.len();
             let (times, each) = (record.ops_per_s / one, record.ops_per_s / one / devices as f64);
-            rows.push(vec![
+            group.table.rows.push(vec![
                 short(&set).into(),
                 op.clone(),
                 through.into(),
@@ -41,6 +41,4 @@ fn of_all(group: &mut FigureGroup, run: &RecordedRun) -> FigureTable {
         let (x, y) = (counts("GPUs", Scale::Linear), axis("per second", Scale::Linear, counted));
         group.draw(&[&set, &op, through], Plot::new(format!("{} {op}, {through}", short(&set)), x, y, series));
     }
-    let heads = vec!["set", "op", "through", "GPUs", "per second", "of one", "a GPU's share of that"];
-    FigureTable { heads, words: 3, rows }
 }

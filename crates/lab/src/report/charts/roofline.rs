@@ -12,15 +12,15 @@ pub(super) fn roofline(run: &RecordedRun) -> Section {
         let of = |hash: &str| rates[hash].as_f64().map_or(UNKNOWN.into(), |rate| significant(rate / 1e6));
         let row = vec![record.device.clone(), shape_name(record), of("sha256"), of("sha512"), of("keccak")];
         if groups.is_empty() {
-            let heads = vec!["device", "by", "SHA-256, million a second", "SHA-512", "Keccak"];
-            let table = Some(FigureTable { heads, words: 2, rows: Vec::new() });
+            let heads = &["device", "by", "SHA-256, million a second", "SHA-512", "Keccak"];
+            let table = FigureTable { heads, words: 2, rows: Vec::new() };
             groups.push(FigureGroup {
                 title: "Compressions of one core, or of a whole GPU at its limit".into(),
                 table,
                 ..FigureGroup::default()
             });
         }
-        groups[0].table.iter_mut().for_each(|table| table.rows.push(row.clone()));
+        groups[0].table.rows.push(row);
     }
     let key = |record: &&Record| {
         let mut parts = vec![record.device.clone(), record.detail.clone()];
@@ -51,8 +51,8 @@ pub(super) fn roofline(run: &RecordedRun) -> Section {
             chart("kernels alone", &title, &chosen, &ops, |record| record.kernels_limit_fraction),
         ];
         let heads =
-            vec!["set", "op", "through", "batch", "a job", "per second", "spread", "% of peak", "kernels, % of peak"];
-        let table = Some(FigureTable { heads, words: 3, rows });
+            &["set", "op", "through", "batch", "a job", "per second", "spread", "% of peak", "kernels, % of peak"];
+        let table = FigureTable { heads, words: 3, rows };
         groups.push(FigureGroup { title, figures: figures.into_iter().flatten().collect(), table });
     }
     Section {

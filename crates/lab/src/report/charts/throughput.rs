@@ -2,18 +2,18 @@
 
 use super::elements::*;
 
-pub(super) fn throughput(run: &RecordedRun) -> Section {
-    Section {
-        id: "throughput",
-        title: "Throughput over batch size",
-        reading: "Each mark is one batch size, with its quartiles. Teeth of a curve are waves of blocks: the last wave is \
-            partly empty. The distance between the tuned policy and the other shapes is what tuning gains.",
-        groups: by_device(run, "throughput", of_device),
-    }
-}
+pub(super) const THROUGHPUT: Chart = Chart {
+    id: "throughput",
+    title: "Throughput over batch size",
+    reading: "Each mark is one batch size, with its quartiles. Teeth of a curve are waves of blocks: the last wave is \
+        partly empty. The distance between the tuned policy and the other shapes is what tuning gains.",
+    by_device: true,
+    heads: &["set", "op", "shape", "best batch", "per second", "kernels alone", "% of peak", "over the best fixed"],
+    words: 3,
+    fill,
+};
 
-fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
-    let mut rows = Vec::new();
+fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
     for ((set, op), mut records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         // A study whose time was bounded goes through its batches in another order.
         records.sort_by_key(|record| record.batch);
@@ -28,7 +28,7 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
             let kernels = most.kernels_per_s.map_or(UNKNOWN.into(), significant);
             let limit = most.limit_fraction.map_or(UNKNOWN.into(), |fraction| format!("{:.0} %", 100.0 * fraction));
             let batch = grouped(most.batch as u64);
-            rows.push(vec![
+            group.table.rows.push(vec![
                 short(&set).into(),
                 op.clone(),
                 name.clone(),
@@ -47,7 +47,4 @@ fn of_device(group: &mut FigureGroup, records: Vec<&Record>) -> FigureTable {
         let (x, y) = (counts("jobs of a batch", scale), axis("per second", Scale::Linear, counted));
         group.draw(&[&set, &op], Plot::new(format!("{} {op}", short(&set)), x, y, series));
     }
-    let heads =
-        vec!["set", "op", "shape", "best batch", "per second", "kernels alone", "% of peak", "over the best fixed"];
-    FigureTable { heads, words: 3, rows }
 }
