@@ -1,6 +1,6 @@
 //! The arguments of `bench` and `tune`, and those that all commands take to choose the machine.
 
-use crate::study;
+use crate::study::list;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
 use hypergrove::{BACKENDS, Isa, Op, PARAMETER_SETS, Params, UnknownSet};
@@ -11,6 +11,11 @@ use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Seconds for each measurement by default.
+pub(crate) const SECONDS: f64 = 1.0;
+/// Seconds for each measurement of `--quick`.
+const QUICK_SECONDS: f64 = 0.02;
 
 /// Where and how the work is done.
 #[derive(Args)]
@@ -114,7 +119,7 @@ pub struct Bench {
     pub redundancy: Redundancy,
     /// Measure a study: throughput, ladder, functions, sha256, crossover, callers, cores, cache-depth, multi-gpu, host or
     /// limits. A measurement that has no device is named and left out. --set, --op and --batch narrow the study
-    #[arg(long, value_name = "NAME", value_parser = Listed::new(study_name, study::names), hide_possible_values = true, conflicts_with_all = ["cache_layers", "redundant"])]
+    #[arg(long, value_name = "NAME", value_parser = Listed::new(study_name, list::names), hide_possible_values = true, conflicts_with_all = ["cache_layers", "redundant"])]
     pub study: Option<String>,
     /// Measure only one set, the first, and of each list of a study, of --sha256 and of --callers only the first, the middle and the last
     /// value. Without --seconds, measurements are as short as three runs allow
@@ -136,6 +141,33 @@ pub struct Bench {
     /// Measure in turns, as a process of the study `cores`
     #[arg(long, requires = "json", conflicts_with_all = ["study", "sha256", "callers", "scheme", "trace"], hide = true)]
     pub turns: bool,
+}
+
+impl Bench {
+    /// Time for a measurement that takes so many seconds if nothing else is asked.
+    pub(crate) fn budget(&self, seconds: f64) -> Duration {
+        let quick = if self.quick { seconds.min(QUICK_SECONDS) } else { seconds };
+        Duration::from_secs_f64(self.seconds.unwrap_or(quick))
+    }
+
+    /// The sets, or of `--quick` the first.
+    pub(crate) fn sets(&self) -> Vec<&'static Params> {
+        let sets = self.set.iter().flat_map(|sets| sets.0.iter().copied());
+        sets.take(if self.quick { 1 } else { usize::MAX }).collect()
+    }
+
+    /// All values of a list, or of `--quick` the first, the middle and the last.
+    pub(crate) fn some<T: Clone>(&self, list: &[T]) -> Vec<T> {
+        if self.quick { first_middle_last(list) } else { list.to_vec() }
+    }
+}
+
+/// The first, the middle and the last.
+fn first_middle_last<T: Clone>(list: &[T]) -> Vec<T> {
+    match list {
+        [] | [_] | [_, _] => list.to_vec(),
+        [first, .., last] => vec![first.clone(), list[list.len() / 2].clone(), last.clone()],
+    }
 }
 
 /// Find the fastest policies of a device, and keep them
@@ -410,5 +442,10 @@ pub(crate) mod tests {
         for text in ["", "M", "-1", "1.5G", "12 parsecs", "99999999999T", "1é"] {
             assert!(size(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn some_values_stand_for_all() {
+        assert_eq!((first_middle_last(&[1, 2, 3, 4, 5]), first_middle_last(&[1, 2])), (vec![1, 3, 5], vec![1, 2]));
     }
 }

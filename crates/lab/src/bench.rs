@@ -1,22 +1,18 @@
 //! `hypergrove bench`.
 
-use crate::args::{Bench, MachineOptions, Scheme, op_name};
+use crate::args::{Bench, MachineOptions, SECONDS, Scheme, op_name};
 use crate::failure::{Exit, Failure};
-use crate::printer::{Printer, grouped, percent, seconds, significant};
+use crate::lines::{head, tell};
+use crate::printer::{Printer, grouped, seconds, significant};
 use crate::record::Record;
 use crate::stopwatch::callers::{self, CallerKind};
 use crate::stopwatch::{Question, measure, measure_at};
 use crate::trace::{Recorded, Recording, observed};
 use crate::version::{COMMIT, VERSION};
 use crate::{machine, sha256, study, zkdilithium};
-use hypergrove::{Op, Params, SlhDsa};
+use hypergrove::{Op, SlhDsa};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Seconds for each measurement by default.
-pub(crate) const SECONDS: f64 = 1.0;
-/// Seconds for each measurement of `--quick`.
-const QUICK_SECONDS: f64 = 0.02;
 
 /// Writes the file of a trace. Without bytes it only refuses a file that could not be written.
 pub type TraceFile<'w> = &'w dyn Fn(Option<&[u8]>) -> Result<(), Failure>;
@@ -53,33 +49,6 @@ fn measured(args: &Bench, options: &MachineOptions, printer: &Printer, into: Rec
     }
 }
 
-impl Bench {
-    /// Time for a measurement that takes so many seconds if nothing else is asked.
-    pub(crate) fn budget(&self, seconds: f64) -> Duration {
-        let quick = if self.quick { seconds.min(QUICK_SECONDS) } else { seconds };
-        Duration::from_secs_f64(self.seconds.unwrap_or(quick))
-    }
-
-    /// The sets, or of `--quick` the first.
-    fn sets(&self) -> Vec<&'static Params> {
-        let sets = self.set.iter().flat_map(|sets| sets.0.iter().copied());
-        sets.take(if self.quick { 1 } else { usize::MAX }).collect()
-    }
-
-    /// All values of a list, or of `--quick` the first, the middle and the last.
-    pub(crate) fn some<T: Clone>(&self, list: &[T]) -> Vec<T> {
-        if self.quick { first_middle_last(list) } else { list.to_vec() }
-    }
-}
-
-/// The first, the middle and the last.
-fn first_middle_last<T: Clone>(list: &[T]) -> Vec<T> {
-    match list {
-        [] | [_] | [_, _] => list.to_vec(),
-        [first, .., last] => vec![first.clone(), list[list.len() / 2].clone(), last.clone()],
-    }
-}
-
 fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer, into: Recorded<'_>) -> Result<Exit, Failure> {
     let sets = args.sets();
     if let Some(p) = sets.iter().find(|p| p.d < args.cache_layers) {
@@ -95,7 +64,7 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer, into: Reco
             let (batch, budget, rows) = (args.batch, args.budget(SECONDS), args.rows);
             let question = Question { params: SlhDsa::from(p), op, batch, cached_layers, budget, rows };
             let measured = match args.turns {
-                true => measure_at(&engine, question, options, &|run| study::in_turns(budget, printer, run)),
+                true => measure_at(&engine, question, options, &|run| study::cores::in_turns(budget, printer, run)),
                 false => measure(&engine, question, options),
             };
             let measured = measured.map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
@@ -162,47 +131,4 @@ fn many_callers(
 fn callers_row(cells: [&str; 8]) -> String {
     let [set, op, callers, half, p99, p999, rate, batch] = cells;
     format!("{set:<20} {op:<6} {callers:>7} {half:>9} {p99:>9} {p999:>9} {rate:>11} {batch:>10}")
-}
-
-/// Prints the machine and the heads of the columns; nothing for JSON.
-pub(crate) fn head(args: &Bench, printer: &Printer, machine: &str) -> Result<(), Failure> {
-    if args.json {
-        return Ok(());
-    }
-    printer.note(format_args!("{machine}; hypergrove {VERSION} at {COMMIT}"));
-    printer.line(row(["set", "op", "batch", "median", "min", "spread", "per second", "% of peak", "kernels/s"]))
-}
-
-/// Prints a measurement.
-pub(crate) fn tell(args: &Bench, printer: &Printer, record: &Record) -> Result<(), Failure> {
-    if args.json {
-        return printer.line(record.line());
-    }
-    printer.line(row([
-        &record.set,
-        &record.op,
-        &grouped(record.batch as u64),
-        &seconds(record.median_s),
-        &seconds(record.min_s),
-        &percent(record.spread),
-        &significant(record.ops_per_s),
-        &record.limit_fraction.map_or("-".into(), percent),
-        &record.kernels_per_s.map_or("-".into(), significant),
-    ]))
-}
-
-/// A row of a table that is printed row by row.
-fn row(cells: [&str; 9]) -> String {
-    let [set, op, batch, median, min, spread, rate, fraction, kernels] = cells;
-    format!("{set:<20} {op:<6} {batch:>6} {median:>9} {min:>9} {spread:>7} {rate:>11} {fraction:>9} {kernels:>11}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn some_values_stand_for_all() {
-        assert_eq!((first_middle_last(&[1, 2, 3, 4, 5]), first_middle_last(&[1, 2])), (vec![1, 3, 5], vec![1, 2]));
-    }
 }

@@ -8,6 +8,8 @@ pub mod bench;
 #[cfg(feature = "measure")]
 pub mod failure;
 #[cfg(feature = "measure")]
+mod lines;
+#[cfg(feature = "measure")]
 mod loader;
 #[cfg(feature = "measure")]
 pub mod machine;

@@ -1,7 +1,6 @@
 //! SHA-256 of equal messages, measured: `hypergrove bench --sha256`.
 
-use crate::args::{Bench, MachineOptions};
-use crate::bench::SECONDS;
+use crate::args::{Bench, MachineOptions, SECONDS};
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits, rates_json};
 use crate::printer::{Printer, percent, seconds, significant};

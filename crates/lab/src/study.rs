@@ -1,29 +1,29 @@
 //! `hypergrove bench --study`: what is measured is data, `bench/definitions/*.toml`.
 
-mod cores;
+pub(crate) mod cores;
 mod definition;
-
-pub(crate) use cores::in_turns;
-pub(crate) use definition::{definition, names};
+pub(crate) mod list;
+mod under_way;
 
 use self::definition::{
     CallersRow, EngineRow, HashRow, JobInput, Kind, Named, Numbers, ProgramRow, RatesRow, Row, Value, choices,
+    definition,
 };
-use crate::args::{Bench, IsaName, MachineOptions, OpName, RowMemory, op_name};
+use self::under_way::{Study, StudyDevice, describe, row};
+use crate::args::{Bench, IsaName, MachineOptions, RowMemory, op_name};
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits, rates_json};
-use crate::printer::{Bar, Printer, grouped, percent, seconds, significant};
+use crate::printer::{Bar, Printer, grouped, seconds};
 use crate::record::{Record, StageRecord};
 use crate::sha256::{Point, sha256_point, space_and_bounds};
 use crate::stopwatch::callers::{self, CallerKind};
 use crate::stopwatch::{LEAST_RUNS, Question, Times, distinct, measure, until_used_up};
 use hypergrove::backend::{Plan, Policy};
-use hypergrove::{Backend, Device, Engine, Isa, Op, PARAMETER_SETS, Params, SlhDsa, UnknownSet, cache_bytes};
+use hypergrove::{Engine, Isa, SlhDsa, cache_bytes};
 use hypergrove_engine::{STAGES, THREADS, planner::bucket};
 use hypergrove_tune::trial::{self, Trial, TrialJobs};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Runs that a measurement of the library consists of, about: answers are made and checked, three are timed, and kernels.
@@ -52,27 +52,6 @@ fn kinds(on: Option<Kind>) -> Vec<Kind> {
 /// How many of so many devices of a kind can work together: the host is one.
 fn most(kind: Kind, there: usize) -> usize {
     if kind == Kind::Cpu { there.min(1) } else { there }
-}
-
-/// A device and its backend.
-#[derive(Clone)]
-struct StudyDevice {
-    backend: Arc<dyn Backend>,
-    device: Device,
-    /// How long a wait for the device may take, at least.
-    timeout: Duration,
-}
-
-impl StudyDevice {
-    fn kind(&self) -> Kind {
-        if self.device.memory > 0 { Kind::Gpu } else { Kind::Cpu }
-    }
-    fn trials(&self) -> trial::Place<'_> {
-        trial::Place { backend: &*self.backend, device: &self.device, timeout: self.timeout }
-    }
-    fn clock(&self) -> Option<f64> {
-        self.backend.clock(&self.device).or_else(|| if self.kind() == Kind::Cpu { machine::clock() } else { None })
-    }
 }
 
 pub(crate) fn run(name: &str, args: &Bench, options: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
@@ -148,24 +127,6 @@ fn engine_on(places: &[StudyDevice], options: &MachineOptions) -> Result<Engine,
     Ok(machine::builder(options).devices(devices).build()?)
 }
 
-/// A study under way.
-struct Study<'a> {
-    name: &'a str,
-    args: &'a Bench,
-    options: &'a MachineOptions,
-    printer: &'a Printer,
-    places: Vec<StudyDevice>,
-    /// Why there are no more devices.
-    absent: String,
-    bar: Bar,
-    start: Instant,
-    /// Turns that are to come: policies of a set and op over all their batches.
-    turns: usize,
-    /// When the turn is over, after `start`.
-    until: f64,
-    skipped: usize,
-}
-
 impl Study<'_> {
     /// The turns of a row.
     fn turns(&self, row: &Row) -> Result<usize, Failure> {
@@ -195,74 +156,10 @@ impl Study<'_> {
         })
     }
 
-    /// The next turn begins: each has an equal share of the time that is left.
-    fn turn(&mut self) {
-        let now = self.start.elapsed().as_secs_f64();
-        let left = self.args.within.map_or(f64::INFINITY, |within| (within - now).max(0.0));
-        self.until = now + left / self.turns.max(1) as f64;
-        self.turns = self.turns.saturating_sub(1);
-    }
-
-    /// The sets and ops of a row that were not left out by the command line, each op with its numbers of cached layers.
-    fn subjects(
-        &self,
-        sets: &[String],
-        ops: &[OpName],
-        layers: &[usize],
-    ) -> Result<Vec<(&'static Params, Op, usize)>, Failure> {
-        let mut all: Vec<&'static Params> = Vec::new();
-        for name in sets {
-            match name.as_str() {
-                "all" => all.extend(PARAMETER_SETS),
-                name => all.push(name.parse().map_err(|why: UnknownSet| Failure::new(why.to_string()))?),
-            }
-        }
-        all.retain(|p| self.args.set.iter().any(|sets| sets.0.iter().any(|requested| std::ptr::eq(*requested, *p))));
-        if self.args.quick {
-            all.truncate(1);
-        }
-        let is_requested = |op: &Op| self.args.op.iter().any(|ops| ops.ops().contains(op));
-        let ops: Vec<Op> = ops.iter().map(|op| op.op()).filter(is_requested).collect();
-        let layers = self.args.some(layers);
-        let mut subjects = Vec::new();
-        for p in all {
-            for op in &ops {
-                let with_layers = layers.iter().filter(|layers| **layers == 0 || *op == Op::Sign && **layers <= p.d);
-                subjects.extend(with_layers.map(|layers| (p, *op, *layers)));
-            }
-        }
-        Ok(subjects)
-    }
-
     /// The policies of a row on a device.
     fn choices(&self, row: &ProgramRow, place: &StudyDevice) -> Vec<Named> {
         let cores = if row.on == Kind::Cpu { self.threads() as u32 } else { place.device.cores };
         self.args.some(&choices(row, cores))
-    }
-
-    fn batches(&self, numbers: &Numbers, full: impl FnOnce() -> usize) -> Vec<usize> {
-        self.args.batch.map_or_else(|| self.args.some(&numbers.all(full)), |batch| vec![batch])
-    }
-
-    fn threads(&self) -> usize {
-        machine::host_threads(self.options)
-    }
-
-    /// The first device of a kind; if there is none, that is what is left out.
-    fn place(&mut self, kind: Kind) -> Result<Option<StudyDevice>, Failure> {
-        if let Some(place) = self.places.iter().find(|place| place.kind() == kind) {
-            return Ok(Some(place.clone()));
-        }
-        let (what, absent) = (if kind == Kind::Gpu { "GPU" } else { "CPU" }, &self.absent);
-        let why =
-            if absent.is_empty() { format!("there is no {what}") } else { format!("there is no {what} ({absent})") };
-        self.skip(Record::default(), why)?;
-        Ok(None)
-    }
-
-    /// Whether `--within` is over, for this turn.
-    fn is_over(&self) -> bool {
-        self.start.elapsed().as_secs_f64() >= self.until
     }
 
     fn programs(&mut self, row: &ProgramRow) -> Result<(), Failure> {
@@ -408,20 +305,6 @@ impl Study<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Leaves out what is larger than `batch` of the batches that are to come.
-    fn skip_larger(
-        &mut self,
-        base: Record,
-        why: String,
-        batch: usize,
-        to_come: &mut VecDeque<usize>,
-    ) -> Result<(), Failure> {
-        let larger = to_come.iter().copied().filter(|other| *other > batch);
-        let (number, first) = (larger.clone().count(), larger.min().unwrap_or(batch));
-        to_come.retain(|other| *other <= batch);
-        self.skip_many(Record { batch: first, ..base }, why, number)
     }
 
     fn engines(&mut self, row: &EngineRow) -> Result<(), Failure> {
@@ -624,42 +507,6 @@ impl Study<'_> {
         }
         Ok(())
     }
-
-    /// So many points more.
-    fn begin(&mut self, points: usize) {
-        if self.bar.is_hidden() {
-            self.bar = self.printer.progress(points.max(2), "measuring");
-            self.bar.set_length(points as u64);
-        } else {
-            self.bar.inc_length(points as u64);
-        }
-    }
-
-    fn emit(&mut self, record: Record) -> Result<(), Failure> {
-        let record = Record { study: Some(self.name.into()), ..record };
-        self.bar.inc(1);
-        let line = if self.args.json { record.line() } else { table_row(&record) };
-        self.bar.suspend(|| self.printer.line(line))
-    }
-
-    /// Some of the points that were announced are not measured.
-    fn skip_many(&mut self, base: Record, why: String, points: usize) -> Result<(), Failure> {
-        self.bar.inc(points as u64);
-        self.skip(base, why)
-    }
-
-    /// Names measurements that are left out, and says why.
-    fn skip(&mut self, base: Record, why: String) -> Result<(), Failure> {
-        self.skipped += 1;
-        let what = describe(&base);
-        let colon = if what.is_empty() { "" } else { ": " };
-        self.bar.suspend(|| self.printer.note(format_args!("skipped: {what}{colon}{why}")));
-        if !self.args.json {
-            return Ok(());
-        }
-        let record = Record { study: Some(self.name.into()), skipped: Some(why), ..base };
-        self.bar.suspend(|| self.printer.line(record.line()))
-    }
 }
 
 /// Each stage of a batch alone; of the launches of a kernel, their sum.
@@ -697,58 +544,6 @@ fn timed_alone(
         .into_iter()
         .map(|(stage, _)| StageRecord { times_s: Times::new(stage.times_s).all().to_vec(), ..stage })
         .collect())
-}
-
-/// The subject of a record, as far as it is known: devices, set, op, cached layers, shape and batch.
-fn describe(record: &Record) -> String {
-    let mut parts = Vec::new();
-    parts.extend((!record.devices.is_empty()).then(|| record.devices.join(", ")));
-    parts.extend((!record.set.is_empty()).then(|| record.set.clone()));
-    parts.extend((!record.op.is_empty()).then(|| record.op.clone()));
-    parts.extend((record.cached_layers > 0).then(|| format!("{} layers cached", record.cached_layers)));
-    parts.extend(record.shape.clone());
-    parts.extend((record.batch > 0).then(|| format!("batch {}", grouped(record.batch as u64))));
-    parts.join(", ")
-}
-
-/// A row of a table that is printed row by row.
-fn row(cells: [&str; 8]) -> String {
-    let [set, op, batch, shape, median, spread, rate, fraction] = cells;
-    format!("{set:<20} {op:<6} {batch:>7}  {shape:<24} {median:>9} {spread:>7} {rate:>11} {fraction:>9}")
-}
-
-fn table_row(record: &Record) -> String {
-    if record.op == "rates" {
-        let rates = record.rates.as_ref().or(record.limit.as_ref());
-        let rate = |hash: &str| {
-            rates.and_then(|rates| rates[hash].as_f64()).map_or("-".into(), |rate| significant(rate / 1e6))
-        };
-        let [sha256, sha512, keccak] = ["sha256", "sha512", "keccak"].map(rate);
-        let (device, shape) = (&record.devices[0], record.shape.as_deref().unwrap_or_default());
-        return format!("{device} {shape}: SHA-256 {sha256}, SHA-512 {sha512}, Keccak {keccak} million a second");
-    }
-    let mut shape = record.shape.clone().unwrap_or_else(|| record.devices.join(","));
-    if record.cached_layers > 0 {
-        shape = format!("{shape}, {} cached", record.cached_layers);
-    }
-    if let Some(fraction) = record.process_fraction {
-        shape = format!("{shape}, {} of processes", percent(fraction));
-    }
-    if record.op == "hash" {
-        shape = format!("{shape}, {} B", record.message_bytes);
-    }
-    let [median, spread] = [seconds(record.median_s), percent(record.spread)];
-    let fraction = record.limit_fraction.map_or("-".into(), percent);
-    row([
-        &record.set,
-        &record.op,
-        &grouped(record.batch as u64),
-        &shape,
-        &median,
-        &spread,
-        &significant(record.ops_per_s),
-        &fraction,
-    ])
 }
 
 #[cfg(test)]

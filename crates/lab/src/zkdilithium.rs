@@ -1,8 +1,8 @@
 //! zkDilithium at the command line: how it is measured, and options that it does not know.
 
-use crate::args::{Bench, MachineOptions, op_name};
-use crate::bench::{SECONDS, head, tell};
+use crate::args::{Bench, MachineOptions, SECONDS, op_name};
 use crate::failure::{Exit, Failure};
+use crate::lines::{head, tell};
 use crate::machine::{self, Limits};
 use crate::printer::{Printer, significant};
 use crate::record::Record;

@@ -2,7 +2,7 @@
 //! the same code (`bench --turns`), and asks them in turns.
 
 use super::definition::{CoresRow, Kind};
-use super::{Study, StudyDevice, describe};
+use super::under_way::{Study, StudyDevice, describe};
 use crate::args::{RowMemory, op_name};
 use crate::failure::Failure;
 use crate::machine::{self, Limits};

@@ -1,20 +1,12 @@
 //! The definition of a study: `bench/definitions/*.toml`.
 
+use super::list::{DEFINITIONS, names};
 use crate::args::{OpName, RowMemory};
 use crate::failure::Failure;
 use hypergrove::backend::{Plan, Policy};
 use hypergrove_tune::trial;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-
-macro_rules! definitions {
-    ($($name:literal)*) => { &[$(($name, include_str!(concat!("../../../../bench/definitions/", $name, ".toml"))),)*] };
-}
-
-/// All studies. The one place where they are listed.
-static DEFINITIONS: &[(&str, &str)] = definitions! {
-    "throughput" "ladder" "functions" "sha256" "crossover" "callers" "cores" "cache-depth" "multi-gpu" "host" "limits"
-};
 
 /// A study.
 #[derive(Deserialize)]
@@ -237,11 +229,6 @@ pub(super) struct Choice {
     pub(super) name: String,
     #[serde(flatten)]
     pub(super) axes: BTreeMap<String, Value>,
-}
-
-/// The names of all studies.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    DEFINITIONS.iter().map(|(name, _)| *name)
 }
 
 /// The definition of this name.
