@@ -2,7 +2,11 @@
 //! back once, when nothing uses it any more.
 
 mod device;
+mod gpu;
+mod imports;
 mod instance;
+mod kernels;
+mod lock;
 mod memory;
 mod pipelines;
 mod queue;
@@ -12,13 +16,6 @@ mod tables;
 pub(crate) use device::devices;
 pub use device::{DEFAULTS, WITHOUT};
 pub(crate) use instance::Instance;
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Locks a mutex, even after a panic: nothing is left half done under these locks.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 #[cfg(test)]
 mod tests;

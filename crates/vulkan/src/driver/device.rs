@@ -1,21 +1,18 @@
 //! Devices: their drivers' descriptions, and the objects that are made for each device at its first use.
 
-use super::memory::{HostMemory, Memory};
-use super::pipelines::{Kernels, Pipelines};
-use super::queue::VulkanQueue;
-use super::reached::{self, Reached};
+use super::imports::imports;
+use super::instance::Instance;
+use super::lock::lock;
+use super::pipelines::{Identity, Pipelines};
 use super::tables::Tables;
-use super::{Instance, lock};
 use ash::{amd, ext, khr, nv, vk};
 use gpu_allocator::AllocationSizes;
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
-use hypergrove_engine::{Error, ReachableMemory};
+use hypergrove_engine::Error;
 use hypergrove_gpu::cache::Cache;
-use hypergrove_gpu::steps::{self, Access, Allocations, Place};
-use hypergrove_gpu::{Facts, Gpu, Step, WaitLimit};
-use hypergrove_kernels::{Config, Kernel};
+use hypergrove_gpu::steps::{self, Access, Allocations};
+use hypergrove_gpu::{Facts, Step, WaitLimit};
 use std::ffi::CStr;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// The oldest Vulkan version that a device's driver may have. Drivers of this and later versions report whether a device lacks a feature.
@@ -90,9 +87,9 @@ pub(crate) fn devices(instance: &Arc<Instance>, cache: Option<&Arc<Cache>>) -> R
 /// A device.
 pub(crate) struct VulkanGpu {
     pub(super) facts: Facts,
-    physical: vk::PhysicalDevice,
+    pub(super) physical: vk::PhysicalDevice,
     families: Families,
-    extensions: Vec<&'static CStr>,
+    pub(super) extensions: Vec<&'static CStr>,
     /// Nanoseconds of a tick of the device's clock.
     pub(super) tick: f64,
     /// Threads of a block, and blocks of a launch, at most.
@@ -103,18 +100,18 @@ pub(crate) struct VulkanGpu {
     /// The error after which the device does nothing any more.
     lost: OnceLock<Error>,
     /// The error with which the device was given up: it may still use all memory that it was given.
-    hung: OnceLock<Error>,
+    pub(super) hung: OnceLock<Error>,
     /// All allocations, each with its buffer.
     pub(super) allocations: Mutex<Allocations<vk::Buffer>>,
     /// Callers' memory that the device has imported, by the host's addresses. It overlaps with no allocation.
     pub(super) reached: Mutex<Allocations<vk::Buffer>>,
     /// The alignment of pages that the device imports; `None` if it imports none.
-    import_alignment: Option<usize>,
+    pub(super) import_alignment: Option<usize>,
     /// The driver's answer to the next submission or allocation, if a test has set it.
     #[cfg(test)]
     pub(super) fault: Mutex<Option<vk::Result>>,
     /// The instance is dropped last.
-    instance: Arc<Instance>,
+    pub(super) instance: Arc<Instance>,
 }
 
 /// The families of queues that are used.
@@ -125,15 +122,6 @@ pub(super) struct Families {
     pub(super) copies: Option<(u32, u32)>,
     /// Bits of a time stamp of a launching queue; 0 if it has none.
     pub(super) stamps: u32,
-}
-
-/// The properties of a device and its driver on which compiled pipelines depend.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Identity {
-    pub(super) vendor: u32,
-    pub(super) device: u32,
-    pub(super) uuid: [u8; vk::UUID_SIZE],
-    pub(super) driver: String,
 }
 
 /// The objects that are made at a device's first use.
@@ -312,7 +300,7 @@ impl VulkanGpu {
             hung: OnceLock::new(),
             allocations: Mutex::default(),
             reached: Mutex::default(),
-            import_alignment: (has(ext::external_memory_host::NAME) && reached::imports(vulkan, physical))
+            import_alignment: (has(ext::external_memory_host::NAME) && imports(vulkan, physical))
                 .then_some(extended.import_alignment as usize),
             #[cfg(test)]
             fault: Mutex::default(),
@@ -528,85 +516,5 @@ impl Drop for VulkanGpu {
             // SAFETY: whatever was made of the device held it, so that nothing is left.
             unsafe { opened.device.destroy_device(None) };
         }
-    }
-}
-
-impl Gpu for VulkanGpu {
-    type Memory = Memory;
-    type HostMemory = HostMemory;
-    type Kernels = Kernels;
-    type Queue = VulkanQueue;
-
-    fn facts(&self) -> &Facts {
-        &self.facts
-    }
-
-    fn free(&self) -> Result<u64, Error> {
-        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
-        let mut memory = vk::PhysicalDeviceMemoryProperties2::default();
-        let tells = self.extensions.contains(&ext::memory_budget::NAME);
-        if tells {
-            memory = memory.push_next(&mut budget);
-        }
-        // SAFETY: the chain holds structures that the device knows.
-        unsafe { self.instance.instance.get_physical_device_memory_properties2(self.physical, &mut memory) };
-        let heaps = memory.memory_properties.memory_heaps_as_slice().to_vec();
-        let local = (0..heaps.len()).filter(|i| heaps[*i].flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
-        let largest = local.max_by_key(|i| heaps[*i].size);
-        Ok(match largest {
-            Some(heap) if tells => budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]),
-            Some(heap) => heaps[heap].size,
-            None => 0,
-        })
-    }
-
-    fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Memory, Error> {
-        Memory::new(self, bytes)
-    }
-
-    fn address(memory: &Memory) -> u64 {
-        memory.address()
-    }
-
-    fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<HostMemory, Error> {
-        HostMemory::new(self, bytes)
-    }
-
-    fn host_address(memory: &HostMemory) -> u64 {
-        memory.address()
-    }
-
-    fn host_bytes(memory: &mut HostMemory, range: Range<usize>) -> &mut [u8] {
-        memory.bytes.slice_mut(range)
-    }
-
-    fn host_view(memory: &HostMemory, range: Range<usize>) -> &[u8] {
-        memory.bytes.slice(range)
-    }
-
-    fn host_write(memory: &HostMemory, at: usize, bytes: &[u8]) {
-        memory.bytes.write(at, bytes);
-    }
-
-    /// Other devices of the driver do not reach it: their rows go through staging.
-    fn alloc_reached(self: &Arc<Self>, bytes: usize) -> Option<Result<Box<dyn ReachableMemory>, Error>> {
-        let alignment = self.import_alignment?;
-        Some(Reached::new(self, bytes, alignment).map(|memory| Box::new(memory) as _))
-    }
-
-    fn reaches(&self, at: u64, bytes: usize) -> bool {
-        lock(&self.reached).find(Access { place: Place::Host, at, bytes, writes: false }).is_some()
-    }
-
-    fn kernels(self: &Arc<Self>, config: &Config, kernels: &[(Kernel, u32)]) -> Result<Kernels, Error> {
-        Kernels::new(self, config, kernels)
-    }
-
-    fn queue(self: &Arc<Self>) -> Result<VulkanQueue, Error> {
-        VulkanQueue::new(self)
-    }
-
-    fn hung(&self) -> Option<Error> {
-        self.hung.get().cloned()
     }
 }

@@ -1,6 +1,6 @@
 //! Vulkan's loader, which is loaded at its first use. An error says if it is missing.
 
-use super::lock;
+use super::lock::lock;
 use ash::{Entry, ext, khr, vk};
 use std::ffi::{CStr, c_void};
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,8 @@
 //! Buffers that kernels find by their addresses.
 
 use super::device::VulkanGpu;
-use super::lock;
+use super::imports::COPIED;
+use super::lock::lock;
 use ash::vk;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
 use gpu_allocator::{AllocationError, MemoryLocation};
@@ -27,11 +28,6 @@ fn lacks_memory(why: &AllocationError) -> bool {
         _ => false,
     }
 }
-
-/// Every buffer is copied from and to.
-pub(super) const COPIED: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
-    vk::BufferUsageFlags::TRANSFER_SRC.as_raw() | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
-);
 
 /// A description of a buffer that the queues of all these families use.
 pub(super) fn buffer_info(families: &[u32], bytes: usize, usage: vk::BufferUsageFlags) -> vk::BufferCreateInfo<'_> {

@@ -1,8 +1,8 @@
 //! Streams of work: command buffers, ordered by a timeline semaphore, with barriers inside.
 
 use super::device::{Families, VulkanGpu};
-use super::lock;
-use super::pipelines::Kernels;
+use super::kernels::Kernels;
+use super::lock::lock;
 use ash::vk;
 use hypergrove_engine::{Error, Timing};
 use hypergrove_gpu::steps::{self, Access};

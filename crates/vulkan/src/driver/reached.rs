@@ -2,8 +2,9 @@
 //! (VK_EXT_external_memory_host).
 
 use super::device::VulkanGpu;
-use super::lock;
-use super::memory::{COPIED, buffer_info, is_for_memory};
+use super::imports::{BY, COPIED};
+use super::lock::lock;
+use super::memory::{buffer_info, is_for_memory};
 use ash::vk;
 use hypergrove_engine::{Error, ReachableMemory};
 use hypergrove_gpu::steps::Place;
@@ -14,20 +15,6 @@ use std::sync::Arc;
 /// Bytes of a buffer, at most: devices limit the size of a buffer (NVIDIA's to 4 GiB). A copy that crosses from one buffer to the next goes
 /// through staging. Tests have small ones.
 const MOST_OF_BUFFER: usize = if cfg!(test) { 64 << 10 } else { 2 << 30 };
-
-/// How the pages come into the device's hands.
-const BY: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
-
-/// Whether a device that has the extension imports memory for such buffers.
-pub(super) fn imports(vulkan: &ash::Instance, physical: vk::PhysicalDevice) -> bool {
-    let info = vk::PhysicalDeviceExternalBufferInfo::default().usage(COPIED).handle_type(BY);
-    let mut buffers = vk::ExternalBufferProperties::default();
-    // SAFETY: the device is the instance's, and has the extension that knows this type.
-    unsafe { vulkan.get_physical_device_external_buffer_properties(physical, &info, &mut buffers) };
-    let can = buffers.external_memory_properties;
-    can.external_memory_features.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE)
-        && can.compatible_handle_types.contains(BY)
-}
 
 /// Part of the pages, as the device knows it.
 #[derive(Default)]

@@ -1,7 +1,8 @@
 //! Tests of the driver on the first device, if there is one.
 
-use super::device::VulkanGpu;
-use super::*;
+use super::device::{VulkanGpu, devices};
+use super::instance::Instance;
+use super::lock::lock;
 use ash::vk;
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, SlhDsaPrograms};
 use hypergrove_fips205::plan::{Op, Plan};
@@ -10,8 +11,8 @@ use hypergrove_gpu::{Gpu, Gpus, Launch, Queue, Step, WaitLimit};
 use hypergrove_kernels::{Args, Config, Kernel};
 use hypergrove_testkit::toys::TOY_SHA2_16;
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A connection under the validation layer, if that is installed.
