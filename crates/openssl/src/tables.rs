@@ -1,55 +1,15 @@
 //! The tables that OpenSSL reads: functions by their numbers, algorithms by their names, and parameters by their keys.
 
 use crate::abi::entries::*;
-use crate::abi::{Algorithm, Dispatch, Item, Param, Table};
+use crate::abi::{Algorithm, Dispatch, Param, Table};
 use crate::algorithms::{ALGORITHMS, COUNT};
 use crate::codec::{CIPHER, Decoder, Encoder, FORMS, READ};
-use crate::failure::Reason;
 use crate::key::{Generation, Key, name};
-use crate::numbers::function::{decoder, encoder, keymgmt, provider, signature};
+use crate::numbers::function::{decoder, encoder, keymgmt, signature};
 use crate::numbers::{kind, selection};
-use crate::provider::Provider;
 use crate::signature::{Context, name as of_signature};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
-
-// The provider.
-
-pub(crate) static PROVIDER: Table<Dispatch, 7> = Table([
-    Dispatch::new(provider::TEARDOWN, free::<Arc<Provider>> as *const ()),
-    Dispatch::new(provider::GETTABLE_PARAMS, provider_gettable as *const ()),
-    Dispatch::new(provider::GET_PARAMS, provider_get as *const ()),
-    Dispatch::new(provider::QUERY_OPERATION, query as *const ()),
-    Dispatch::new(provider::GET_REASON_STRINGS, reasons as *const ()),
-    Dispatch::new(provider::GET_CAPABILITIES, capabilities as *const ()),
-    Dispatch::END,
-]);
-
-extern "C" fn provider_gettable(_: *const c_void) -> *const Param {
-    static TABLE: Table<Param, 5> = Table([
-        Param::unset(c"name", kind::UTF8_POINTER),
-        Param::unset(c"version", kind::UTF8_POINTER),
-        Param::unset(c"buildinfo", kind::UTF8_POINTER),
-        Param::unset(c"status", kind::UNSIGNED),
-        Param::END,
-    ]);
-    TABLE.0.as_ptr()
-}
-
-extern "C" fn reasons(_: *const c_void) -> *const Item {
-    const COUNT: usize = Reason::ALL.len() + 1;
-    static TABLE: Table<Item, COUNT> = Table({
-        let mut table = [Item { id: 0, text: ptr::null() }; COUNT];
-        let mut i = 0;
-        while i < Reason::ALL.len() {
-            table[i] = Item { id: Reason::ALL[i].0 as u32, text: Reason::ALL[i].1.as_ptr() };
-            i += 1;
-        }
-        table
-    });
-    TABLE.0.as_ptr()
-}
 
 // Tables with an entry for each algorithm.
 

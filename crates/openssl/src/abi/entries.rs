@@ -1,16 +1,15 @@
 //! The functions that OpenSSL calls. Each turns its pointers into references, and does its work in safe code.
 
-use super::core::{Core, CoreBio, Handle, Passphrase, PassphraseCallback};
+use super::core::{Core, CoreBio, Passphrase, PassphraseCallback};
 use super::params::{Given, Put, Value, answer, table};
-use super::types::{Algorithm, Dispatch, Param};
+use super::types::Param;
 use crate::algorithms::ALGORITHMS;
 use crate::codec::{Decoder, Encoder, FORMS, READ};
 use crate::failure::{Failure, Reason};
 use crate::key::{Generation, Key};
-use crate::numbers::{kind, operation, selection};
+use crate::numbers::{kind, selection};
 use crate::provider::Provider;
 use crate::signature::Context;
-use crate::tables;
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,7 +24,7 @@ pub(crate) type Reference = *mut Key;
 /// A value that OpenSSL has by its address.
 type Object<T> = *mut T;
 
-fn give<T>(value: T) -> Object<T> {
+pub(super) fn give<T>(value: T) -> Object<T> {
     Box::into_raw(Box::new(value))
 }
 
@@ -74,7 +73,7 @@ fn guarded<T>(core: &Core, otherwise: T, work: impl FnOnce() -> Result<T, Failur
 }
 
 /// Runs `work` for a function that returns 1 if all is well: see [`guarded`].
-fn checked(core: &Core, work: impl FnOnce() -> Result<(), Failure>) -> c_int {
+pub(super) fn checked(core: &Core, work: impl FnOnce() -> Result<(), Failure>) -> c_int {
     guarded(core, 0, || work().map(|()| 1))
 }
 
@@ -111,35 +110,9 @@ macro_rules! lent_mut {
 }
 
 /// `provctx`: the provider's context.
-type ProviderContext = *mut Arc<Provider>;
+pub(super) type ProviderContext = *mut Arc<Provider>;
 
 // The provider.
-
-/// The one name that the module exports: OpenSSL calls it when it loads the module.
-///
-/// # Safety
-/// OpenSSL calls this as `OSSL_provider_init_fn` says.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn OSSL_provider_init(
-    handle: Handle,
-    functions: *const Dispatch,
-    own: *mut *const Dispatch,
-    context: *mut ProviderContext,
-) -> c_int {
-    // The standard library of this module is its own, so this hook concerns no other code. Panics are reported by `guarded`.
-    std::panic::set_hook(Box::new(|_| {}));
-    // SAFETY: the core's table of functions.
-    let Some(core) = (unsafe { Core::new(handle, functions) }) else { return 0 };
-    checked(&core, || {
-        let provider = Arc::new(Provider::new(core)?);
-        // SAFETY: the caller has room for both.
-        unsafe {
-            own.write(tables::PROVIDER.0.as_ptr());
-            context.write(give(provider));
-        }
-        Ok(())
-    })
-}
 
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
@@ -159,28 +132,6 @@ pub(crate) unsafe extern "C" fn provider_get(context: ProviderContext, params: *
         // SAFETY: OpenSSL's parameters.
         unsafe { answer(params, known) }
     })
-}
-
-pub(crate) unsafe extern "C" fn query(
-    context: ProviderContext,
-    operation: c_int,
-    no_store: *mut c_int,
-) -> *const Algorithm {
-    // SAFETY: the caller has room for a number.
-    if let Some(no_store) = unsafe { no_store.as_mut() } {
-        *no_store = 0;
-    }
-    match operation {
-        operation::KEYMGMT => tables::KEYMGMT.0.as_ptr(),
-        // SAFETY: the provider's context.
-        operation::SIGNATURE => match unsafe { context.as_ref() }.is_some_and(|provider| provider.has_messages) {
-            true => tables::SIGNATURE_OF_MESSAGES.0.as_ptr(),
-            false => tables::SIGNATURE.0.as_ptr(),
-        },
-        operation::ENCODER => tables::ENCODERS.0.as_ptr(),
-        operation::DECODER => tables::DECODERS.0.as_ptr(),
-        _ => ptr::null(),
-    }
 }
 
 /// TLS 1.3 as a number.
