@@ -73,11 +73,6 @@ pub(crate) const PACKAGES: [Package; 4] = [
     },
 ];
 
-/// Whether root runs this.
-pub(crate) fn is_root() -> bool {
-    process::output("id", &["-u"]).is_some_and(|id| id.trim() == "0")
-}
-
 /// Looks at the files that the packages have brought.
 pub(crate) fn look_at(installed: &[PathBuf]) -> Result<(), String> {
     for end in [

@@ -57,6 +57,12 @@ impl OpenSsl {
         numbers.next().zip(numbers.next()).is_some_and(|version| version >= FIRST_WITH_OWN)
     }
 
+    /// Those who can use keys of this set here. OpenSSL itself has no keys of HashSLH-DSA.
+    fn providers(&self, set: &str) -> impl Iterator<Item = Who> {
+        let own = (self.has_own() && !set.contains("WITH")).then_some(Who::OpenSsl);
+        [Who::Hypergrove].into_iter().chain(own)
+    }
+
     fn program(&self, words: &[&str]) -> Command {
         let program = self.prefix.as_ref().map_or("openssl".into(), |prefix| prefix.join("bin/openssl"));
         process::limited(5, &program.to_string_lossy(), words)
@@ -467,11 +473,7 @@ fn check_one(openssl: &OpenSsl, module: &Path, prefix: &Path, extent: Extent) ->
 fn check_between(all: &[OpenSsl], module: &Path, prefix: &Path, extent: Extent) -> Result<(), String> {
     for set in SETS {
         for (i, maker) in all.iter().enumerate() {
-            for who in [Who::Hypergrove, Who::OpenSsl] {
-                // OpenSSL itself has no keys of HashSLH-DSA.
-                if who == Who::OpenSsl && (!maker.has_own() || set.contains("WITH")) {
-                    continue;
-                }
+            for who in maker.providers(set) {
                 let folder = prefix.join(format!("between-{set}-{i}-{}", who == Who::Hypergrove));
                 disk::remove(&folder)?;
                 disk::make(&folder)?;
@@ -492,10 +494,7 @@ fn check_between(all: &[OpenSsl], module: &Path, prefix: &Path, extent: Extent) 
                     }
                 }
                 for checker in all {
-                    for who in [Who::Hypergrove, Who::OpenSsl] {
-                        if who == Who::OpenSsl && (!checker.has_own() || set.contains("WITH")) {
-                            continue;
-                        }
+                    for who in checker.providers(set) {
                         let by = Programs::new(checker, who, module, &folder)?;
                         check_made(&by, set)?;
                         if has_message && checker.has_own() {

@@ -207,6 +207,11 @@ fn installing() -> Option<File> {
     file.lock().ok().map(|()| file)
 }
 
+/// Whether root runs this.
+pub(crate) fn is_root() -> bool {
+    output("id", &["-u"]).is_some_and(|id| id.trim() == "0")
+}
+
 /// Sees that something is there: installs it, if that may be, or says how to. `install` returns whether it succeeded.
 pub(crate) fn ensure(
     there: impl Fn() -> bool,
@@ -230,9 +235,8 @@ pub(crate) fn ensure_packages(packages: &[&str], there: impl Fn() -> bool) -> Re
         })
     };
     let install = || {
-        let is_root = output("id", &["-u"]).is_some_and(|id| id.trim() == "0");
         let install = ["-qq", "install", "--yes", "--no-install-recommends"];
-        is_root
+        is_root()
             && answers("apt-get", &["--version"])
             && apt(&["-qq", "update"]).and_then(|()| apt(&[&install[..], packages].concat())).is_ok()
     };

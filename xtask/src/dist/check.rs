@@ -151,7 +151,7 @@ fn under_qemu(build: &Build, dist: &Path, tally: &mut Tally) -> Result<String, S
 
 /// Makes a root of a release of Debian in an empty folder; or why there is none.
 fn bootstrap(root: &Path, suite: &str, options: &[&str]) -> Result<Result<(), String>, String> {
-    if !deb::is_root() {
+    if !process::is_root() {
         return Ok(Err("debootstrap is for root alone".into()));
     }
     if let Err(why) = process::ensure_packages(&["debootstrap"], || answers("debootstrap", &["--version"])) {
