@@ -74,15 +74,7 @@ impl TrialJobs {
         let digest = |number: usize| PreHash::Sha3_512.hash(&[&(number as u64).to_le_bytes()])[..p.m].to_vec();
         let needs = matches!(plan.op, Op::Sign | Op::Verify);
         let positions = (0..if needs { count } else { 0 }).map(|number| Position::split(p, &digest(number))).collect();
-        let mut jobs = TrialJobs {
-            plan,
-            seeds,
-            nodes: Vec::new(),
-            nodes_id: 0,
-            positions,
-            signatures: Vec::new(),
-            answers: Vec::new(),
-        };
+        let mut jobs = TrialJobs::unanswered(plan, seeds, positions);
         match jobs.plan.op {
             Op::Keygen => {
                 jobs.answers = jobs.compute(place, count, threads)?;
@@ -113,6 +105,12 @@ impl TrialJobs {
         Ok(jobs)
     }
 
+    /// Jobs without nodes, signatures and answers.
+    fn unanswered(plan: Plan, seeds: Vec<[Vec<u8>; 2]>, positions: Vec<Position>) -> TrialJobs {
+        let (nodes, signatures, answers) = (Vec::new(), Vec::new(), Vec::new());
+        TrialJobs { plan, seeds, nodes, nodes_id: 0, positions, signatures, answers }
+    }
+
     /// The plan of the jobs.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -122,16 +120,8 @@ impl TrialJobs {
     fn of_signatures(p: &'static Params, signed: &TrialJobs, signatures: &[u8]) -> Result<TrialJobs, Error> {
         let count = signatures.len() / p.sig_bytes();
         let positions = signed.positions[..count].to_vec();
-        let (plan, seeds, answers) = (Plan::new(p, Op::Verify), signed.seeds.clone(), signed.root().repeat(count));
-        Ok(TrialJobs {
-            plan,
-            seeds,
-            nodes: Vec::new(),
-            nodes_id: 0,
-            positions,
-            signatures: signatures.to_vec(),
-            answers,
-        })
+        let jobs = TrialJobs::unanswered(Plan::new(p, Op::Verify), signed.seeds.clone(), positions);
+        Ok(TrialJobs { signatures: signatures.to_vec(), answers: signed.root().repeat(count), ..jobs })
     }
 
     /// PK.root of the one key, by the reference.
@@ -143,15 +133,7 @@ impl TrialJobs {
     fn grow_nodes(&self, place: Place<'_>, threads: usize) -> Result<Vec<u8>, Error> {
         let p = self.plan.params;
         let plan = Plan::cache(p, self.plan.cached_layers);
-        let grown = TrialJobs {
-            plan,
-            seeds: self.seeds.clone(),
-            nodes: Vec::new(),
-            nodes_id: 0,
-            positions: Vec::new(),
-            signatures: Vec::new(),
-            answers: Vec::new(),
-        };
+        let grown = TrialJobs::unanswered(plan, self.seeds.clone(), Vec::new());
         let nodes = grown.compute(place, 1, threads)?;
         // The root of the top tree follows that tree's other nodes.
         let root = &nodes[((2 << p.hp) - 2) * p.n..][..p.n];
