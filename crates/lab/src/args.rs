@@ -78,8 +78,8 @@ pub struct Bench {
     #[arg(long, value_name = "NAME", conflicts_with = "set")]
     pub scheme: Option<Scheme>,
     /// Operations, separated by commas
-    #[arg(long, value_name = "OP", value_delimiter = ',', default_value = "all")]
-    pub op: Vec<OpsName>,
+    #[arg(long, value_name = "OP", value_delimiter = ',', value_parser = ops(), default_value = "all")]
+    pub op: Vec<Ops>,
     /// How many jobs a batch has; by default, as many as fill the machine, or several times as many if several GPUs make keys or verify
     /// rows
     #[arg(long, value_name = "N", value_parser = at_least_one)]
@@ -181,8 +181,8 @@ pub struct Tune {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = Listed::new(sets, || ["all"].into_iter().chain(set_names())), hide_possible_values = true, default_value = "all")]
     pub set: Vec<Sets>,
     /// Operations, separated by commas
-    #[arg(long, value_name = "OP", value_delimiter = ',', default_value = "all")]
-    pub op: Vec<OpsName>,
+    #[arg(long, value_name = "OP", value_delimiter = ',', value_parser = ops(), default_value = "all")]
+    pub op: Vec<Ops>,
     /// Tune for batches of these sizes, in jobs; by default, for some sizes from one job to as many as fill the device
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one)]
     pub batch: Vec<usize>,
@@ -253,26 +253,14 @@ impl OpName {
     }
 }
 
-/// An operation or all.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(missing_docs, reason = "`--help` would list what is said here")]
-pub enum OpsName {
-    Keygen,
-    Sign,
-    Verify,
-    All,
-}
+/// One operation, or all.
+#[derive(Clone)]
+pub struct Ops(pub Vec<Op>);
 
-impl OpsName {
-    /// As the library names them.
-    pub fn ops(self) -> &'static [Op] {
-        match self {
-            OpsName::Keygen => &[Op::Keygen],
-            OpsName::Sign => &[Op::Sign],
-            OpsName::Verify => &[Op::Verify],
-            OpsName::All => &[Op::Keygen, Op::Sign, Op::Verify],
-        }
-    }
+fn ops() -> impl TypedValueParser<Value = Ops> {
+    let all = [Op::Keygen, Op::Sign, Op::Verify];
+    PossibleValuesParser::new(all.map(op_name).into_iter().chain(["all"]))
+        .map(move |name| Ops(all.into_iter().filter(|op| name == "all" || name == op_name(*op)).collect()))
 }
 
 /// One set, or all of the standard.

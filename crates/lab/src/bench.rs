@@ -59,7 +59,7 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer, into: Reco
     let engine = machine::engine_with(options, printer, build)?;
     head(args, printer, &machine::describe(&engine))?;
     for p in sets {
-        for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
+        for op in args.op.iter().flat_map(|ops| ops.0.iter().copied()) {
             let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
             let (batch, budget, rows) = (args.batch, args.budget(SECONDS), args.rows);
             let question = Question { params: SlhDsa::from(p), op, batch, cached_layers, budget, rows };
@@ -99,7 +99,7 @@ fn many_callers(
         printer.line(callers_row(heads))?;
     }
     for params in args.sets() {
-        for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
+        for op in args.op.iter().flat_map(|ops| ops.0.iter().copied()) {
             for callers in args.some(&args.callers) {
                 let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
                 let question =

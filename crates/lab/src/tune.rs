@@ -241,7 +241,7 @@ impl Tuner<'_> {
     fn questions(&self, sets: &[&'static Params]) -> Result<Vec<TuneTarget>, Failure> {
         let mut targets = Vec::new();
         for params in sets {
-            for op in self.args.op.iter().flat_map(|ops| ops.ops()).copied() {
+            for op in self.args.op.iter().flat_map(|ops| ops.0.iter().copied()) {
                 let plan = Plan::new(params, op);
                 let of = |failure: Failure| failure.of(format_args!("{params} {}", op_name(op)));
                 let (_, base) = self.space(&plan)?;

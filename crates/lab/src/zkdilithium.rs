@@ -94,7 +94,7 @@ pub(crate) fn bench(
         let engine = machine::engine_with(options, printer, build)?;
         let said: Vec<_> = policy.iter().map(|(name, value)| format!(", {name}={value}")).collect();
         head(args, printer, &format!("{}{}", machine::describe(&engine), said.concat()))?;
-        for op in args.op.iter().flat_map(|ops| ops.ops()).copied() {
+        for op in args.op.iter().flat_map(|ops| ops.0.iter().copied()) {
             let (batch, budget, rows) = (args.batch, args.budget(SECONDS), args.rows);
             let question = Question { params: ZkDilithium, op, batch, cached_layers: 0, budget, rows };
             let clock = machine::clock();

@@ -208,6 +208,21 @@ impl<'a> Fitted<'a> {
         }
     }
 
+    /// The labels of an axis from left to right, and their places; the first one begins behind `left`. No two labels touch, and none leaves
+    /// the picture.
+    fn labels(&self, place: impl Fn(f64) -> f64, left: f64, room: Room) -> Vec<(f64, String)> {
+        let mut last = left;
+        let label = |tick: &f64| {
+            let label = (self.axis.shown)(*tick);
+            let (at, half) = (place(*tick), width(&label) / 2.0);
+            (at - half > last && at + half <= room.width).then(|| {
+                last = at + half + 4.0;
+                (at, label)
+            })
+        };
+        self.ticks.iter().filter_map(label).collect()
+    }
+
     /// 0 at the low end, 1 at the high one.
     fn at(&self, value: f64) -> f64 {
         match self.axis.scale {
@@ -312,20 +327,7 @@ impl Plot {
         let (right, top) = (room.width - 14.0, 40.0 + legend_height);
         let bottom = top + room.area;
         let (px, py) = (|v: f64| left + x.at(v) * (right - left), |v: f64| bottom - y.at(v) * room.area);
-        let mut last = f64::NEG_INFINITY;
-        let x_labels: Vec<(f64, String)> = x
-            .ticks
-            .iter()
-            .filter_map(|tick| {
-                let label = (self.x.shown)(*tick);
-                let (at, half) = (px(*tick), width(&label) / 2.0);
-                // No two labels touch, and none leaves the picture.
-                (at - half > last && at + half <= room.width).then(|| {
-                    last = at + half + 4.0;
-                    (at, label)
-                })
-            })
-            .collect();
+        let x_labels = x.labels(px, f64::NEG_INFINITY, room);
         let inner = html! {
             (legend)
             text class="axis" x="8" y=(p(top - 7.0)) { (self.y.title) }
@@ -389,19 +391,7 @@ impl Bars {
             x.low /= 3.0;
         }
         let px = |v: f64| left + x.at(v) * (right - left);
-        let mut last = f64::NEG_INFINITY;
-        let ticks: Vec<_> = x
-            .ticks
-            .iter()
-            .filter_map(|tick| {
-                let label = (self.x.shown)(*tick);
-                let (at, half) = (px(*tick), width(&label) / 2.0);
-                (at - half > last && at - half > 0.0 && at + half < room.width).then(|| {
-                    last = at + half + 4.0;
-                    (at, label)
-                })
-            })
-            .collect();
+        let ticks = x.labels(px, 0.0, room);
         let inner = html! {
             (legend)
             @for (at, label) in &ticks {

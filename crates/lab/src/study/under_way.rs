@@ -78,7 +78,7 @@ impl Study<'_> {
         if self.args.quick {
             all.truncate(1);
         }
-        let is_requested = |op: &Op| self.args.op.iter().any(|ops| ops.ops().contains(op));
+        let is_requested = |op: &Op| self.args.op.iter().any(|ops| ops.0.contains(op));
         let ops: Vec<Op> = ops.iter().map(|op| op.op()).filter(is_requested).collect();
         let layers = self.args.some(layers);
         let mut subjects = Vec::new();
