@@ -1,6 +1,6 @@
 //! The parts of the command line that are zkDilithium's own: the forms of its keys, and the options that it refuses.
 
-use super::{InTool, Passphrase, Secret, Wanted};
+use super::in_tool::{InTool, Passphrase, Secret, Wanted};
 use crate::args::{Bytes, Encoding, KeyKind, Keygen, Scheme};
 use crate::keys::{Key, KeyFile, LoadedKey};
 use crate::layout::{Layout, fields};
