@@ -1,6 +1,6 @@
 //! Files of text with a structure: the tuner's tables and journal, records of measurements, and ACVP's prompts.
 
-use crate::{Extent, brief, brief_failure};
+use crate::checks::{Extent, brief, brief_failure};
 use hypergrove::backend::{Axis, Plan, THREADS};
 use hypergrove::{Backend, Cpu, Device, Engine, Op};
 use hypergrove_engine::Knowledge;

@@ -1,6 +1,6 @@
 //! Keys of SLH-DSA: PKCS#8, SPKI, PEM.
 
-use crate::{Extent, brief, engine};
+use crate::checks::{Extent, brief, engine};
 use hypergrove::pkcs8::der::{Decode, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{LineEnding, PrivateKeyInfoRef};
 use hypergrove::{EncryptedSigningKey, Randomizer, Seeds, SigningKey, VerifyingKey};

@@ -1,29 +1,18 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod checks;
 mod documents;
 mod keys;
 mod lists;
 mod signatures;
 mod zkdilithium;
 
+pub use checks::{Extent, brief, brief_failure};
 pub use lists::lists;
 
-use hypergrove::{Cpu, Engine};
-use hypergrove_lab::failure::Failure;
 use peak_alloc::PeakAlloc;
-use std::fmt::Display;
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::{Arc, OnceLock};
-
-/// How much is done with an input.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Extent {
-    /// It is read, and written again.
-    Read,
-    /// It is used as well: keys sign, questions are answered. That takes milliseconds.
-    Use,
-}
 
 /// A fuzz target.
 pub struct Target {
@@ -39,9 +28,6 @@ pub struct Target {
 pub const HEAP: usize = 256 << 10;
 /// One of so many inputs is used when a target is fuzzed.
 const USED: u64 = 4096;
-/// Characters of an error, at most: it quotes a beginning of what was read, never all of it.
-const LONGEST_ERROR: usize = 1000;
-
 /// The targets of what the library, its file formats and the lab read. The tool has more.
 #[rustfmt::skip]
 pub static TARGETS: &[Target] = &[
@@ -102,39 +88,11 @@ fn control(data: &[u8], _: Extent) {
     }
 }
 
-/// The text of an error is short, whatever was read.
-pub fn brief(error: &dyn Display) {
-    let text = error.to_string();
-    let length = text.chars().count();
-    assert!(length <= LONGEST_ERROR, "an error of {length} characters: {}", text.chars().take(200).collect::<String>());
-}
-
-/// The texts of an error and of its hint are short.
-pub fn brief_failure(failure: &Failure) {
-    brief(&failure.message);
-    failure.hint.iter().for_each(|hint| brief(hint));
-}
-
-/// An engine on the calling thread.
-fn engine() -> &'static Engine {
-    static ENGINE: OnceLock<Engine> = OnceLock::new();
-    ENGINE.get_or_init(|| {
-        let builder = Engine::builder().backend(Arc::new(Cpu::new())).threads(1);
-        builder.build().expect("an engine on the CPU")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     static ALLOCATOR: PeakAlloc = PeakAlloc;
-
-    #[test]
-    #[should_panic(expected = "an error of 1001 characters")]
-    fn a_long_error_is_found() {
-        brief(&"x".repeat(LONGEST_ERROR + 1));
-    }
 
     #[test]
     fn inputs_are_read_and_a_share_is_used() {

@@ -1,6 +1,6 @@
 //! Envelopes, lists of signers, manifests, ledgers, and private keys in texts.
 
-use crate::{Extent, brief};
+use crate::checks::{Extent, brief};
 use hypergrove::Mode;
 use hypergrove_files::envelope::{Envelope, looks_like_it};
 use hypergrove_files::ledger::LedgerState;

@@ -1,6 +1,6 @@
 //! Signatures of SLH-DSA that were altered: the reference and every instruction set judge alike, in all modes.
 
-use crate::Extent;
+use crate::checks::{Extent, engine};
 use arbitrary::Unstructured;
 use hypergrove::{Cpu, Engine, Isa, Mode, Params, PreHash, Randomizer, SignJob, SigningKey, VerifyJob, VerifyingKey};
 use hypergrove_engine::Reference;
@@ -87,9 +87,9 @@ fn signed(p: &'static Params, number: u8, interface: Interface) -> Arc<Signed> {
     let make = || {
         let seed = |part: u8| vec![number ^ part; p.n];
         let seeds = hypergrove::Seeds { sk_seed: seed(1).into(), sk_prf: seed(2).into(), pk_seed: seed(4) };
-        let key = super::engine().from_seeds(p, &[seeds]).expect("a key").remove(0);
+        let key = engine().from_seeds(p, &[seeds]).expect("a key").remove(0);
         let (context, message) = (vec![number; usize::from(number)], b"what is signed".to_vec());
-        let signature = super::engine().sign(&key, interface.mode(&context), &message, Randomizer::Deterministic);
+        let signature = engine().sign(&key, interface.mode(&context), &message, Randomizer::Deterministic);
         Arc::new(Signed { key, signature: signature.expect("a signature").into_bytes(), context, message })
     };
     MADE.lock().expect("nobody panics here").entry((p.name, number, interface)).or_insert_with(make).clone()

@@ -1,7 +1,7 @@
 //! zkDilithium's keys and signatures, and its cases with known answers.
 
+use crate::checks::{Extent, brief, brief_failure, engine};
 use crate::documents::SOURCE;
-use crate::{Extent, brief, brief_failure, engine};
 use arbitrary::Unstructured;
 use hypergrove::Isa;
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};

@@ -1,6 +1,7 @@
 //! One axis after the other, each by successive halving, until no step on any axis is an improvement.
 
-use super::{Lab, PolicyTimes, Search, Stop, distinct, halving};
+use super::halving;
+use super::lab::{Lab, PolicyTimes, Search, Stop, distinct, same};
 use crate::model::{Kernel, Sample, Shape, adaptive};
 use hypergrove_engine::{Axis, Policy};
 
@@ -31,7 +32,7 @@ fn run(space: &[Axis], start: &[Policy], lab: &mut dyn Lab, seen: &mut PolicyTim
             let others = values.into_iter().map(|value| best.with(axis.name, value));
             let candidates = distinct(std::iter::once(best.clone()).chain(others));
             let winner = halving::halve(&candidates, lab, seen)?.unwrap_or_else(|| best.clone());
-            settled = if super::same(&winner, &best) { settled + 1 } else { 1 };
+            settled = if same(&winner, &best) { settled + 1 } else { 1 };
             best = winner;
         }
     }

@@ -1,6 +1,6 @@
 //! The exhaustive sweep: every policy of a space. Other searches and models are judged by it.
 
-use super::{Lab, PolicyTimes, Search, Stop, distinct};
+use super::lab::{Lab, PolicyTimes, Search, Stop, distinct};
 use hypergrove_engine::{Axis, Policy};
 
 /// Its row.

@@ -1,6 +1,6 @@
 //! Successive halving: all candidates run a little, the better half runs more, until one is left.
 
-use super::{Lab, PolicyTimes, Search, Stop};
+use super::lab::{Lab, PolicyTimes, Search, Stop};
 use hypergrove_engine::{Axis, Policy};
 
 /// Nothing is looked for: one of the policies that were best elsewhere.
