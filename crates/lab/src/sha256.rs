@@ -93,7 +93,7 @@ pub(crate) fn sha256_point(
         if digests == want { Ok(time) } else { Err(wrong(OTHER_SUM)) }
     })?;
     let resident = resident(&mut *hasher, device, messages, &want, most)?;
-    // Seconds of so many messages, hashed at the machine's own rate.
+    // The machine's own rate gives the seconds of so many messages.
     let hashing = |count: usize| {
         let compressions = (count * sha256_blocks(size)) as f64;
         bounds.hashes.seconds(&Work { sha256: compressions, ..Work::default() }, threads)

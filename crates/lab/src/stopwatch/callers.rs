@@ -207,7 +207,7 @@ fn timed<T: PartialEq + Sync>(
         Ok::<(), Failure>(())
     })?;
     let (jobs, batches) = (engine.stats().tickets.submitted - submitted, batches() - before);
-    // 1 without tickets.
+    // Without tickets, each job is a batch.
     let batch = if batches > 0 { jobs as f64 / batches as f64 } else { 1.0 };
     let ops_per_s = waits.len() as f64 / took.as_secs_f64();
     let waits = Times::new(waits);
