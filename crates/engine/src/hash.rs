@@ -145,9 +145,8 @@ impl Kind {
 pub struct HashProgram(pub Box<dyn Hasher>);
 
 impl Prepared for HashProgram {
-    fn time_limit(&mut self, limit: Option<Duration>) {
-        self.0.time_limit(limit);
-    }
+    crate::forward!(self => self.0; time_limit);
+
     /// Does nothing, because digests are computed once.
     fn relocated(&mut self, _: bool) {}
 }

@@ -5,7 +5,6 @@ use crate::scheme::{Facts, FirstChunks, Habits, Kind, Prepared, ProgramFactory, 
 use crate::{Choice, Error, Policy, PolicySource, Program, THREADS};
 use hypergrove_fips205::Params;
 use hypergrove_fips205::plan::{Op, Plan, Work, cache_bytes, most_cached_layers};
-use std::time::Duration;
 
 /// The scheme.
 static SLH_DSA: Scheme = Scheme { name: "SLH-DSA", factory: &Plans };
@@ -46,12 +45,7 @@ impl GroupFacts {
 pub struct SlhDsaProgram(pub Box<dyn Program>);
 
 impl Prepared for SlhDsaProgram {
-    fn time_limit(&mut self, limit: Option<Duration>) {
-        self.0.time_limit(limit);
-    }
-    fn relocated(&mut self, relocated: bool) {
-        self.0.relocated(relocated);
-    }
+    crate::forward!(self => self.0; time_limit, relocated);
 }
 
 struct Plans;

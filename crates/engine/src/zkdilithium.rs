@@ -142,12 +142,7 @@ impl GroupFacts {
 pub struct ZkDilithiumProgram(pub Box<dyn ZkDilithium>);
 
 impl Prepared for ZkDilithiumProgram {
-    fn time_limit(&mut self, limit: Option<Duration>) {
-        self.0.time_limit(limit);
-    }
-    fn relocated(&mut self, relocated: bool) {
-        self.0.relocated(relocated);
-    }
+    crate::forward!(self => self.0; time_limit, relocated);
 }
 
 struct Factory;
