@@ -28,19 +28,14 @@ const KEPT: (usize, usize) = (5, 128 << 20);
 /// On drop, it is wiped, because it may hold keys, and kept for the next [`Engine::memory`](Scheduler::memory): getting such memory
 /// takes as long as copying it several times. It may outlive its engine.
 pub struct Memory {
-    block: Block,
+    /// Memory that the devices of the named backend reach; `None` if no device reaches memory of the host.
+    reachable: Option<(&'static str, Box<dyn ReachableMemory>)>,
+    /// Ordinary memory, if there is no other.
+    ordinary: Vec<u8>,
     /// Bytes that were asked for.
     bytes: usize,
     devices: Vec<String>,
     pool: Weak<Pool>,
-}
-
-/// The bytes of a [`Memory`].
-enum Block {
-    /// Memory that the devices of the named backend reach.
-    Reachable(&'static str, Box<dyn ReachableMemory>),
-    /// Ordinary memory, if no device reaches memory of the host.
-    Ordinary(Vec<u8>),
 }
 
 /// The bytes of memory that callers have, and the memory that is kept for them.
@@ -108,18 +103,15 @@ impl Deref for Memory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.block {
-            Block::Reachable(_, block) => &block.bytes()[..self.bytes],
-            Block::Ordinary(bytes) => bytes,
-        }
+        self.reachable.as_ref().map_or(&self.ordinary, |(_, block)| &block.bytes()[..self.bytes])
     }
 }
 
 impl DerefMut for Memory {
     fn deref_mut(&mut self) -> &mut [u8] {
-        match &mut self.block {
-            Block::Reachable(_, block) => &mut block.bytes_mut()[..self.bytes],
-            Block::Ordinary(bytes) => bytes,
+        match &mut self.reachable {
+            Some((_, block)) => &mut block.bytes_mut()[..self.bytes],
+            None => &mut self.ordinary,
         }
     }
 }
@@ -133,14 +125,14 @@ impl fmt::Debug for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        match &mut self.block {
+        self.ordinary.zeroize();
+        if let Some((_, block)) = &mut self.reachable {
             // Others may look at the driver's memory, so no compiler leaves these stores out.
-            Block::Reachable(_, block) => block.bytes_mut()[..self.bytes].fill(0),
-            Block::Ordinary(bytes) => bytes.zeroize(),
+            block.bytes_mut()[..self.bytes].fill(0);
         }
         let Some(pool) = self.pool.upgrade() else { return };
         pool.in_use.fetch_sub(self.bytes as u64, Relaxed);
-        if let Block::Reachable(backend, block) = std::mem::replace(&mut self.block, Block::Ordinary(Vec::new()))
+        if let Some((backend, block)) = self.reachable.take()
             && pool.idle_bytes() + block.bytes().len() as u64 <= pool.most.load(Relaxed)
         {
             lock(&pool.idle).push((backend, block));
@@ -153,7 +145,7 @@ impl Scheduler {
     pub fn memory(&self, bytes: usize) -> Result<Memory, Error> {
         self.others();
         let workers = || self.live().filter(|worker| worker.has_memory());
-        let (mut block, mut devices) = (None, Vec::new());
+        let (mut reachable, mut devices) = (None, Vec::new());
         for worker in workers() {
             let backend = worker.programs.backend();
             let Some(memory) = backend.host_memory() else { continue };
@@ -166,16 +158,13 @@ impl Scheduler {
             };
             let reaching = workers().filter(of_backend).filter(|other| memory.reaches(other.device(), &*made));
             devices = reaching.map(|worker| worker.device().id()).collect();
-            block = Some(Block::Reachable(backend.name(), made));
+            reachable = Some((backend.name(), made));
             break;
         }
-        let block = match block {
-            Some(block) => block,
-            None => Block::Ordinary(zeros(bytes)?),
-        };
+        let ordinary = zeros(if reachable.is_none() { bytes } else { 0 })?;
         self.memory.most.store(self.memory_budget(), Relaxed);
         self.memory.in_use.fetch_add(bytes as u64, Relaxed);
-        Ok(Memory { block, bytes, devices, pool: Arc::downgrade(&self.memory) })
+        Ok(Memory { reachable, ordinary, bytes, devices, pool: Arc::downgrade(&self.memory) })
     }
 }
 
@@ -183,18 +172,15 @@ impl Scheduler {
 /// and calls of the engine: getting such memory takes longer than copying its contents.
 pub struct ChunkMemory<'s> {
     scheduler: &'s Scheduler,
-    block: ChunkBlock,
-}
-
-enum ChunkBlock {
-    Reached(Memory),
-    Ordinary(Vec<u8>),
+    /// Memory that a device reads by itself, or else ordinary memory.
+    reached: Option<Memory>,
+    ordinary: Vec<u8>,
 }
 
 impl ChunkMemory<'_> {
     /// Whether a device reads the memory by itself.
     pub fn is_reached(&self) -> bool {
-        matches!(self.block, ChunkBlock::Reached(_))
+        self.reached.is_some()
     }
 }
 
@@ -202,25 +188,19 @@ impl Deref for ChunkMemory<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.block {
-            ChunkBlock::Reached(memory) => memory,
-            ChunkBlock::Ordinary(bytes) => bytes,
-        }
+        self.reached.as_deref().unwrap_or(&self.ordinary)
     }
 }
 
 impl DerefMut for ChunkMemory<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        match &mut self.block {
-            ChunkBlock::Reached(memory) => memory,
-            ChunkBlock::Ordinary(bytes) => bytes,
-        }
+        self.reached.as_deref_mut().unwrap_or(&mut self.ordinary)
     }
 }
 
 impl Drop for ChunkMemory<'_> {
     fn drop(&mut self) {
-        if let ChunkBlock::Reached(memory) = std::mem::replace(&mut self.block, ChunkBlock::Ordinary(Vec::new()))
+        if let Some(memory) = self.reached.take()
             && memory.len() <= KEPT.1
         {
             let mut idle = lock(&self.scheduler.chunk_memory);
@@ -237,7 +217,7 @@ impl Drop for ChunkMemory<'_> {
 impl Scheduler {
     /// Memory for at least so many bytes of copies that a device works on.
     pub fn chunk_memory(&self, worker: &Worker, bytes: usize) -> Result<ChunkMemory<'_>, Error> {
-        let of = |block| ChunkMemory { scheduler: self, block };
+        let of = |reached, ordinary| ChunkMemory { scheduler: self, reached, ordinary };
         if bytes >= WORTH_REACHING && worker.has_memory() {
             let mut idle = lock(&self.chunk_memory);
             // Takes the smallest block that fits. If none fits, the largest makes way for the new one.
@@ -249,9 +229,9 @@ impl Scheduler {
             // There may be no more memory that a device reaches.
             let new = || self.memory(bytes.next_multiple_of(STEP)).ok().filter(|memory| !memory.devices().is_empty());
             if let Some(memory) = kept.or_else(new) {
-                return Ok(of(ChunkBlock::Reached(memory)));
+                return Ok(of(Some(memory), Vec::new()));
             }
         }
-        zeros(bytes).map(ChunkBlock::Ordinary).map(of)
+        zeros(bytes).map(|ordinary| of(None, ordinary))
     }
 }
