@@ -619,7 +619,7 @@ impl<'a> Call<'a> {
     /// Gives jobs back, without their results, so that other devices do them.
     fn again(&mut self, jobs: Numbered) {
         self.client.discard(&jobs);
-        self.scheduler.counters.again(counted(&jobs));
+        self.scheduler.counters.again.add(counted(&jobs) as u64);
         self.jobs.give_back(jobs);
     }
 

@@ -278,7 +278,7 @@ impl Scheduler {
             faults.remove(0);
         }
         faults.push(Fault { device: worker.device().clone(), error: error.clone(), jobs });
-        self.counters.fault();
+        self.counters.faults.add(1);
         // Under the lock, so that of two devices that fail together one stays.
         let others = self.live().any(|other| !std::ptr::eq(other, worker));
         if others {
@@ -382,7 +382,7 @@ impl Scheduler {
         if !self.fault(worker, why, jobs) {
             return Err(first.clone());
         }
-        self.counters.again(jobs);
+        self.counters.again.add(jobs as u64);
         Ok(())
     }
 
@@ -413,7 +413,7 @@ impl Scheduler {
     ) -> Result<(), Failure> {
         // With one thread each caller has the host to itself, on a thread of its own.
         let permit = (!self.works_on_calling_thread(worker)).then(|| {
-            self.counters.single();
+            self.counters.singles.add(1);
             self.trace_of_call().step(Step::WaitForPermit, count, || worker.permits.single())
         });
         // While others compute, one thread for each job is as fast, and fair.

@@ -75,45 +75,48 @@ pub struct DeviceStats {
     pub waits: Waits,
 }
 
-/// Counters of chunks, single jobs and faults, which any thread adds to.
+/// A number that any thread adds to.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
+    fn read(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Counters of chunks, single jobs and faults.
 #[derive(Default)]
 pub(crate) struct Counters {
-    chunks: AtomicU64,
-    jobs: AtomicU64,
+    chunks: Counter,
+    jobs: Counter,
     sizes: Histogram,
-    singles: AtomicU64,
-    nanoseconds: AtomicU64,
-    faults: AtomicU64,
-    again: AtomicU64,
+    pub(super) singles: Counter,
+    nanoseconds: Counter,
+    pub(super) faults: Counter,
+    /// Jobs that were done again.
+    pub(super) again: Counter,
 }
 
 impl Counters {
-    pub(crate) fn chunk(&self, jobs: usize, took: Duration) {
-        self.chunks.fetch_add(1, Relaxed);
-        self.jobs.fetch_add(jobs as u64, Relaxed);
+    pub(super) fn chunk(&self, jobs: usize, took: Duration) {
+        self.chunks.add(1);
+        self.jobs.add(jobs as u64);
         self.sizes.add(jobs as u64, 1);
-        self.nanoseconds.fetch_add(nanoseconds(took), Relaxed);
-    }
-
-    pub(crate) fn single(&self) {
-        self.singles.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn fault(&self) {
-        self.faults.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn again(&self, jobs: usize) {
-        self.again.fetch_add(jobs as u64, Relaxed);
+        self.nanoseconds.add(nanoseconds(took));
     }
 }
 
 /// A histogram that any thread adds to.
-struct Histogram([AtomicU64; 64]);
+struct Histogram([Counter; 64]);
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram([const { AtomicU64::new(0) }; 64])
+        Histogram([const { Counter(AtomicU64::new(0)) }; 64])
     }
 }
 
@@ -123,18 +126,12 @@ impl Histogram {
     }
 
     fn add(&self, value: u64, times: u64) {
-        self.0[Histogram::bucket(value)].fetch_add(times, Relaxed);
-    }
-
-    fn add_all(&self, counts: &[u64; 64]) {
-        for (all, count) in self.0.iter().zip(counts).filter(|(_, count)| **count > 0) {
-            all.fetch_add(*count, Relaxed);
-        }
+        self.0[Histogram::bucket(value)].add(times);
     }
 
     /// The entries up to the last one that is not zero.
     fn read(&self) -> Vec<u64> {
-        let mut counts: Vec<u64> = self.0.iter().map(|count| count.load(Relaxed)).collect();
+        let mut counts: Vec<u64> = self.0.iter().map(Counter::read).collect();
         counts.truncate(counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1));
         counts
     }
@@ -144,40 +141,25 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Counters of tickets, which any thread adds to.
+/// Counters of tickets.
 #[derive(Default)]
 pub(super) struct TicketCounters {
-    submitted: AtomicU64,
-    refused: AtomicU64,
-    cancelled: AtomicU64,
-    expired: AtomicU64,
+    pub(super) submitted: Counter,
+    pub(super) refused: Counter,
+    pub(super) cancelled: Counter,
+    pub(super) expired: Counter,
     sizes: Histogram,
     waits: Histogram,
     service: Histogram,
 }
 
 impl TicketCounters {
-    pub(super) fn submitted(&self) {
-        self.submitted.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn refused(&self) {
-        self.refused.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn cancelled(&self) {
-        self.cancelled.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn expired(&self) {
-        self.expired.fetch_add(1, Relaxed);
-    }
-
     /// Adds the waiting times of a batch together, because other threads add to the same counters.
     pub(super) fn waited(&self, times: &[Duration]) {
         let mut counts = [0; 64];
         times.iter().for_each(|time| counts[Histogram::bucket(nanoseconds(*time))] += 1);
-        self.waits.add_all(&counts);
+        let counted = self.waits.0.iter().zip(counts).filter(|(_, count)| *count > 0);
+        counted.for_each(|(all, count)| all.add(count));
     }
 
     pub(super) fn batch(&self, jobs: usize, tickets: usize, took: Duration) {
@@ -188,10 +170,10 @@ impl TicketCounters {
     /// All counters but those that the queue itself keeps.
     pub(super) fn stats(&self) -> TicketStats {
         TicketStats {
-            submitted: self.submitted.load(Relaxed),
-            refused: self.refused.load(Relaxed),
-            cancelled: self.cancelled.load(Relaxed),
-            expired: self.expired.load(Relaxed),
+            submitted: self.submitted.read(),
+            refused: self.refused.read(),
+            cancelled: self.cancelled.read(),
+            expired: self.expired.read(),
             batch_sizes: self.sizes.read(),
             waits: self.waits.read(),
             service_times: self.service.read(),
@@ -213,14 +195,14 @@ impl Scheduler {
         Stats {
             memory_in_use,
             memory_idle,
-            chunks: it.chunks.load(Relaxed),
-            jobs: it.jobs.load(Relaxed),
+            chunks: it.chunks.read(),
+            jobs: it.jobs.read(),
             chunk_sizes: it.sizes.read(),
-            single_jobs: it.singles.load(Relaxed),
-            run_time: Duration::from_nanos(it.nanoseconds.load(Relaxed)),
+            single_jobs: it.singles.read(),
+            run_time: Duration::from_nanos(it.nanoseconds.read()),
             device: self.timing(),
-            faults: it.faults.load(Relaxed),
-            retried_jobs: it.again.load(Relaxed),
+            faults: it.faults.read(),
+            retried_jobs: it.again.read(),
             devices: self.all().map(device).collect(),
             tickets: TicketStats::default(),
         }

@@ -9,7 +9,7 @@ use super::Scheduler;
 use super::cell::{Callback, Cell, Resolved, Then, Wake};
 use super::deadlines::{Clock, Deadlines, Expires, When};
 use super::permits::lock;
-use super::stats::{TicketCounters, TicketStats};
+use super::stats::{Counter, TicketCounters, TicketStats};
 use super::worker::BatchLimits;
 use crate::Error;
 use crate::scheme::Kind;
@@ -124,7 +124,7 @@ impl<J: Queued> Entry<J> {
             return waiter_of::<J>(self.cell.resolve(result));
         }
         self.discard(result);
-        waiter_of::<J>(self.set_error(Error::DeadlineExceeded, TicketCounters::expired))
+        waiter_of::<J>(self.set_error(Error::DeadlineExceeded, |counters| &counters.expired))
     }
 
     fn is_late(&self) -> bool {
@@ -133,10 +133,10 @@ impl<J: Queued> Entry<J> {
     }
 
     /// Sets an error as the result, unless there is a result, and counts the error.
-    fn set_error(&self, why: Error, count: fn(&TicketCounters)) -> Resolved<J::Out> {
+    fn set_error(&self, why: Error, counter: fn(&TicketCounters) -> &Counter) -> Resolved<J::Out> {
         let resolved = self.cell.resolve(Err(why));
         if let (Ok(_), Some(shared)) = (&resolved, self.shared.upgrade()) {
-            count(&shared.counters);
+            counter(&shared.counters).add(1);
         }
         resolved
     }
@@ -219,20 +219,20 @@ impl<J: Queued> Holds<J::Out> for Entry<J> {
 
 impl<J: Queued> Expires for Entry<J> {
     fn expire(&self) {
-        self.end(Error::DeadlineExceeded, TicketCounters::expired);
+        self.end(Error::DeadlineExceeded, |counters| &counters.expired);
     }
 
     fn cancel(&self) {
-        self.end(cancelled("its caller wants no result"), TicketCounters::cancelled);
+        self.end(cancelled("its caller wants no result"), |counters| &counters.cancelled);
     }
 }
 
 impl<J: Queued> Entry<J> {
     /// Sets an error as the result, unless there is a result. The job does not begin any more. It leaves the queue when the result is set, so that
     /// whoever waits for an empty queue finds all results.
-    fn end(&self, why: Error, count: fn(&TicketCounters)) {
+    fn end(&self, why: Error, counter: fn(&TicketCounters) -> &Counter) {
         let job = self.take();
-        let resolved = self.set_error(why, count);
+        let resolved = self.set_error(why, counter);
         if let (Some(_), Some(shared)) = (&job, self.shared()) {
             shared.left(self.line_id(), self.size, &self.place);
         }
@@ -1054,8 +1054,8 @@ impl Queue {
         let (shared, process) = (&self.0, id());
         // Every job counts, because the queue does not wait for jobs that count for nothing.
         let size = Size { jobs: size.jobs.max(1), ..size };
-        let has_place = shared.reserve(process, size).inspect_err(|_| shared.counters.refused())?;
-        shared.counters.submitted();
+        let has_place = shared.reserve(process, size).inspect_err(|_| shared.counters.refused.add(1))?;
+        shared.counters.submitted.add(1);
         let job = make();
         let requested = job.kind();
         // A job that no program does enters no line.
@@ -1089,7 +1089,7 @@ impl Queue {
         drop(state);
         let (_alone, began) = (Alone(shared), Instant::now());
         let out = work();
-        shared.counters.submitted();
+        shared.counters.submitted.add(1);
         shared.counters.waited(&[Duration::ZERO]);
         shared.counters.batch(1, 1, began.elapsed());
         Ok(Some(out))
@@ -1307,7 +1307,7 @@ impl<T> Drop for Ticket<T> {
         if self.entry.withdraw()
             && let Some(shared) = self.entry.shared()
         {
-            shared.counters.cancelled();
+            shared.counters.cancelled.add(1);
         }
         if let Some(result) = self.entry.cell().abandon() {
             self.entry.discard(result);
