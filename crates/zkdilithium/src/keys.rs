@@ -133,10 +133,24 @@ impl fmt::Debug for Hex<'_> {
     }
 }
 
-impl fmt::Debug for VerifyingKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VerifyingKey").field("rho", &Hex(self.rho())).finish_non_exhaustive()
-    }
+/// Implements `Debug` so that it shows these public bytes of a key or signature, and nothing else.
+macro_rules! debug_shows {
+    ($($name:ident: $part:literal, |$of:ident| $bytes:expr;)+) => {$(
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let $of = self;
+                f.debug_struct(stringify!($name)).field($part, &Hex($bytes)).finish_non_exhaustive()
+            }
+        }
+    )+};
+}
+
+debug_shows! {
+    VerifyingKey: "rho", |key| key.rho();
+    SigningKey: "rho", |key| key.rho();
+    Signature: "c_tilde", |signature| &signature.bytes[..C_TILDE_BYTES];
+    ExpandedSigningKey: "tr", |key| &key.tr;
+    ExpandedVerifyingKey: "tr", |key| &key.tr;
 }
 
 /// The bytes of a private key: ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t.
@@ -272,12 +286,6 @@ impl Eq for SigningKey {}
 
 impl ZeroizeOnDrop for SigningKey {}
 
-impl fmt::Debug for SigningKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SigningKey").field("rho", &Hex(self.rho())).finish_non_exhaustive()
-    }
-}
-
 /// A signature: c̃ ‖ z.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Signature {
@@ -339,12 +347,6 @@ impl signature::SignatureEncoding for Signature {
     }
 }
 
-impl fmt::Debug for Signature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signature").field("c_tilde", &Hex(&self.bytes[..C_TILDE_BYTES])).finish_non_exhaustive()
-    }
-}
-
 /// A private key with the values that do not depend on the message: Â, the transforms of s₁ and s₂, and Poseidon's state after tr. It
 /// has 25 KiB and is wiped on drop.
 #[derive(Clone)]
@@ -386,12 +388,6 @@ impl ExpandedSigningKey {
 
 impl ZeroizeOnDrop for ExpandedSigningKey {}
 
-impl fmt::Debug for ExpandedSigningKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpandedSigningKey").field("tr", &Hex(&self.tr)).finish_non_exhaustive()
-    }
-}
-
 /// A public key with the values that do not depend on the signature: Â, the transform of t, tr, and Poseidon's state after tr. It has
 /// 21 KiB.
 #[derive(Clone)]
@@ -432,12 +428,6 @@ impl ExpandedVerifyingKey {
     /// first.
     pub fn is_canonical_with(&self, signature: &[u8]) -> bool {
         self.canonical && fes_are_canonical(signature.get(..C_TILDE_BYTES).unwrap_or_default())
-    }
-}
-
-impl fmt::Debug for ExpandedVerifyingKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpandedVerifyingKey").field("tr", &Hex(&self.tr)).finish_non_exhaustive()
     }
 }
 
