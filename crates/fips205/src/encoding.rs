@@ -9,6 +9,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 use der::asn1::{BitStringRef, ObjectIdentifier, OctetStringRef};
 use der::pem::PemLabel;
 use der::{AnyRef, Decode, Document, Header, Reader, SecretDocument, SliceReader, Tag};
@@ -52,7 +53,8 @@ impl Params {
     }
 }
 
-fn malformed(what: &'static str) -> impl Fn(der::Error) -> KeyError {
+/// Makes the error of bytes that are not `what`, from the reason.
+pub(crate) fn malformed<E: fmt::Display>(what: &'static str) -> impl Fn(E) -> KeyError {
     move |error| KeyError::Malformed { what, why: error.to_string() }
 }
 
@@ -86,7 +88,7 @@ pub(crate) fn der_of<'a>(what: &'static str, label: &str, bytes: &'a [u8]) -> Re
     }
     // Wiped where the decoder gives up halfway, and where what was decoded is some other secret.
     let mut room = Zeroizing::new(vec![0; bytes.len()]);
-    let (found, der) = der::pem::decode(bytes, &mut room).map_err(|error| malformed(what)(error.into()))?;
+    let (found, der) = der::pem::decode(bytes, &mut room).map_err(|error| malformed(what)(der::Error::from(error)))?;
     if found == label {
         let length = der.len();
         room.truncate(length);

@@ -2,7 +2,7 @@
 //!
 //! Everything here works on the caller's stack and leaves parts of the key there: the crate above wipes it.
 
-use crate::encoding::der_of;
+use crate::encoding::{der_of, malformed};
 use crate::keys::{KeyError, SigningKey};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -66,10 +66,9 @@ impl EncryptedSigningKey {
     /// Reads an EncryptedPrivateKeyInfo, PEM or DER. Costs above the limits, and schemes other than PBES2 with scrypt or
     /// PBKDF2 and AES-CBC, are refused here, before a passphrase is needed.
     pub fn read(bytes: &[u8]) -> Result<EncryptedSigningKey, KeyError> {
-        let malformed = |error: der::Error| KeyError::Malformed { what: ENCRYPTED, why: error.to_string() };
         let der = der_of(ENCRYPTED, EncryptedPrivateKeyInfoRef::PEM_LABEL, bytes)?;
-        supported(der.as_ref()).map_err(malformed)??;
-        let info = EncryptedPrivateKeyInfoRef::from_der(der.as_ref()).map_err(malformed)?;
+        supported(der.as_ref()).map_err(malformed(ENCRYPTED))??;
+        let info = EncryptedPrivateKeyInfoRef::from_der(der.as_ref()).map_err(malformed(ENCRYPTED))?;
         let pkcs5::EncryptionScheme::Pbes2(parameters) = info.encryption_algorithm else {
             return Err(KeyError::Encryption { scheme: String::from("PBES1") });
         };
@@ -85,8 +84,7 @@ impl EncryptedSigningKey {
         salt: &[u8; 16],
         iv: [u8; 16],
     ) -> Result<EncryptedSigningKey, KeyError> {
-        let failed = |error: &dyn fmt::Display| KeyError::Malformed { what: ENCRYPTED, why: error.to_string() };
-        let salt = pbes2::Salt::new(salt).map_err(|error| failed(&error))?;
+        let salt = pbes2::Salt::new(salt).map_err(malformed(ENCRYPTED))?;
         let kdf: Kdf = match kdf {
             PassphraseKdf::Scrypt => {
                 let (cost_parameter, block_size, parallelization) = PassphraseKdf::SCRYPT;
@@ -104,7 +102,7 @@ impl EncryptedSigningKey {
         let mut room = Zeroizing::new(vec![0; plain.len() + BLOCK]);
         room[..plain.len()].copy_from_slice(plain);
         let data =
-            parameters.encrypt_in_place(passphrase, &mut room, plain.len()).map_err(|error| failed(&error))?.to_vec();
+            parameters.encrypt_in_place(passphrase, &mut room, plain.len()).map_err(malformed(ENCRYPTED))?.to_vec();
         Ok(EncryptedSigningKey { parameters, data })
     }
 
@@ -132,18 +130,16 @@ impl EncryptedSigningKey {
 
     /// The key as a document; [`Document::to_pem`] makes PEM of it.
     pub fn to_der(&self) -> Result<Document, KeyError> {
-        let malformed = |error: der::Error| KeyError::Malformed { what: ENCRYPTED, why: error.to_string() };
         Document::encode_msg(&EncryptedPrivateKeyInfoRef {
             encryption_algorithm: self.parameters.clone().into(),
-            encrypted_data: OctetStringRef::new(&self.data).map_err(malformed)?,
+            encrypted_data: OctetStringRef::new(&self.data).map_err(malformed(ENCRYPTED))?,
         })
-        .map_err(malformed)
+        .map_err(malformed(ENCRYPTED))
     }
 
     /// The key as PEM, `ENCRYPTED PRIVATE KEY`.
     pub fn to_pem(&self, line_ending: LineEnding) -> Result<String, KeyError> {
-        let malformed = |error: der::Error| KeyError::Malformed { what: ENCRYPTED, why: error.to_string() };
-        self.to_der()?.to_pem(EncryptedPrivateKeyInfoRef::PEM_LABEL, line_ending).map_err(malformed)
+        self.to_der()?.to_pem(EncryptedPrivateKeyInfoRef::PEM_LABEL, line_ending).map_err(malformed(ENCRYPTED))
     }
 }
 
