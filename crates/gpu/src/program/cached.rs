@@ -1,8 +1,8 @@
 //! Keys whose top layers are cached: nodes and WOTS+ signatures in device memory, and how they are made.
 
+use super::GpuProgram;
 use super::launches::Grown;
 use super::layout::{Layout, flag_words};
-use super::{GpuProgram, SignatureInput};
 use crate::gpu::{Gpu, Launch, Queue, Step};
 use crate::nodes::{self, Nodes};
 use hypergrove_engine::{Batch, Error, Key, Timing};
@@ -134,7 +134,7 @@ impl<G: Gpu> GpuProgram<G> {
                     }
                 }
                 let steps = |program: &Self| program.store_steps(layer, count);
-                self.go(steps, None, SignatureInput::Later(&[]), |_| Ok(()))?;
+                self.go_alone(steps)?;
                 let flags = self.view(l.flag, flag_words(p, count) * 4);
                 let agrees = |job: usize| flags[4 * (1 + job * p.d + layer)..][..4] == 1u32.to_le_bytes();
                 if !(0..count).all(agrees) {
@@ -183,14 +183,8 @@ impl<G: Gpu> GpuProgram<G> {
                     let count = self.layout.jobs.min(trees - first);
                     numbers.fill(u32::MAX);
                     self.put_keys(batch, &[*key], &mut numbers, &[]);
-                    timing.execute += self
-                        .go(
-                            |program| program.cache_steps(layer, first, count),
-                            None,
-                            SignatureInput::Later(&[]),
-                            |_| Ok(()),
-                        )?
-                        .execute;
+                    let steps = |program: &Self| program.cache_steps(layer, first, count);
+                    timing.execute += self.go_alone(steps)?.execute;
                     let to = rest.split_off_mut(..count * tree).expect("a place for each tree");
                     let part = self.layout.output;
                     to.copy_from_slice(&self.bytes(part)[..count * tree]);
