@@ -470,13 +470,77 @@ impl Scheme for SlhDsa {
         Ok(failed)
     }
 
+    /// Signs messages into `rows`, one or more parts of the caller's memory, on a device that holds signatures back until the roots of their top
+    /// trees match the keys. In a redundant engine, the device also computes them twice and compares both. The host computes R in `memory`, unless
+    /// the device does. `None` if [`Scheme::sign`] has to do the work instead.
     fn sign_in_place(
         run: &Run<'_>,
         work: &Signing<'_, '_, SlhDsa>,
-        out: &mut [&mut [u8]],
+        rows: &mut [&mut [u8]],
         memory: &mut Vec<u8>,
     ) -> Option<Result<Failed, Error>> {
-        Some(sign_held(run, work, out, memory)?.map(|()| Failed::new()))
+        let (p, options) = (run.facts.plan().params, run.place.scheduler.options);
+        if options.verify_signatures || !run.place.worker.has_memory() || work.has_gaps {
+            return None;
+        }
+        let (of, (keys, key_of)) = (work.of, (work.keys)(0..work.jobs));
+        let (keys, key_of) = (&keys[..], &key_of[..]);
+        if keys.iter().any(|key| !key.is_unchanged()) {
+            return None;
+        }
+        let rs = room(memory, key_of.len() * p.n);
+        let mut digests = SignDigests { run, of, fresh: work.fresh, rs, is_made: false };
+        let batch = Batch { keys: &parts_of(keys), key_of, positions: &[], signatures: &[] };
+        let compares = options.check_roots && run.facts.plan().cached_layers == 0;
+        let of_key = |key: &u32| keys[*key as usize];
+        let mut refused = None;
+        let mut accept = |roots: &[u8]| {
+            declassify(roots);
+            let is_right = |(root, key): (&[u8], &u32)| root == of_key(key).as_ref().pk_root();
+            if !compares || roots.chunks_exact(p.n).zip(key_of).all(is_right) {
+                return Ok(());
+            }
+            refused = Some(roots.to_vec());
+            Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() })
+        };
+        let times = if options.redundant { 2 } else { 1 };
+        let mut is_done = false;
+        let done = run.place.program(run.facts, (key_of.len(), times), &mut |program| {
+            let SlhDsaProgram(program) = typed(program);
+            let timing = program.run_held(&batch, &mut digests, rows, &mut accept, options.redundant).transpose()?;
+            is_done = timing.is_some();
+            Ok(timing)
+        });
+        match done {
+            Ok(()) if is_done => {}
+            Ok(()) | Err(Error::OutOfMemory { .. }) => return None,
+            Err(why) => {
+                let Some(roots) = refused else { return Some(Err(why)) };
+                // A wrong device is blamed now, even if its next attempt would be right. If a key is damaged, `sign` names it.
+                let of_jobs = key_of.iter().map(of_key);
+                let compared = compare_roots(run, roots.chunks_exact(p.n), of_jobs, "the top tree's root");
+                return compared.err().map(Err);
+            }
+        }
+        let SignDigests { rs, is_made, .. } = digests;
+        if !is_made {
+            // The device has computed R, as a part of each signature.
+            rows.iter().for_each(|rows| declassify(&**rows));
+            return Some(Ok(Failed::new()));
+        }
+        let mut left = &*rs;
+        let parts = rows.iter_mut().map(|rows| {
+            let rs = left.split_off(..rows.len() / p.sig_bytes() * p.n).expect("an R for each signature");
+            (&mut **rows, rs)
+        });
+        let put = |(rows, rs): (&mut [u8], &[u8])| {
+            for (row, r) in rows.chunks_exact_mut(p.sig_bytes()).zip(rs.chunks_exact(p.n)) {
+                declassify(&*row);
+                row[p.r_range()].copy_from_slice(r);
+            }
+            Ok(())
+        };
+        Some(run.place.each_of(parts.collect(), &put).map(|()| Failed::new()))
     }
 
     fn verify(run: &Run<'_>, work: &Verifying<'_, '_, SlhDsa>, memory: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
@@ -707,79 +771,6 @@ fn parts_of<'k>(keys: &'k [&SigningKey]) -> Vec<Key<'k>> {
         cached_id: key.cached_id(),
     });
     parts.collect()
-}
-
-/// Signs messages into `rows`, one or more parts of the caller's memory, on a device that holds signatures back until the roots of their top
-/// trees match the keys. In a redundant engine, the device also computes them twice and compares both. The host computes R in `memory`, unless
-/// the device does. `None` if [`Scheme::sign`] has to do the work instead.
-fn sign_held(
-    run: &Run<'_>,
-    work: &Signing<'_, '_, SlhDsa>,
-    rows: &mut [&mut [u8]],
-    memory: &mut Vec<u8>,
-) -> Option<Result<(), Error>> {
-    let (p, options) = (run.facts.plan().params, run.place.scheduler.options);
-    if options.verify_signatures || !run.place.worker.has_memory() || work.has_gaps {
-        return None;
-    }
-    let (of, (keys, key_of)) = (work.of, (work.keys)(0..work.jobs));
-    let (keys, key_of) = (&keys[..], &key_of[..]);
-    if keys.iter().any(|key| !key.is_unchanged()) {
-        return None;
-    }
-    let rs = room(memory, key_of.len() * p.n);
-    let mut digests = SignDigests { run, of, fresh: work.fresh, rs, is_made: false };
-    let batch = Batch { keys: &parts_of(keys), key_of, positions: &[], signatures: &[] };
-    let compares = options.check_roots && run.facts.plan().cached_layers == 0;
-    let of_key = |key: &u32| keys[*key as usize];
-    let mut refused = None;
-    let mut accept = |roots: &[u8]| {
-        declassify(roots);
-        let is_right = |(root, key): (&[u8], &u32)| root == of_key(key).as_ref().pk_root();
-        if !compares || roots.chunks_exact(p.n).zip(key_of).all(is_right) {
-            return Ok(());
-        }
-        refused = Some(roots.to_vec());
-        Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() })
-    };
-    let times = if options.redundant { 2 } else { 1 };
-    let mut is_done = false;
-    let done = run.place.program(run.facts, (key_of.len(), times), &mut |program| {
-        let SlhDsaProgram(program) = typed(program);
-        let timing = program.run_held(&batch, &mut digests, rows, &mut accept, options.redundant).transpose()?;
-        is_done = timing.is_some();
-        Ok(timing)
-    });
-    match done {
-        Ok(()) if is_done => {}
-        Ok(()) | Err(Error::OutOfMemory { .. }) => return None,
-        Err(why) => {
-            let Some(roots) = refused else { return Some(Err(why)) };
-            // A wrong device is blamed now, even if its next attempt would be right. If a key is damaged, `sign` names it.
-            let of_jobs = key_of.iter().map(of_key);
-            let compared = compare_roots(run, roots.chunks_exact(p.n), of_jobs, "the top tree's root");
-            return compared.err().map(Err);
-        }
-    }
-    let SignDigests { rs, is_made, .. } = digests;
-    if !is_made {
-        // The device has computed R, as a part of each signature.
-        rows.iter().for_each(|rows| declassify(&**rows));
-        return Some(Ok(()));
-    }
-    let mut left = &*rs;
-    let parts = rows.iter_mut().map(|rows| {
-        let rs = left.split_off(..rows.len() / p.sig_bytes() * p.n).expect("an R for each signature");
-        (&mut **rows, rs)
-    });
-    let put = |(rows, rs): (&mut [u8], &[u8])| {
-        for (row, r) in rows.chunks_exact_mut(p.sig_bytes()).zip(rs.chunks_exact(p.n)) {
-            declassify(&*row);
-            row[p.r_range()].copy_from_slice(r);
-        }
-        Ok(())
-    };
-    Some(run.place.each_of(parts.collect(), &put))
 }
 
 /// Computes the root that each signature implies, n bytes each: PK.root if the signature is valid. `key_of` has the index in `keys` of each
