@@ -183,16 +183,9 @@ impl fmt::Display for Diagnosis {
 impl Diagnosis {
     /// The number of differences from what was asked.
     pub fn changes(&self) -> usize {
-        [
-            self.key.is_some(),
-            self.mode.is_some(),
-            self.context.is_some(),
-            self.message.is_some(),
-            self.signature.is_some(),
-        ]
-        .into_iter()
-        .map(usize::from)
-        .sum()
+        let Diagnosis { key, mode, context, message, signature } = self;
+        let differs = [key.is_some(), mode.is_some(), context.is_some(), message.is_some(), signature.is_some()];
+        differs.into_iter().filter(|differs| *differs).count()
     }
 }
 

@@ -289,7 +289,10 @@ fn sign_sound(
         let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
         let of: Vec<u32> = jobs.iter().map(|(_, of, _)| *of).collect();
         let made = |i: usize| (jobs[i].2, &signatures[i][..]);
-        all_valid(place, &judge(&run, &public.iter().collect::<Vec<_>>(), &of, made)?)?;
+        // The device that made a wrong signature is blamed.
+        if judge(&run, &public.iter().collect::<Vec<_>>(), &of, made)?.contains(&false) {
+            return Err(inconsistent(place, "a signature that it made does not verify".into()));
+        }
     }
     Ok(())
 }
@@ -372,20 +375,10 @@ fn judge<'m>(
     program(run, of.len(), |program| program.verify(&requests, &mut verdicts))?;
     match verdicts.len() == of.len() {
         true => Ok(verdicts),
-        false => Err(too_few(place, verdicts.len(), of.len())),
+        false => Err(inconsistent(place, format!("it gave {} results for {} jobs", verdicts.len(), of.len()))),
     }
 }
 
-fn too_few(place: &Place<'_>, results: usize, jobs: usize) -> Error {
-    let what = format!("it gave {results} results for {jobs} jobs");
+fn inconsistent(place: &Place<'_>, what: String) -> Error {
     Error::Inconsistent { device: place.worker.device().id(), what }
-}
-
-/// Fails if a signature does not verify. The device that made it is blamed.
-fn all_valid(place: &Place<'_>, verdicts: &[bool]) -> Result<(), Error> {
-    if !verdicts.contains(&false) {
-        return Ok(());
-    }
-    let what = "a signature that it made does not verify".into();
-    Err(Error::Inconsistent { device: place.worker.device().id(), what })
 }
