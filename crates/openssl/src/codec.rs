@@ -98,24 +98,19 @@ impl Encoder {
             let public = || Failure::new(Reason::NoKey, "this is a public key; a private key is to be written");
             material.private.as_ref().ok_or_else(public)
         };
-        let unwritten = |error: &dyn std::fmt::Display| Failure::new(Reason::Key, error.to_string());
+        let (public, line_ending) = (&material.public, LineEnding::LF);
         let bytes: Zeroizing<Vec<u8>> = match (self.form.structure, self.form.is_pem, &self.cipher) {
             (Structure::Text, ..) => Zeroizing::new(key.text(private)?.as_bytes().to_vec()),
             (Structure::PublicKey, true, _) => {
-                let pem = material.public.to_public_key_pem(LineEnding::LF).map_err(|error| unwritten(&error))?;
-                Zeroizing::new(pem.into_bytes())
+                Zeroizing::new(public.to_public_key_pem(line_ending).map_err(unwritten)?.into_bytes())
             }
             (Structure::PublicKey, false, _) => {
-                let der = material.public.to_public_key_der().map_err(|error| unwritten(&error))?;
-                Zeroizing::new(der.into_vec())
+                Zeroizing::new(public.to_public_key_der().map_err(unwritten)?.into_vec())
             }
             (Structure::PrivateKey, true, None) => {
-                let pem = secret()?.to_pkcs8_pem(LineEnding::LF).map_err(|error| unwritten(&error))?;
-                Zeroizing::new(pem.as_bytes().to_vec())
+                Zeroizing::new(secret()?.to_pkcs8_pem(line_ending).map_err(unwritten)?.as_bytes().to_vec())
             }
-            (Structure::PrivateKey, false, None) => {
-                secret()?.to_pkcs8_der().map_err(|error| unwritten(&error))?.to_bytes()
-            }
+            (Structure::PrivateKey, false, None) => secret()?.to_pkcs8_der().map_err(unwritten)?.to_bytes(),
             (Structure::EncryptedPrivateKey, _, None) => {
                 return Err(Failure::new(Reason::Encryption, "no cipher is named; name aes-256-cbc"));
             }
@@ -123,6 +118,10 @@ impl Encoder {
         };
         out.write(&bytes)
     }
+}
+
+fn unwritten(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Reason::Key, error.to_string())
 }
 
 fn encrypted(key: &SigningKey, cipher: &str, is_pem: bool, ask: &Passphrase) -> Result<Vec<u8>, Failure> {

@@ -73,11 +73,6 @@ mod name {
 /// How a number of bytes is written.
 const SIZE: &str = "bytes, such as 512M";
 
-fn unclear(name: &CStr, text: &str, expected: &str) -> Failure {
-    let name = name.to_string_lossy();
-    Failure::new(Reason::Configuration, format!("openssl.cnf, hypergrove: {name} = {text:?}; write {expected}"))
-}
-
 /// A number of bytes, or of bytes with K, M or G behind it.
 fn bytes(text: &str) -> Option<u64> {
     let (digits, shift) = match text.as_bytes().last()?.to_ascii_uppercase() {
@@ -95,10 +90,11 @@ struct Section<F>(F);
 impl<F: Fn(&CStr) -> Option<String>> Section<F> {
     fn read<T>(&self, name: &CStr, read: impl FnOnce(&str) -> Option<T>, expected: &str) -> Result<Option<T>, Failure> {
         let Some(text) = (self.0)(name) else { return Ok(None) };
-        match read(text.trim()) {
-            Some(value) => Ok(Some(value)),
-            None => Err(unclear(name, &text, expected)),
-        }
+        let unclear = || {
+            let name = name.to_string_lossy();
+            Failure::new(Reason::Configuration, format!("openssl.cnf, hypergrove: {name} = {text:?}; write {expected}"))
+        };
+        read(text.trim()).map(Some).ok_or_else(unclear)
     }
     fn switch(&self, name: &CStr) -> Result<bool, Failure> {
         let read = |text: &str| match text {

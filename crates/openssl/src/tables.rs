@@ -1,7 +1,7 @@
 //! The tables that OpenSSL reads: functions by their numbers, algorithms by their names, and parameters by their keys.
 
 use crate::abi::entries::*;
-use crate::abi::{Algorithm, Dispatch, Param, Table};
+use crate::abi::{Algorithm, Dispatch, Param, Table, parameters};
 use crate::algorithms::{ALGORITHMS, COUNT};
 use crate::codec::{CIPHER, Decoder, Encoder, FORMS, READ};
 use crate::key::{Generation, Key, name};
@@ -107,8 +107,8 @@ extern "C" fn key_types(selection: c_int) -> *const Param {
     }
 }
 
-extern "C" fn key_gettable(_: *const c_void) -> *const Param {
-    static TABLE: Table<Param, 8> = Table([
+parameters! {
+    fn key_gettable(_: *const c_void) {
         Param::integer(name::BITS),
         Param::integer(name::SECURITY_BITS),
         Param::integer(name::SECURITY_CATEGORY),
@@ -116,14 +116,10 @@ extern "C" fn key_gettable(_: *const c_void) -> *const Param {
         Param::unset(name::MANDATORY_DIGEST, kind::UTF8),
         Param::unset(name::PUBLIC, kind::OCTETS),
         Param::unset(name::PRIVATE, kind::OCTETS),
-        Param::END,
-    ]);
-    TABLE.0.as_ptr()
-}
-
-extern "C" fn gen_settable(_: *const c_void, _: *const c_void) -> *const Param {
-    static TABLE: Table<Param, 2> = Table([Param::unset(name::SEED, kind::OCTETS), Param::END]);
-    TABLE.0.as_ptr()
+    }
+    fn gen_settable(_: *const c_void, _: *const c_void) {
+        Param::unset(name::SEED, kind::OCTETS),
+    }
 }
 
 // Signatures.
@@ -168,21 +164,17 @@ impl<const I: usize> OfSignature<I> {
     ];
 }
 
-extern "C" fn context_settable(_: *const c_void, _: *const c_void) -> *const Param {
-    static TABLE: Table<Param, 6> = Table([
+parameters! {
+    fn context_settable(_: *const c_void, _: *const c_void) {
         Param::integer(of_signature::DETERMINISTIC),
         Param::integer(of_signature::ENCODING),
         Param::unset(of_signature::CONTEXT, kind::OCTETS),
         Param::unset(of_signature::ENTROPY, kind::OCTETS),
         Param::unset(of_signature::SIGNATURE, kind::OCTETS),
-        Param::END,
-    ]);
-    TABLE.0.as_ptr()
-}
-
-extern "C" fn context_gettable(_: *const c_void, _: *const c_void) -> *const Param {
-    static TABLE: Table<Param, 2> = Table([Param::unset(of_signature::ALGORITHM_ID, kind::OCTETS), Param::END]);
-    TABLE.0.as_ptr()
+    }
+    fn context_gettable(_: *const c_void, _: *const c_void) {
+        Param::unset(of_signature::ALGORITHM_ID, kind::OCTETS),
+    }
 }
 
 // Encoders and decoders.
@@ -201,9 +193,10 @@ impl<const F: usize> OfEncoder<F> {
     ];
 }
 
-extern "C" fn encoder_settable(_: *const c_void) -> *const Param {
-    static TABLE: Table<Param, 2> = Table([Param::unset(CIPHER, kind::UTF8), Param::END]);
-    TABLE.0.as_ptr()
+parameters! {
+    fn encoder_settable(_: *const c_void) {
+        Param::unset(CIPHER, kind::UTF8),
+    }
 }
 
 struct OfPrivateKeyDecoder<const I: usize>;

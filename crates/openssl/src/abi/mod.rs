@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 pub(crate) use core::{Bio, Core, Passphrase};
 pub(crate) use params::{Given, Value};
-pub(crate) use types::{Algorithm, Dispatch, Param, Table};
+pub(crate) use types::{Algorithm, Dispatch, Param, Table, parameters};
 
 /// A value of this process that is never dropped, so that threads may use it without a lock.
 pub(crate) struct Leaked<T: 'static>(AtomicPtr<T>);

@@ -2,7 +2,7 @@
 
 use super::core::{Core, Handle};
 use super::entries::{ProviderContext, capabilities, checked, free, give, provider_get};
-use super::types::{Algorithm, Dispatch, Item, Param, Table};
+use super::types::{Algorithm, Dispatch, Item, Param, Table, parameters};
 use crate::failure::Reason;
 use crate::numbers::function::provider;
 use crate::numbers::{kind, operation};
@@ -66,15 +66,13 @@ static PROVIDER: Table<Dispatch, 7> = Table([
     Dispatch::END,
 ]);
 
-extern "C" fn provider_gettable(_: *const c_void) -> *const Param {
-    static TABLE: Table<Param, 5> = Table([
+parameters! {
+    fn provider_gettable(_: *const c_void) {
         Param::unset(c"name", kind::UTF8_POINTER),
         Param::unset(c"version", kind::UTF8_POINTER),
         Param::unset(c"buildinfo", kind::UTF8_POINTER),
         Param::unset(c"status", kind::UNSIGNED),
-        Param::END,
-    ]);
-    TABLE.0.as_ptr()
+    }
 }
 
 extern "C" fn reasons(_: *const c_void) -> *const Item {

@@ -77,3 +77,14 @@ pub(crate) struct Table<T: 'static, const N: usize>(pub(crate) [T; N]);
 
 // SAFETY: the pointers in these tables lead to constants and functions; nobody writes them.
 unsafe impl<T, const N: usize> Sync for Table<T, N> {}
+
+/// Functions by which OpenSSL learns which parameters it may ask for, or give.
+macro_rules! parameters {
+    ($(fn $name:ident($($unused:tt: $type:ty),*) { $($param:expr,)+ })+) => {$(
+        extern "C" fn $name($($unused: $type),*) -> *const $crate::abi::Param {
+            const TABLE: &[$crate::abi::Param] = &[$($param,)+ $crate::abi::Param::END];
+            TABLE.as_ptr()
+        }
+    )+};
+}
+pub(crate) use parameters;
