@@ -73,23 +73,17 @@ trait Released: Default {
     fn release(&mut self) -> &mut Option<unsafe extern "C" fn(*mut Self)>;
 }
 
-impl Released for Schema {
-    fn release(&mut self) -> &mut Option<unsafe extern "C" fn(*mut Schema)> {
-        &mut self.release
-    }
+macro_rules! released {
+    ($($structure:ty),+) => {$(
+        impl Released for $structure {
+            fn release(&mut self) -> &mut Option<unsafe extern "C" fn(*mut Self)> {
+                &mut self.release
+            }
+        }
+    )+};
 }
 
-impl Released for RawArray {
-    fn release(&mut self) -> &mut Option<unsafe extern "C" fn(*mut RawArray)> {
-        &mut self.release
-    }
-}
-
-impl Released for Stream {
-    fn release(&mut self) -> &mut Option<unsafe extern "C" fn(*mut Stream)> {
-        &mut self.release
-    }
-}
+released!(Schema, RawArray, Stream);
 
 /// A structure that is ours to release.
 #[repr(transparent)]
