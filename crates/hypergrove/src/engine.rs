@@ -67,109 +67,77 @@ pub struct EngineBuilder {
     observer: Option<Observer>,
 }
 
-impl EngineBuilder {
+/// Writes setters: each keeps a value that it makes of its arguments in a field.
+macro_rules! setters {
+    ($($(#[$attribute:meta])* $name:ident($($argument:ident: $type:ty),+) => $field:ident: $value:expr;)+) => {
+        impl EngineBuilder {$(
+            $(#[$attribute])*
+            pub fn $name(mut self, $($argument: $type),+) -> EngineBuilder {
+                self.$field = $value;
+                self
+            }
+        )+}
+    };
+}
+
+setters! {
     /// Sets the backend. Without this and [`devices`](EngineBuilder::devices), the engine uses the CPU, and adds GPUs for batches where
     /// measurements say they are faster.
-    pub fn backend(mut self, backend: Arc<dyn Backend>) -> EngineBuilder {
-        self.backend = Some(backend);
-        self
-    }
+    backend(backend: Arc<dyn Backend>) => backend: Some(backend);
     /// Sets which of the backend's devices the engine uses, by index; by default the first.
-    pub fn device(mut self, index: u32) -> EngineBuilder {
-        self.device = index;
-        self
-    }
+    device(index: u32) => device: index;
     /// Sets several devices, each by its backend and index. They share each batch by their speed. The first device does the work that cannot be
     /// shared. If a device fails, the engine disables it, and the others do its jobs: see [`Engine::faults`].
-    pub fn devices(mut self, devices: Vec<(Arc<dyn Backend>, u32)>) -> EngineBuilder {
-        self.devices = Some(devices);
-        self
-    }
+    devices(devices: Vec<(Arc<dyn Backend>, u32)>) => devices: Some(devices);
     /// Sets the backend of the CPU, and the backends that the engine may add when a batch is worth it. Without a choice of devices,
     /// these are the backends of this build.
-    pub fn automatic(mut self, host: Arc<dyn Backend>, others: Wake) -> EngineBuilder {
-        self.automatic = Some((host, others));
-        self
-    }
+    automatic(host: Arc<dyn Backend>, others: Wake) => automatic: Some((host, others));
     /// Gives the engine tables of measured policies, as `hypergrove tune` writes them, the most trusted first. The engine leaves out
     /// tables that do not fit a device: see [`Engine::notices`].
     #[cfg(feature = "tables")]
-    pub fn tables(mut self, tables: Vec<Source>) -> EngineBuilder {
-        self.tables = tables;
-        self
-    }
+    tables(tables: Vec<Source>) => tables: tables;
     /// Sets the directory where the engine's backends keep compiled kernels; by default they keep none. The engine does not use a
     /// directory that other users may write: see [`Engine::notices`].
-    pub fn cache(mut self, directory: PathBuf) -> EngineBuilder {
-        self.cache = Some(directory);
-        self
-    }
+    cache(directory: PathBuf) => cache: Some(directory);
     /// Sets the number of CPU threads, at most 65,535; by default as many as the operating system offers. With 1, the CPU works on the calling
     /// thread.
-    pub fn threads(mut self, threads: usize) -> EngineBuilder {
-        self.threads = Some(threads);
-        self
-    }
+    threads(threads: usize) => threads: Some(threads);
     /// Sets the memory budget: bytes of the host's memory for prepared programs, for each call's results, and for the messages that its
     /// jobs own. By default [`MEMORY_BUDGET`], or [`DEVICE_MEMORY_BUDGET`] for each device that has memory of its own. By default, a
     /// message that is larger than the budget is signed alone; with a budget of the caller's, it is an error.
-    pub fn memory_budget(mut self, bytes: u64) -> EngineBuilder {
-        self.memory_budget = Some(bytes);
-        self
-    }
+    memory_budget(bytes: u64) => memory_budget: Some(bytes);
     /// Sets how many jobs the queue of [tickets](Engine::submit) holds, and how many bytes these jobs may own; by default [`QUEUED_JOBS`] and
     /// the memory budget. A [set of rows](crate::rows::RowSet) counts as its rows. A queue with room takes a job of any size, and so does an
     /// empty queue.
-    pub fn queue(mut self, jobs: usize, bytes: u64) -> EngineBuilder {
-        self.queue = Some((jobs, bytes));
-        self
-    }
+    queue(jobs: usize, bytes: u64) => queue: Some((jobs, bytes));
     /// Sets how long the job of a [ticket](Engine::submit) waits at most for other jobs to share its batch; by default it begins at once. Jobs
     /// that are enough for a batch do not wait; a [set of rows](crate::rows::RowSet) counts as its rows. On the CPUs that were measured, no
     /// delay made the rate higher, and with few callers every delay made it lower. GPUs were not measured.
-    pub fn max_delay(mut self, delay: Duration) -> EngineBuilder {
-        self.max_delay = delay;
-        self
-    }
+    max_delay(delay: Duration) => max_delay: delay;
     /// Sets whether the engine compares PK.root with the top root that signing computes. By default it does: this costs nothing.
-    pub fn check_roots(mut self, check: bool) -> EngineBuilder {
-        self.skip_root_check = !check;
-        self
-    }
+    check_roots(check: bool) => skip_root_check: !check;
     /// Sets whether the engine verifies every signature before it returns it. By default it does not: this costs a verification.
-    pub fn verify_signatures(mut self, verify: bool) -> EngineBuilder {
-        self.verify_signatures = verify;
-        self
-    }
+    verify_signatures(verify: bool) => verify_signatures: verify;
     /// Sets whether the engine computes keys, signatures and verdicts (not SHA-256) twice and compares them before it returns them. By
     /// default it does not: this takes twice the time. Both computations begin with the keys and messages. In the second one, every job
     /// has another place on the device (a lane of a vector, a thread of a GPU), so that the comparison also finds a fault that stays in
     /// one place. A GPU compares signatures of rows before it copies them to the caller; nothing checks that copy, unless
     /// [`verify_signatures`](EngineBuilder::verify_signatures) is set too.
-    pub fn redundant(mut self, redundant: bool) -> EngineBuilder {
-        self.redundant = redundant;
-        self
-    }
+    redundant(redundant: bool) => redundant: redundant;
     /// Sets how long the engine waits for a GPU, at least, before the GPU counts as hung; by default [`DEVICE_TIMEOUT`]. If 100 times the
     /// predicted time of the jobs is longer, that is the limit of the wait. To prepare and test a program, a GPU has [`DEVICE_TIMEOUT`]. The
     /// engine disables a GPU that hangs, and other devices do its jobs. The memory that this GPU was given stays allocated until the process
     /// ends. `Duration::MAX` means no limit. The CPU never has a limit, not even under a Vulkan driver. A GPU that writes results into
     /// [`Engine::memory`] has none once all results are computed: the call has lent that memory until the GPU is done with it.
-    pub fn device_timeout(mut self, timeout: Duration) -> EngineBuilder {
-        self.device_timeout = Some(timeout);
-        self
-    }
+    device_timeout(timeout: Duration) => device_timeout: Some(timeout);
     /// Sets the policy of GPUs for schemes that tables do not cover: all but SLH-DSA. A policy changes the time, never a result.
-    pub fn policy(mut self, policy: Policy) -> EngineBuilder {
-        self.policy = policy;
-        self
-    }
+    policy(policy: Policy) => policy: policy;
     /// Sets the observer of a [trace](crate::trace): it gets an event for each step of the engine's threads. By default there is none, and the
     /// engine looks at no clock for it.
-    pub fn observer(mut self, observer: Observer) -> EngineBuilder {
-        self.observer = Some(observer);
-        self
-    }
+    observer(observer: Observer) => observer: Some(observer);
+}
+
+impl EngineBuilder {
     /// Builds the engine. It prepares programs and starts threads at the first call.
     pub fn build(mut self) -> Result<Engine, Error> {
         let threads = match self.threads {
