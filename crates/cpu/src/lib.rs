@@ -16,7 +16,6 @@ pub mod zk;
 pub use hypergrove_lanes::{Isa, Lattice, MessagePart, SHA256_START, Sha256, TweakableHash, block_hash, rates, sha256};
 pub use policy::CpuPolicy;
 
-use hypergrove_engine::backend::jobs_on_threads;
 use hypergrove_engine::{
     Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms, capabilities,
 };
@@ -119,16 +118,7 @@ impl SlhDsaPrograms for Cpu {
         Ok(policy::axes(!self.chosen))
     }
 
-    fn jobs(&self, _: &Device, _: &Plan, policy: &Policy) -> usize {
-        jobs_on_threads(policy)
-    }
-
-    /// The code is compiled already.
-    fn compile(&self, _: &Device, _: &Plan, _: usize, _: &Policy) {}
-
-    fn queue(&self, device: &Device, _: &Plan) -> u32 {
-        device.queue
-    }
+    hypergrove_engine::forward!(self => self; on_threads);
 
     fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         let policy = CpuPolicy::of(policy).unwrap_or_default();

@@ -109,6 +109,14 @@ macro_rules! forward {
         fn clock(&$self, _: &$crate::Device) -> Option<f64> { None }
         fn free(&$self, _: &$crate::Device) -> Option<u64> { None }
     };
+    // For programs that run on the host's threads and are compiled already.
+    (@ on_threads $self:ident $to:expr) => {
+        fn jobs(&$self, _: &$crate::Device, _: &$crate::forward::Plan, policy: &$crate::Policy) -> usize {
+            $crate::backend::jobs_on_threads(policy)
+        }
+        fn compile(&$self, _: &$crate::Device, _: &$crate::forward::Plan, _: usize, _: &$crate::Policy) {}
+        fn queue(&$self, device: &$crate::Device, _: &$crate::forward::Plan) -> u32 { device.queue }
+    };
     // For a hasher whose memory is the host's: nothing is resident elsewhere, and there is no link.
     (@ hashes_on_host $self:ident $to:expr) => {
         fn resident(

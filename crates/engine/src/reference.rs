@@ -1,6 +1,5 @@
 //! The oracle as a backend. It is slow, and the other backends are compared with it.
 
-use crate::backend::jobs_on_threads;
 use crate::nodes::CachedNodes;
 use crate::{
     Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms,
@@ -49,13 +48,7 @@ impl SlhDsaPrograms for Reference {
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
         Ok(Vec::new())
     }
-    fn jobs(&self, _: &Device, _: &Plan, policy: &Policy) -> usize {
-        jobs_on_threads(policy)
-    }
-    fn compile(&self, _: &Device, _: &Plan, _: usize, _: &Policy) {}
-    fn queue(&self, device: &Device, _: &Plan) -> u32 {
-        device.queue
-    }
+    crate::forward!(self => self; on_threads);
     fn bytes(&self, _: &Device, plan: &Plan, batch: usize, _: &Policy) -> u64 {
         let (p, jobs) = (plan.params, batch as u64);
         let slots = ((p.k + 1 + p.d) * p.n) as u64;
