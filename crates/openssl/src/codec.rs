@@ -120,6 +120,7 @@ impl Encoder {
     }
 }
 
+/// The failure to write a key, from its reason.
 fn unwritten(error: impl std::fmt::Display) -> Failure {
     Failure::new(Reason::Key, error.to_string())
 }
