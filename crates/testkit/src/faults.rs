@@ -121,33 +121,32 @@ impl Faults {
     fn lock(&self) -> MutexGuard<'_, (Mode, usize)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+    /// A run in this mode: the state of the mode afterwards, and the run's result.
+    fn during<R>(&self, mode: Mode, run: impl FnOnce() -> R) -> (Mode, R) {
+        *self.lock() = (mode, 0);
+        let done = run();
+        (std::mem::take(&mut self.lock().0), done)
+    }
     /// The sites that a run without faults passes, and its result.
     pub fn survey<R>(&self, run: impl FnOnce() -> R) -> (Vec<Site>, R) {
-        *self.lock() = (Mode::Survey(Vec::new()), 0);
-        let done = run();
-        match std::mem::take(&mut self.lock().0) {
-            Mode::Survey(sites) => (sites, done),
-            other => panic!("{other:?} in the middle of a survey"),
+        match self.during(Mode::Survey(Vec::new()), run) {
+            (Mode::Survey(sites), done) => (sites, done),
+            (other, _) => panic!("{other:?} in the middle of a survey"),
         }
     }
     /// A run in which one bit is flipped; whether it was.
     pub fn flip<R>(&self, site: Site, random: u64, run: impl FnOnce() -> R) -> (bool, R) {
-        *self.lock() = (Mode::Flip(site.number, random), 0);
-        let done = run();
-        (matches!(std::mem::take(&mut self.lock().0), Mode::Done(true)), done)
+        let (mode, done) = self.during(Mode::Flip(site.number, random), run);
+        (matches!(mode, Mode::Done(true)), done)
     }
     /// A run in which lane number `lane` of `lanes` is wrong.
     pub fn stuck<R>(&self, lane: usize, lanes: usize, run: impl FnOnce() -> R) -> R {
-        *self.lock() = (Mode::Stuck(lane, lanes), 0);
-        let done = run();
-        self.lock().0 = Mode::Sound;
-        done
+        self.during(Mode::Stuck(lane, lanes), run).1
     }
     /// A run in which a kernel writes one bit of some place wrong, each time. Whether it did.
     pub fn cell<R>(&self, kernel: &'static str, random: u64, run: impl FnOnce() -> R) -> (bool, R) {
-        *self.lock() = (Mode::Cell(kernel, random, None), 0);
-        let done = run();
-        (matches!(std::mem::take(&mut self.lock().0), Mode::Cell(.., Some(_))), done)
+        let (mode, done) = self.during(Mode::Cell(kernel, random, None), run);
+        (matches!(mode, Mode::Cell(.., Some(_))), done)
     }
 
     /// A site is passed: the random number for the bit to be flipped there, if it is the one.
@@ -288,13 +287,33 @@ impl FaultyLattice {
     }
 }
 
+/// Methods of the arithmetic, each with the numbers that can be hit once it has computed.
+macro_rules! hit_afterwards {
+    ($self:ident => $($name:ident($($input:ident: $kind:ty),*): $($stage:literal in $rows:ident),*;)*) => { $(
+        fn $name(&$self, $($input: $kind),*) {
+            $self.lattice.$name($($input),*);
+            $($self.hit($stage, $rows);)*
+        }
+    )* };
+}
+
 impl Lattice for FaultyLattice {
     fn lanes(&self) -> usize {
         self.lattice.lanes()
     }
-    fn rows(&self, columns: &[i32], rows: &mut [f64]) {
-        self.lattice.rows(columns, rows);
-        self.hit("rows", rows);
+    hit_afterwards! { self =>
+        rows(columns: &[i32], rows: &mut [f64]): "rows" in rows;
+        ntt(polynomials: &mut [f64]): "NTT" in polynomials;
+        intt(polynomials: &mut [f64]): "inverse NTT" in polynomials;
+        dot(factors: Factors<'_>, values: &[f64], out: &mut [f64]): "products" in out;
+        dot_columns(factors: &[i32], values: &[f64], out: &mut [f64]): "products" in out;
+        add(a: &mut [f64], b: &[f64]): "t" in a;
+        add_norms(a: &mut [f64], b: &[f64], norms: &mut [f64]): "z" in a, "norms" in norms;
+        high_parts(polynomials: &[f64], out: &mut [f64]): "w1" in out;
+        low_norms(a: &[f64], b: &[f64], norms: &mut [f64]): "norms" in norms;
+        absorb(instances: usize, states: &mut [f64], elements: &[f64]): "Poseidon" in states;
+        permute(instances: usize, states: &mut [f64]): "Poseidon" in states;
+        squeeze(states: &[f64], out: &mut [f64]): "Poseidon's output" in out;
     }
     fn columns(&self, rows: &[f64], columns: &mut [i32]) {
         self.lattice.columns(rows, columns);
@@ -308,51 +327,6 @@ impl Lattice for FaultyLattice {
     fn pack_short(&self, numbers: &[i32], out: &mut [u8]) {
         self.lattice.pack_short(numbers, out);
         self.faults.hit("packed s1, s2", out);
-    }
-    fn ntt(&self, polynomials: &mut [f64]) {
-        self.lattice.ntt(polynomials);
-        self.hit("NTT", polynomials);
-    }
-    fn intt(&self, polynomials: &mut [f64]) {
-        self.lattice.intt(polynomials);
-        self.hit("inverse NTT", polynomials);
-    }
-    fn dot(&self, factors: Factors<'_>, values: &[f64], out: &mut [f64]) {
-        self.lattice.dot(factors, values, out);
-        self.hit("products", out);
-    }
-    fn dot_columns(&self, factors: &[i32], values: &[f64], out: &mut [f64]) {
-        self.lattice.dot_columns(factors, values, out);
-        self.hit("products", out);
-    }
-    fn add(&self, a: &mut [f64], b: &[f64]) {
-        self.lattice.add(a, b);
-        self.hit("t", a);
-    }
-    fn add_norms(&self, a: &mut [f64], b: &[f64], norms: &mut [f64]) {
-        self.lattice.add_norms(a, b, norms);
-        self.hit("z", a);
-        self.hit("norms", norms);
-    }
-    fn high_parts(&self, polynomials: &[f64], out: &mut [f64]) {
-        self.lattice.high_parts(polynomials, out);
-        self.hit("w1", out);
-    }
-    fn low_norms(&self, a: &[f64], b: &[f64], norms: &mut [f64]) {
-        self.lattice.low_norms(a, b, norms);
-        self.hit("norms", norms);
-    }
-    fn absorb(&self, instances: usize, states: &mut [f64], elements: &[f64]) {
-        self.lattice.absorb(instances, states, elements);
-        self.hit("Poseidon", states);
-    }
-    fn permute(&self, instances: usize, states: &mut [f64]) {
-        self.lattice.permute(instances, states);
-        self.hit("Poseidon", states);
-    }
-    fn squeeze(&self, states: &[f64], out: &mut [f64]) {
-        self.lattice.squeeze(states, out);
-        self.hit("Poseidon's output", out);
     }
     fn shake(&self, shake: Shake, inputs: &[u8], input_bytes: usize, outputs: &mut [u8], blocks: usize) {
         self.lattice.shake(shake, inputs, input_bytes, outputs, blocks);
@@ -630,6 +604,22 @@ impl<G: Gpu> FaultyQueue<G> {
         Ok(is_late)
     }
 
+    /// Gives the GPU these steps, by `whole` where there are no faults. [`Queue::wait`] waits for them.
+    fn give(
+        &mut self,
+        kernels: &Arc<G::Kernels>,
+        steps: &[Step],
+        whole: impl FnOnce(&mut G::Queue) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let is_late = self.is_late(kernels, steps)?;
+        self.awaited = self.given;
+        match is_late {
+            true => Ok(()),
+            false if self.is_sound() => whole(self.queue()),
+            false => self.one_by_one(kernels, steps),
+        }
+    }
+
     /// Waits until the GPU goes on, if it has what was submitted up to a number, and does all of that; or gives it up.
     fn catch_up(&mut self, number: u64) -> Result<(), Error> {
         if let (Some(_), Some(why)) = (self.limit.time, self.gpu.hung()) {
@@ -713,7 +703,7 @@ impl<G: Gpu> FaultyQueue<G> {
             self.queue().submit(kernels, &[Step::Upload { to: there, from: at, bytes }])?;
         }
         self.queue().submit(kernels, &[Step::Download { to: here, from, bytes }])?;
-        self.queue().wait().map(|_| ())
+        self.queue().wait().map(drop)
     }
 
     fn flip(&mut self, kernels: &G::Kernels, at: u64, is_host: bool, bit: u32) -> Result<(), Error> {
@@ -725,7 +715,7 @@ impl<G: Gpu> FaultyQueue<G> {
         if is_host {
             self.queue().submit(kernels, &[Step::Download { to: at, from: there, bytes: 4 }])?;
         }
-        self.queue().wait().map(|_| ())
+        self.queue().wait().map(drop)
     }
 
     /// The contents of these extents of memory.
@@ -779,25 +769,13 @@ impl<G: Gpu> Queue for FaultyQueue<G> {
     type Recording = (Arc<G::Kernels>, Vec<Step>, <G::Queue as Queue>::Recording);
 
     fn submit(&mut self, kernels: &Arc<G::Kernels>, steps: &[Step]) -> Result<(), Error> {
-        let is_late = self.is_late(kernels, steps)?;
-        self.awaited = self.given;
-        match is_late {
-            true => Ok(()),
-            false if self.is_sound() => self.queue().submit(kernels, steps),
-            false => self.one_by_one(kernels, steps),
-        }
+        self.give(kernels, steps, |queue| queue.submit(kernels, steps))
     }
     fn record(&mut self, kernels: &Arc<G::Kernels>, steps: &[Step]) -> Result<Self::Recording, Error> {
         Ok((kernels.clone(), steps.to_vec(), self.queue().record(kernels, steps)?))
     }
     fn replay(&mut self, (kernels, steps, recording): &Self::Recording) -> Result<(), Error> {
-        let is_late = self.is_late(kernels, steps)?;
-        self.awaited = self.given;
-        match is_late {
-            true => Ok(()),
-            false if self.is_sound() => self.queue().replay(recording),
-            false => self.one_by_one(kernels, steps),
-        }
+        self.give(kernels, steps, |queue| queue.replay(recording))
     }
     fn mark(&mut self, slot: usize) -> Result<(), Error> {
         self.marks[slot] = self.given;
