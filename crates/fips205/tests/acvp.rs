@@ -59,14 +59,14 @@ fn sigver() {
     let cases = acvp::sigver();
     assert_eq!((cases.len(), cases.iter().filter(|(_, case)| case.test_passed).count()), (504, 72));
     in_two_threads(&cases, |(group, case)| {
-        let valid = verify(&case.key(group), case.mode(group), &case.message, &case.signature);
+        let valid = verify(&case.key(group), group.mode(), &case.message, &case.signature);
         assert_eq!(valid, case.test_passed, "{} case {}", group.params, case.tc_id);
     });
 }
 
 /// Signs, compares and verifies.
 fn check_siggen(group: &CaseGroup, case: &SigGen) {
-    let (key, mode) = (case.key(group), case.mode(group));
+    let (key, mode) = (case.key(group), group.mode());
     let signature = sign(&key, mode, &case.message, case.additional_randomness.as_deref());
     let what = format!("{} case {}", group.params, case.tc_id);
     assert_eq!(PreHash::Sha256.hash(&[signature.as_bytes()]), case.signature_sha256, "{what}");

@@ -1,6 +1,7 @@
 //! NIST's ACVP cases of SLH-DSA, which lie in the workspace (`vectors/slh-dsa/acvp`; its README describes the format).
 
-use hypergrove_fips205::{Mode, Params, PreHash, SigningKey, VerifyingKey};
+use crate::mode::CaseMode;
+use hypergrove_fips205::{Mode, Params, SigningKey, VerifyingKey};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, str};
@@ -81,48 +82,23 @@ pub fn keygen() -> Vec<(&'static Params, KeyGen)> {
     rows("keygen").iter().map(|row| (row.params(), case(row))).collect()
 }
 
-/// A signature interface.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Interface {
-    /// External, pure.
-    Pure,
-    /// External, pre-hash.
-    PreHash,
-    /// Internal.
-    Internal,
-}
-
-/// The properties that all cases of a group share.
-#[derive(Clone, Copy, Debug)]
+/// The set and the mode of a case.
+#[derive(Clone, Debug)]
 pub struct CaseGroup {
     /// The set.
     pub params: &'static Params,
-    /// Through which interface.
-    pub interface: Interface,
+    mode: CaseMode,
 }
 
 impl CaseGroup {
     fn of(row: &Row) -> CaseGroup {
-        let interface = match row.text("interface") {
-            "pure" => Interface::Pure,
-            "preHash" => Interface::PreHash,
-            "internal" => Interface::Internal,
-            other => panic!("case {} has the interface {other}", row.text("tcId")),
-        };
-        CaseGroup { params: row.params(), interface }
+        let mode = CaseMode::new(row.text("interface"), row.text("hashAlg"), row.bytes("context"));
+        CaseGroup { params: row.params(), mode }
     }
-    fn mode<'a>(&self, context: &'a [u8], hash: Option<PreHash>) -> Mode<'a> {
-        match self.interface {
-            Interface::Pure => Mode::Pure { context },
-            Interface::PreHash => Mode::PreHash { context, hash: hash.expect("a pre-hash case names its hash") },
-            Interface::Internal => Mode::Internal,
-        }
+    /// The mode.
+    pub fn mode(&self) -> Mode<'_> {
+        self.mode.mode()
     }
-}
-
-fn hash(row: &Row) -> Option<PreHash> {
-    let name = Some(row.text("hashAlg")).filter(|name| !name.is_empty())?;
-    Some(name.parse().unwrap_or_else(|why| panic!("{why}")))
 }
 
 /// A signature generation.
@@ -133,8 +109,6 @@ pub struct SigGen {
     sk: Vec<u8>,
     /// The message; M′ through the internal interface.
     pub message: Vec<u8>,
-    context: Vec<u8>,
-    hash_alg: Option<PreHash>,
     /// opt_rand; none in the deterministic cases.
     pub additional_randomness: Option<Vec<u8>>,
     /// SHA-256 of the signature.
@@ -146,10 +120,6 @@ impl SigGen {
     pub fn key(&self, group: &CaseGroup) -> SigningKey {
         SigningKey::from_bytes(group.params, &self.sk).unwrap_or_else(|error| panic!("case {}: {error}", self.tc_id))
     }
-    /// The case's mode.
-    pub fn mode(&self, group: &CaseGroup) -> Mode<'_> {
-        group.mode(&self.context, self.hash_alg)
-    }
 }
 
 /// The 624 signature generations.
@@ -158,8 +128,6 @@ pub fn siggen() -> Vec<(CaseGroup, SigGen)> {
         tc_id: row.number("tcId"),
         sk: row.bytes("sk").into(),
         message: row.bytes("message").into(),
-        context: row.bytes("context").into(),
-        hash_alg: hash(row),
         additional_randomness: Some(row.bytes("additionalRandomness").to_vec()).filter(|bytes| !bytes.is_empty()),
         signature_sha256: row.bytes("signatureSha256").into(),
     };
@@ -174,8 +142,6 @@ pub struct SigVer {
     pk: Vec<u8>,
     /// The message; M′ through the internal interface.
     pub message: Vec<u8>,
-    context: Vec<u8>,
-    hash_alg: Option<PreHash>,
     /// The signature, some with a length that is not the set's.
     pub signature: Vec<u8>,
     /// Whether it is valid.
@@ -187,10 +153,6 @@ impl SigVer {
     pub fn key(&self, group: &CaseGroup) -> VerifyingKey {
         VerifyingKey::from_bytes(group.params, &self.pk).unwrap_or_else(|error| panic!("case {}: {error}", self.tc_id))
     }
-    /// The case's mode.
-    pub fn mode(&self, group: &CaseGroup) -> Mode<'_> {
-        group.mode(&self.context, self.hash_alg)
-    }
 }
 
 /// The 504 verifications.
@@ -199,8 +161,6 @@ pub fn sigver() -> Vec<(CaseGroup, SigVer)> {
         tc_id: row.number("tcId"),
         pk: row.bytes("pk").into(),
         message: row.bytes("message").into(),
-        context: row.bytes("context").into(),
-        hash_alg: hash(row),
         signature: row.bytes("signature").into(),
         test_passed: row.text("testPassed") == "true",
     };

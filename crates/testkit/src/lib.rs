@@ -6,6 +6,7 @@ pub mod digests;
 #[cfg(feature = "faults")]
 pub mod faults;
 pub mod mock;
+mod mode;
 pub mod negative;
 pub mod suite;
 pub mod toys;

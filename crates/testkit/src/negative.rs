@@ -1,6 +1,7 @@
 //! The negative corpus of SLH-DSA, which lies in the workspace (`vectors/slh-dsa/negative`; its README describes the fields).
 
-use hypergrove_fips205::{Mode, Params, PreHash};
+use crate::mode::CaseMode;
+use hypergrove_fips205::{Mode, Params};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -48,9 +49,7 @@ pub struct Case {
     pub params: &'static Params,
     /// The public key, of any length.
     pub key: Vec<u8>,
-    interface: String,
-    hash: Option<PreHash>,
-    context: Vec<u8>,
+    mode: CaseMode,
     /// The message; M′ through the internal interface.
     pub message: Vec<u8>,
     /// The signature, of any length.
@@ -62,12 +61,7 @@ pub struct Case {
 impl Case {
     /// The case's mode.
     pub fn mode(&self) -> Mode<'_> {
-        match (&self.interface[..], self.hash) {
-            ("pure", None) => Mode::Pure { context: &self.context },
-            ("preHash", Some(hash)) => Mode::PreHash { context: &self.context, hash },
-            ("internal", None) => Mode::Internal,
-            other => panic!("{}: the interface {other:?}", self.name),
-        }
+        self.mode.mode()
     }
 
     fn new(group: &Value, case: &Value) -> Case {
@@ -86,14 +80,11 @@ impl Case {
                 other => panic!("the edit {other}"),
             }
         }
-        let hash = Some(text(field("hashAlg"))).filter(|name| !name.is_empty());
         Case {
             name: format!("case {}, {}: {}", case["tcId"], text(&group["parameterSet"]), text(&case["comment"])),
             params: set(field("parameterSet")),
             key: bytes(field("key")),
-            interface: text(field("interface")).into(),
-            hash: hash.map(|name| name.parse().unwrap_or_else(|why| panic!("{why}"))),
-            context: bytes(field("ctx")),
+            mode: CaseMode::new(text(field("interface")), text(field("hashAlg")), &bytes(field("ctx"))),
             message: bytes(field("msg")),
             signature,
             is_valid: is_valid(case),

@@ -90,7 +90,7 @@ fn siggen_and_every_signature_verified() {
         let jobs = cases.iter().zip(&keys).map(|((group, case), key)| {
             let randomness = case.additional_randomness.as_deref();
             let randomizer = randomness.map_or(Randomizer::Deterministic, Randomizer::Given);
-            SignJob::new(key, &case.message).mode(case.mode(group)).randomizer(randomizer)
+            SignJob::new(key, &case.message).mode(group.mode()).randomizer(randomizer)
         });
         let mut signatures = Vec::new();
         engine.sign_batch(jobs, |_, signature| signatures.push(signature.expect("a signature"))).expect("a batch");
@@ -101,7 +101,7 @@ fn siggen_and_every_signature_verified() {
         }
         let public: Vec<VerifyingKey> = keys.iter().map(SigningKey::verifying_key).collect();
         let jobs = cases.iter().zip(&public).zip(&signatures).map(|(((group, case), key), signature)| {
-            VerifyJob::new(key, &case.message, signature.as_bytes()).mode(case.mode(group))
+            VerifyJob::new(key, &case.message, signature.as_bytes()).mode(group.mode())
         });
         let mut verdicts = Vec::new();
         engine.verify_batch(jobs, |_, verdict| verdicts.push(verdict.expect("a verdict"))).expect("a batch");
@@ -109,10 +109,10 @@ fn siggen_and_every_signature_verified() {
         let mut in_rows = 0;
         for alike in cases.chunk_by(|(a, case_a), (b, case_b)| {
             let is_given = |case: &acvp::SigGen| case.additional_randomness.is_some();
-            (a.params, case_a.mode(a), is_given(case_a)) == (b.params, case_b.mode(b), is_given(case_b))
+            (a.params, a.mode(), is_given(case_a)) == (b.params, b.mode(), is_given(case_b))
         }) {
             let at = in_rows..in_rows + alike.len();
-            let ((group, first), p) = (alike[0], alike[0].0.params);
+            let (group, p) = (&alike[0].0, alike[0].0.params);
             in_rows = at.end;
             // Signed again in rows: the cheap sets alone.
             let randomness: Option<Vec<&[u8]>> =
@@ -123,7 +123,7 @@ fn siggen_and_every_signature_verified() {
                 let texts: Vec<&[u8]> = alike.iter().map(|(_, case)| &case.message[..]).collect();
                 let rows = SignRows {
                     keys: RowSigningKeys::Table { keys: &keys[at.clone()], of: &of },
-                    mode: first.mode(group),
+                    mode: group.mode(),
                     messages: Column::Slices(&texts),
                     randomizer: randomness.as_deref().map_or(Randomizer::Deterministic, Randomizer::Given),
                 };
@@ -148,7 +148,7 @@ fn sigver() {
         let jobs = cases
             .iter()
             .zip(&keys)
-            .map(|((group, case), key)| VerifyJob::new(key, &case.message, &case.signature).mode(case.mode(group)));
+            .map(|((group, case), key)| VerifyJob::new(key, &case.message, &case.signature).mode(group.mode()));
         let (mut valid, mut alone) = (0, 0);
         engine
             .verify_batch(jobs, |index, verdict| {
@@ -162,9 +162,8 @@ fn sigver() {
         assert_eq!(valid, 72);
         // Sets and modes of a call of rows are one each.
         let mut in_rows = 0;
-        for alike in cases.chunk_by(|(a, case_a), (b, case_b)| a.params == b.params && case_a.mode(a) == case_b.mode(b))
-        {
-            let (group, first) = &alike[0];
+        for alike in cases.chunk_by(|(a, _), (b, _)| (a.params, a.mode()) == (b.params, b.mode())) {
+            let group = &alike[0].0;
             let encoded: Vec<Vec<u8>> =
                 keys[in_rows..in_rows + alike.len()].iter().map(VerifyingKey::to_bytes).collect();
             let encoded: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
@@ -172,7 +171,7 @@ fn sigver() {
             let signatures: Vec<&[u8]> = alike.iter().map(|(_, case)| &case.signature[..]).collect();
             let rows = VerifyRows {
                 keys: RowVerifyingKeys::Encoded { params: group.params, keys: Column::Slices(&encoded) },
-                mode: first.mode(group),
+                mode: group.mode(),
                 messages: Column::Slices(&messages),
                 signatures: Column::Slices(&signatures),
             };
@@ -186,7 +185,7 @@ fn sigver() {
         assert_eq!(in_rows, cases.len());
         // One at a time as well: another way through lanes and threads.
         for ((group, case), key) in cases.iter().zip(&keys).step_by(7) {
-            let verdict = engine.verify(key, case.mode(group), &case.message, &case.signature).expect("a verdict");
+            let verdict = engine.verify(key, group.mode(), &case.message, &case.signature).expect("a verdict");
             assert_eq!(verdict, case.test_passed, "case {} alone", case.tc_id);
             alone += 1;
         }
