@@ -185,63 +185,46 @@ fn read(line: &str) -> Result<Record, String> {
 
 /// Whether everything is there that the page shows, and the figures agree with one another.
 fn check(record: &Record) -> Result<(), String> {
+    record.check()?;
+    let (missing, not_positive, lacks) =
+        ("is missing or empty", "is missing or no positive number", "lacks the rate of a hash");
     let agree = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-6;
-    let wrong = |field: &str, why: &str| Err(format!("`{field}` {why}"));
-    if !record.verified {
-        return wrong("verified", "is not true, and what was not verified does not count");
-    }
-    let texts = [
-        ("set", &record.set),
-        ("op", &record.op),
-        ("backend", &record.backend),
-        ("device", &record.device),
-        ("detail", &record.detail),
-        ("commit", &record.commit),
-    ];
-    if let Some((field, _)) = texts.into_iter().find(|(_, text)| text.is_empty()) {
-        return wrong(field, "is missing or empty");
-    }
-    if record.batch == 0 || record.threads == 0 {
-        return wrong(if record.batch == 0 { "batch" } else { "threads" }, "is 0 or missing");
-    }
-    let positive = [
-        ("median_s", Some(record.median_s)),
-        ("min_s", Some(record.min_s)),
-        ("ops_per_s", Some(record.ops_per_s)),
-        ("limit_fraction", record.limit_fraction),
-        ("kernels_per_s", record.kernels_per_s),
-        ("kernels_limit_fraction", record.kernels_limit_fraction),
-    ];
-    if let Some((field, _)) = positive.into_iter().find(|(_, value)| value.is_some_and(|value| value <= 0.0)) {
-        return wrong(field, "is missing or no positive number");
-    }
-    if record.spread < 0.0 {
-        return wrong("spread", "is below 0");
-    }
-    for (field, value) in [("rates", &record.rates), ("limit", &record.limit)] {
-        if value.is_some() && rates(value).is_none() {
-            return wrong(field, "lacks the rate of a hash");
-        }
-    }
-    if record.min_s > record.median_s {
-        return wrong("min_s", "is more than the median");
-    }
-    if !agree(record.ops_per_s, record.batch as f64 / record.median_s) {
-        return wrong("ops_per_s", "is not the batch over the median");
-    }
-    match (record.ideal_s, record.limit_fraction) {
-        (Some(ideal), Some(fraction)) if agree(fraction, ideal / record.median_s) => {}
-        (None, None) => {}
-        _ => return wrong("limit_fraction", "is not the ideal time over the median"),
-    }
-    if record.kernels_per_s.is_none() && record.kernels_limit_fraction.is_some() {
-        return wrong("kernels_limit_fraction", "is there, but the kernels' time is not known");
-    }
+    let positive = |value: Option<f64>| value.is_none_or(|value| value > 0.0);
+    let is_whole = |field: &Option<Value>| field.is_none() || rates(field).is_some();
+    let is_share = match (record.ideal_s, record.limit_fraction) {
+        (Some(ideal), Some(fraction)) => agree(fraction, ideal / record.median_s),
+        (ideal, fraction) => ideal.is_none() && fraction.is_none(),
+    };
+    let has_kernels = record.kernels_per_s.is_some() || record.kernels_limit_fraction.is_none();
     // Hash rates say nothing about zkDilithium.
-    if record.scheme != "zkDilithium" && !uses_gpu(record) && record.rates.is_none() {
-        return wrong("rates", "is missing, but the host's cores worked");
+    let has_rates = record.scheme == "zkDilithium" || uses_gpu(record) || record.rates.is_some();
+    let checks = [
+        ("set", !record.set.is_empty(), missing),
+        ("backend", !record.backend.is_empty(), missing),
+        ("device", !record.device.is_empty(), missing),
+        ("detail", !record.detail.is_empty(), missing),
+        ("commit", !record.commit.is_empty(), missing),
+        ("threads", record.threads > 0, "is 0 or missing"),
+        ("min_s", record.min_s > 0.0, not_positive),
+        ("limit_fraction", positive(record.limit_fraction), not_positive),
+        ("kernels_per_s", positive(record.kernels_per_s), not_positive),
+        ("kernels_limit_fraction", positive(record.kernels_limit_fraction), not_positive),
+        ("rates", is_whole(&record.rates), lacks),
+        ("limit", is_whole(&record.limit), lacks),
+        ("min_s", record.min_s <= record.median_s, "is more than the median"),
+        (
+            "ops_per_s",
+            agree(record.ops_per_s, record.batch as f64 / record.median_s),
+            "is not the batch over the median",
+        ),
+        ("limit_fraction", is_share, "is not the ideal time over the median"),
+        ("kernels_limit_fraction", has_kernels, "is there, but the kernels' time is not known"),
+        ("rates", has_rates, "is missing, but the host's cores worked"),
+    ];
+    match checks.iter().find(|(_, holds, _)| !holds) {
+        Some((field, _, why)) => Err(format!("`{field}` {why}")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 pub(crate) fn uses_gpu(record: &Record) -> bool {
@@ -422,11 +405,11 @@ pub(crate) mod test {
     #[test]
     fn records_that_do_not_hold_together() {
         for (changes, why) in [
-            (json!({ "verified": false }), "`verified` is not true"),
+            (json!({ "verified": false }), "what was not verified does not count"),
             (json!({ "set": null }), "invalid type: null, expected a string"),
-            (json!({ "batch": 0 }), "`batch` is 0"),
-            (json!({ "median_s": 0 }), "`median_s` is missing or no positive number"),
-            (json!({ "spread": -0.5 }), "`spread` is below 0"),
+            (json!({ "batch": 0 }), "`batch` is missing or makes no sense"),
+            (json!({ "median_s": 0 }), "`median_s` is missing or makes no sense"),
+            (json!({ "spread": -0.5 }), "`spread` is missing or makes no sense"),
             (json!({ "min_s": 0.75 }), "`min_s` is more than the median"),
             (json!({ "ops_per_s": 9.0 }), "`ops_per_s` is not the batch"),
             (json!({ "limit_fraction": 0.75 }), "`limit_fraction` is not the ideal"),

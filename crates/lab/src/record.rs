@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// One measurement. Fields that a kind of measurement does not have are null or left out.
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug, Default)]
@@ -142,6 +143,9 @@ pub struct StageRecord {
     pub times_s: Vec<f64>,
 }
 
+/// Seconds, rates and shares that a machine can have. Sums, products and quotients of a few of them are finite.
+const SENSIBLE: RangeInclusive<f64> = 1e-30..=1e30;
+
 impl Record {
     /// One line. The record of a measurement that was left out has no fields with default values.
     pub fn line(&self) -> String {
@@ -155,6 +159,38 @@ impl Record {
             fields.retain(|field, value| nothing.get(field) != Some(value));
         }
         value.to_string()
+    }
+
+    /// Whether the fields of a measurement make sense, each by itself; or which one does not.
+    pub fn check(&self) -> Result<(), String> {
+        if !self.verified {
+            return Err("what was not verified does not count".into());
+        }
+        let positive = |value: f64| SENSIBLE.contains(&value);
+        let share = |value: f64| value == 0.0 || positive(value);
+        let known = |value: Option<f64>| value.is_none_or(share);
+        let stage = |stage: &StageRecord| !stage.times_s.is_empty() && stage.times_s.iter().all(|s| share(*s));
+        let of_all = [
+            ("op", !self.op.is_empty()),
+            ("spread", share(self.spread)),
+            ("limit_fraction", known(self.limit_fraction)),
+            ("kernels_per_s", known(self.kernels_per_s)),
+            ("kernels_limit_fraction", known(self.kernels_limit_fraction)),
+            ("build_s", known(self.build_s)),
+        ];
+        let of_jobs = [
+            ("set", !self.set.is_empty()),
+            ("batch", self.batch > 0),
+            ("median_s", positive(self.median_s)),
+            ("ops_per_s", positive(self.ops_per_s)),
+            ("times_s", self.times_s.iter().chain(&self.execute_s).all(|s| positive(*s))),
+            ("stages", self.stages.iter().all(stage)),
+        ];
+        let of_jobs = if self.op == "rates" { &[][..] } else { &of_jobs };
+        match of_all.iter().chain(of_jobs).find(|(_, makes_sense)| !makes_sense) {
+            Some((field, _)) => Err(format!("`{field}` is missing or makes no sense")),
+            None => Ok(()),
+        }
     }
 }
 

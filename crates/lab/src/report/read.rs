@@ -5,7 +5,6 @@ use crate::printer::PathDisplay;
 use crate::printer::shortened;
 use crate::record::Record;
 use std::fs;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// The file, or all `.jsonl` files of the folder in the order of their names.
@@ -95,56 +94,11 @@ fn name_devices(records: &mut [Record]) {
     }
 }
 
-/// Seconds, rates and shares that a machine can have. Sums, products and quotients of a few of them are finite.
-const SENSIBLE: RangeInclusive<f64> = 1e-30..=1e30;
-
 /// A line as a record that holds together; or why it does not.
 pub fn record(line: &[u8]) -> Result<Record, String> {
     let record: Record = serde_json::from_slice(line).map_err(|why| shortened(&why.to_string()))?;
-    if record.skipped.is_some() {
-        return Ok(record);
-    }
-    let positive = |value: f64| SENSIBLE.contains(&value);
-    let share = |value: f64| value == 0.0 || positive(value);
-    let missing = |field: &str| Err(format!("`{field}` is missing or makes no sense"));
-    if !record.verified {
-        return Err("what was not verified does not count".into());
-    }
-    if record.op.is_empty() {
-        return missing("op");
-    }
-    if !share(record.spread) {
-        return missing("spread");
-    }
-    let known = [
-        ("limit_fraction", record.limit_fraction),
-        ("kernels_per_s", record.kernels_per_s),
-        ("kernels_limit_fraction", record.kernels_limit_fraction),
-        ("build_s", record.build_s),
-    ];
-    if let Some((field, _)) = known.into_iter().find(|(_, value)| value.is_some_and(|value| !share(value))) {
-        return missing(field);
-    }
-    if record.op == "rates" {
-        return Ok(record);
-    }
-    if record.set.is_empty() {
-        return missing("set");
-    }
-    if record.batch == 0 {
-        return missing("batch");
-    }
-    if !positive(record.median_s) {
-        return missing("median_s");
-    }
-    if !positive(record.ops_per_s) {
-        return missing("ops_per_s");
-    }
-    if !record.times_s.iter().chain(&record.execute_s).all(|s| positive(*s)) {
-        return missing("times_s");
-    }
-    if record.stages.iter().any(|stage| stage.times_s.is_empty() || !stage.times_s.iter().all(|s| share(*s))) {
-        return missing("stages");
+    if record.skipped.is_none() {
+        record.check()?;
     }
     Ok(record)
 }
