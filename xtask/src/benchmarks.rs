@@ -1,7 +1,7 @@
 //! BENCHMARKS.md, rendered from the records in `bench/runs`: no figure in prose is typed by hand.
 
 use crate::runs::{OPS, RUNS, Run, RunRecord, newest, rates, runs, uses_gpu};
-use crate::step::Step;
+use crate::step::{Step, ensure};
 use crate::tables::{Column, Shown, UNKNOWN, per_second, share, table, time};
 use crate::{disk, figures, markdown};
 use hypergrove_lab::record::{Record, grouped, short};
@@ -41,9 +41,7 @@ pub(crate) fn write() -> Result<(), String> {
 pub(crate) fn current() -> Step {
     let runs = runs()?;
     for (path, text) in rendered(&runs)? {
-        if disk::read(&path)? != text {
-            return Err(format!("{path} is not what {RUNS} says: `cargo xtask benchmarks` renders it").into());
-        }
+        ensure!(disk::read(&path)? == text, "{path} is not what {RUNS} says: `cargo xtask benchmarks` renders it");
     }
     let records: usize = runs.iter().map(|run| run.records.len()).sum();
     Ok(format!("{} runs, {records} records", runs.len()))

@@ -1,7 +1,7 @@
 //! The C library: how it is linked and installed, and its programs under sanitizers and Valgrind.
 
 use crate::process::{self, answers};
-use crate::step::{Extent, Step, Stop};
+use crate::step::{Extent, Step, Stop, ensure};
 use crate::toolchain::Toolchain;
 use crate::{disk, threads};
 use std::collections::BTreeSet;
@@ -220,10 +220,8 @@ fn statically(prefix: &Path) -> Result<(), String> {
         run(process::limited(5, &made, &[]))?;
         sizes.push(fs::metadata(&made).map_err(|error| format!("{made}: {error}"))?.len());
     }
-    match sizes[1] < sizes[0] {
-        true => Ok(()),
-        false => Err(format!("-Wl,--gc-sections makes no smaller program: {sizes:?} bytes")),
-    }
+    ensure!(sizes[1] < sizes[0], "-Wl,--gc-sections makes no smaller program: {sizes:?} bytes");
+    Ok(())
 }
 
 impl Program {

@@ -52,8 +52,7 @@ pub(crate) fn check() -> Result<String, String> {
     let tools = llvm_tools()?;
     let folder = process::target().join("coverage");
     let raw = folder.join("raw");
-    disk::remove(&raw)?;
-    disk::make(&raw)?;
+    disk::make_anew(&raw)?;
     // Lines are those of the source: without optimisation none is moved. A build of its own, for everything is counted.
     let test = ["test", "--profile", "checked", "-p", "hypergrove-cli", "--lib"];
     let instrumented = |more: &[&str]| {

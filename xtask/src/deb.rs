@@ -1,6 +1,7 @@
 //! The Debian packages of a release: those of the tool, of the C library, of the OpenSSL provider and of the signing service.
 
 use crate::capi;
+use crate::step::ensure;
 use crate::toolchain::{GLIBC, Toolchain};
 use crate::{disk, install, openssl, process, server};
 use std::fs;
@@ -90,9 +91,7 @@ pub(crate) fn look_at(installed: &[PathBuf]) -> Result<(), String> {
         ".pc",
         ".cmake",
     ] {
-        if !installed.iter().any(|file| file.to_string_lossy().ends_with(end)) {
-            return Err(format!("no file {end} was installed"));
-        }
+        ensure!(installed.iter().any(|file| file.to_string_lossy().ends_with(end)), "no file {end} was installed");
     }
     match installed.iter().find(|link| !link.exists()) {
         Some(link) => Err(format!("{} leads nowhere", link.display())),
@@ -102,8 +101,7 @@ pub(crate) fn look_at(installed: &[PathBuf]) -> Result<(), String> {
 
 /// In a new folder, the tool makes a key, signs and verifies.
 pub(crate) fn sign_and_verify(tool: impl Fn() -> Command, folder: &Path) -> Result<(), String> {
-    disk::remove(folder)?;
-    disk::make(folder)?;
+    disk::make_anew(folder)?;
     disk::write(folder.join("message"), "message")?;
     for arguments in [
         &["keygen", "--set", "SLH-DSA-SHA2-128f", "-o", "key", "--pubout", "public"][..],

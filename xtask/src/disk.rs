@@ -35,6 +35,12 @@ pub(crate) fn make(folder: impl AsRef<Path>) -> Result<(), String> {
     fs::create_dir_all(&folder).map_err(failed(folder.as_ref()))
 }
 
+/// Makes a folder without what was in it before.
+pub(crate) fn make_anew(folder: impl AsRef<Path>) -> Result<(), String> {
+    remove(&folder)?;
+    make(folder)
+}
+
 /// Removes a folder, if it is there.
 pub(crate) fn remove(folder: impl AsRef<Path>) -> Result<(), String> {
     match fs::remove_dir_all(&folder) {

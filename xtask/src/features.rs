@@ -4,7 +4,7 @@
 mod published;
 
 use crate::process;
-use crate::step::{Extent, Step};
+use crate::step::{Extent, Step, ensure};
 use crate::{capi, disk, install, openssl};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,14 +38,10 @@ pub(crate) fn check(extent: Extent) -> Step {
     let stated = rows(&page);
     let names: Vec<&str> = stated.iter().map(|(feature, _)| *feature).collect();
     let mut wanted = FEATURES.iter().chain(&FEATURES_OF_FILES).chain(&["none", "default", FILES]);
-    if !wanted.all(|feature| names.contains(feature)) {
-        return Err(format!("{PAGE} lacks a row: it has {}", names.join(", ")).into());
-    }
+    ensure!(wanted.all(|feature| names.contains(feature)), "{PAGE} lacks a row: it has {}", names.join(", "));
     for (feature, stated) in stated {
         let counted = packages(feature)?;
-        if counted != stated {
-            return Err(format!("{PAGE} says {stated} packages of {feature}, there are {counted}").into());
-        }
+        ensure!(counted == stated, "{PAGE} says {stated} packages of {feature}, there are {counted}");
         if let Some((_, most)) = MOST.iter().find(|(bounded, most)| *bounded == feature && counted > *most) {
             return Err(format!("{counted} packages of {feature}, at most {most} are allowed").into());
         }
@@ -132,9 +128,7 @@ fn users_builds(page: &str) -> Result<(), String> {
         let files = packages.contains_key(FILES).then(|| FILES.into());
         let has: BTreeSet<String> = of_library.iter().cloned().chain(of_files).chain(files).collect();
         let listed = listed(page, name).ok_or_else(|| format!("{PAGE} has no row for {name}"))?;
-        if has != listed {
-            return Err(format!("{PAGE} says that {name} has {listed:?}, it has {has:?}"));
-        }
+        ensure!(has == listed, "{PAGE} says that {name} has {listed:?}, it has {has:?}");
     }
     Ok(())
 }

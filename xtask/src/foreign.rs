@@ -80,8 +80,7 @@ pub(crate) fn systems(tally: &mut Tally, extent: Extent) -> Step {
 /// A new folder for Wine's Windows, with all that the tool needs there.
 fn wine_prefix() -> Result<PathBuf, String> {
     let prefix = process::target().join("wine");
-    disk::remove(&prefix)?;
-    disk::make(&prefix)?;
+    disk::make_anew(&prefix)?;
     let prefix = prefix.canonicalize().map_err(|error| format!("{}: {error}", prefix.display()))?;
     process::run(in_wine(process::limited(5, WINE, &["wineboot", "--init"]), &prefix))?;
     let library = prefix.join("drive_c/windows/system32/bcryptprimitives.dll");

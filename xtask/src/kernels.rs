@@ -1,7 +1,7 @@
 //! The GPU kernels without a GPU: compiled by NVRTC out of PyPI's wheel, and read by the host's C++ compiler.
 
 use crate::process::{self, answers};
-use crate::step::{Extent, Step, Stop, Tally};
+use crate::step::{Extent, Step, Stop, Tally, ensure};
 use crate::wheels::{self, Wheel};
 use crate::{disk, tests};
 use hypergrove_fips205::Family;
@@ -79,8 +79,6 @@ fn host() -> Result<String, String> {
 /// The folder with the library, after fetching the wheel if that may be.
 pub(crate) fn ensure_nvrtc() -> Result<PathBuf, String> {
     let libraries = wheels::ensure(WHEEL)?.join(LIBRARIES);
-    match libraries.is_dir() {
-        true => Ok(libraries),
-        false => Err(format!("the wheel has no {LIBRARIES}")),
-    }
+    ensure!(libraries.is_dir(), "the wheel has no {LIBRARIES}");
+    Ok(libraries)
 }

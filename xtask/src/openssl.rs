@@ -2,7 +2,7 @@
 
 use crate::disk;
 use crate::process::{self, answers};
-use crate::step::{Extent, Step, Stop};
+use crate::step::{Extent, Step, Stop, ensure};
 use crate::toolchain::Toolchain;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -214,17 +214,10 @@ fn make(by: &Programs<'_>, set: &str) -> Result<(), String> {
 }
 
 /// CMS, where OpenSSL takes algorithms that it does not know: its releases before 3.5 do not.
-fn make_message(by: &Programs<'_>) -> Result<(), String> {
-    by.openssl("cms -sign -binary -md sha512 -in message -signer leaf.pem -inkey key.pem -outform PEM -out message.cms")
-        .map(drop)
-}
-
-fn check_message(by: &Programs<'_>) -> Result<(), String> {
-    by.openssl(
-        "cms -verify -binary -inform PEM -in message.cms -content message -CAfile ca.pem -purpose any -out checked",
-    )
-    .map(drop)
-}
+const MAKE_MESSAGE: &str =
+    "cms -sign -binary -md sha512 -in message -signer leaf.pem -inkey key.pem -outform PEM -out message.cms";
+const CHECK_MESSAGE: &str =
+    "cms -verify -binary -inform PEM -in message.cms -content message -CAfile ca.pem -purpose any -out checked";
 
 /// Everything that [`make`] makes is right.
 fn check_made(by: &Programs<'_>, set: &str) -> Result<(), String> {
@@ -240,14 +233,11 @@ fn check_made(by: &Programs<'_>, set: &str) -> Result<(), String> {
         by.openssl(line)?;
     }
     let read = |file: &str| disk::read(by.folder.join(file));
-    if read("public.pem")? != read("again.pem")? {
-        return Err(format!("{}: the decrypted key has another public key", by.describe()));
-    }
+    ensure!(read("public.pem")? == read("again.pem")?, "{}: the decrypted key has another public key", by.describe());
     let shown = by.openssl("x509 -in leaf.pem -noout -text")?;
-    match shown.matches(&format!("Algorithm: {set}\n")).count() {
-        3 => Ok(()),
-        _ => Err(format!("{}: a certificate of {set} is shown as\n{shown}", by.describe())),
-    }
+    let named = shown.matches(&format!("Algorithm: {set}\n")).count();
+    ensure!(named == 3, "{}: a certificate of {set} is shown as\n{shown}", by.describe());
+    Ok(())
 }
 
 /// Runs `client` with the address of a server of TLS 1.3, whose certificate SLH-DSA signed. The server ends after so many connections.
@@ -348,13 +338,9 @@ fn check_authority(by: &Programs<'_>, count: usize) -> Result<(), String> {
     by.openssl(&format!("ca -batch -notext -infiles {requests}"))?;
     // The first one is the leaf that `make` made.
     let listed = disk::read(by.folder.join("index.txt"))?.lines().count();
-    match listed > count {
-        true => Ok(()),
-        false => Err(format!(
-            "{}: the authority lists {listed} certificates, and {count} more were asked for",
-            by.describe()
-        )),
-    }
+    let by = by.describe();
+    ensure!(listed > count, "{by}: the authority lists {listed} certificates, and {count} more were asked for");
+    Ok(())
 }
 
 /// Damaged and unsuitable input: OpenSSL's queue says what is wrong.
@@ -376,10 +362,9 @@ fn check_bad_input(by: &Programs<'_>) -> Result<(), String> {
         "threads = \"many\"; write a number of 1 or more",
     )?;
     let listed = by.openssl("list -providers -verbose")?;
-    match listed.contains("threads = \"many\"") && listed.contains("inactive") {
-        true => Ok(()),
-        false => Err(format!("{}: a wrong configuration is listed as\n{listed}", by.describe())),
-    }
+    let is_named = listed.contains("threads = \"many\"") && listed.contains("inactive");
+    ensure!(is_named, "{}: a wrong configuration is listed as\n{listed}", by.describe());
+    Ok(())
 }
 
 /// Nothing is exported but the function that OpenSSL calls, and no libcrypto is linked.
@@ -429,8 +414,7 @@ pub(crate) fn check(extent: Extent) -> Step {
 /// The programs of the tests, with one OpenSSL.
 fn check_one(openssl: &OpenSsl, module: &Path, prefix: &Path, extent: Extent) -> Result<(), String> {
     let folder = prefix.join(openssl.name.replace(' ', "-"));
-    disk::remove(&folder)?;
-    disk::make(&folder)?;
+    disk::make_anew(&folder)?;
     openssl.compile("abi.c", &[], &folder)?;
     let modules = module.parent().unwrap_or(prefix).to_string_lossy().into_owned();
     let vectors = disk::workspace().join("vectors/slh-dsa/acvp").to_string_lossy().into_owned();
@@ -475,13 +459,12 @@ fn check_between(all: &[OpenSsl], module: &Path, prefix: &Path, extent: Extent) 
         for (i, maker) in all.iter().enumerate() {
             for who in maker.providers(set) {
                 let folder = prefix.join(format!("between-{set}-{i}-{}", who == Who::Hypergrove));
-                disk::remove(&folder)?;
-                disk::make(&folder)?;
+                disk::make_anew(&folder)?;
                 let by = Programs::new(maker, who, module, &folder)?;
                 make(&by, set)?;
                 let has_message = maker.has_own() && !set.contains("WITH");
                 if has_message {
-                    make_message(&by)?;
+                    by.openssl(MAKE_MESSAGE)?;
                 }
                 if who == Who::Hypergrove && set == SETS[0] {
                     check_bad_input(&by)?;
@@ -498,7 +481,7 @@ fn check_between(all: &[OpenSsl], module: &Path, prefix: &Path, extent: Extent) 
                         let by = Programs::new(checker, who, module, &folder)?;
                         check_made(&by, set)?;
                         if has_message && checker.has_own() {
-                            check_message(&by)?;
+                            by.openssl(CHECK_MESSAGE)?;
                         }
                         // OpenSSL itself has no signature schemes for SLH-DSA, so both sides have the provider.
                         let maker = Programs::new(maker, Who::Hypergrove, module, &folder)?;

@@ -1,7 +1,7 @@
 //! Starting programs, and reading what test runners say.
 
 use crate::disk;
-use crate::step::Tally;
+use crate::step::{Tally, ensure};
 use std::borrow::BorrowMut;
 use std::ffi::OsString;
 use std::fs::File;
@@ -45,9 +45,7 @@ pub(crate) fn made(mut command: Command, target: &str) -> Result<Vec<PathBuf>, S
     let line = shown(&command);
     command.arg("--message-format=json-render-diagnostics").stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = command.output().map_err(|error| format!("`{line}`: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("`{line}`: {}", output.status));
-    }
+    ensure!(output.status.success(), "`{line}`: {}", output.status);
     let text = String::from_utf8_lossy(&output.stdout);
     let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let files = messages

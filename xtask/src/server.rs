@@ -1,7 +1,7 @@
 //! The signing service, which has a workspace, a lock file and a target folder of its own.
 
 use crate::process::{self, answers};
-use crate::step::{Extent, Step, Tally};
+use crate::step::{Extent, Step, Tally, ensure};
 use crate::toolchain::Toolchain;
 use crate::{disk, install};
 use std::path::Path;
@@ -40,9 +40,7 @@ pub(crate) fn install(usr: &Path, toolchain: &Toolchain) -> Result<(), String> {
         install::place(usr, &format!("bin/{NAME}"))?,
     )?;
     let unit = disk::read(Path::new("server").join(format!("{NAME}.service")))?;
-    if !unit.contains(BY_HAND) {
-        return Err(format!("server/{NAME}.service names no program in {BY_HAND}"));
-    }
+    ensure!(unit.contains(BY_HAND), "server/{NAME}.service names no program in {BY_HAND}");
     disk::write(install::place(usr, &format!("lib/systemd/system/{NAME}.service"))?, unit.replace(BY_HAND, "/usr/bin/"))
 }
 

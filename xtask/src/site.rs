@@ -1,7 +1,7 @@
 //! The site: the documents as a book that can be searched, made by mdBook, with the report of the newest studies.
 
 use crate::process;
-use crate::step::{Step, Stop};
+use crate::step::{Step, Stop, ensure};
 use crate::wheels::{self, Wheel};
 use crate::{disk, markdown, runs};
 use std::collections::BTreeSet;
@@ -30,10 +30,8 @@ fn mdbook() -> Result<String, String> {
     }
     let program =
         wheels::ensure(WHEEL).map_err(|why| format!("{why}, or `cargo install mdbook --locked`"))?.join("bin/mdbook");
-    match program.is_file() {
-        true => Ok(program.to_string_lossy().into_owned()),
-        false => Err(format!("the wheel has no {}", program.display())),
-    }
+    ensure!(program.is_file(), "the wheel has no {}", program.display());
+    Ok(program.to_string_lossy().into_owned())
 }
 
 /// CI's step: the site is made, and each page of it can be found.
@@ -44,9 +42,7 @@ pub(crate) fn check() -> Step {
     for page in &pages {
         let html = site.join(page).with_extension("html");
         let index = html.with_file_name("index.html");
-        if !html.is_file() && !index.is_file() {
-            return Err(format!("{page} is not in the site: there is no {}", html.display()).into());
-        }
+        ensure!(html.is_file() || index.is_file(), "{page} is not in the site: there is no {}", html.display());
     }
     Ok(format!("{} pages", pages.len()))
 }

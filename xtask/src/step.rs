@@ -28,6 +28,16 @@ impl<T: Into<String>> From<T> for Stop {
     }
 }
 
+/// Ends a function with an error in these words, unless the condition holds.
+macro_rules! ensure {
+    ($holds:expr, $($words:tt)+) => {
+        if !$holds {
+            return Err(format!($($words)+).into());
+        }
+    };
+}
+pub(crate) use ensure;
+
 /// The test runners' reports so far. cargo-nextest would not spare this: it runs no examples of documentation, and tests under
 /// Miri, qemu and Wine, the models of loom and Python's tests report here too, with what they skipped and why.
 #[derive(Default)]

