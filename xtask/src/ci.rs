@@ -6,6 +6,7 @@ use crate::{
     api, benchmarks, capi, dependent, dist, examples, features, foreign, fuzz, kernels, licences, links, negative,
     openssl, outputs, python, secrets, server, shaders, site, sources, supply_chain, tests, threads,
 };
+use clap::builder::PossibleValuesParser;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -76,52 +77,53 @@ const FULL: &str = "full";
 /// Where a step's name is expected: every step.
 const ALL: &str = "all";
 
-/// The request of the command line.
-#[derive(Debug, PartialEq)]
-struct Request<'a> {
-    full: bool,
-    /// None: all.
-    steps: Vec<&'a str>,
-    /// Those whose skip is a failure.
-    required: Vec<&'a str>,
+/// The arguments of `cargo xtask ci`.
+#[derive(clap::Args)]
+pub(crate) struct Request {
+    /// Steps, by default all of them; and `full`
+    #[arg(value_name = "STEP", value_parser = names(FULL), hide_possible_values = true)]
+    steps: Vec<String>,
+    /// Steps whose skip is a failure, or `all`
+    #[arg(long, value_name = "STEP", value_delimiter = ',', value_parser = names(ALL), hide_possible_values = true)]
+    require: Vec<String>,
 }
 
-impl<'a> Request<'a> {
-    fn read(arguments: &'a [String]) -> Result<Request<'a>, String> {
-        let mut request = Request { full: false, steps: Vec::new(), required: Vec::new() };
-        let mut arguments = arguments.iter().map(String::as_str);
-        while let Some(argument) = arguments.next() {
-            match argument {
-                FULL => request.full = true,
-                "--require" => {
-                    let names = arguments.next().ok_or("--require names no step; name one or more, or all")?;
-                    for name in names.split(',') {
-                        match name {
-                            ALL => request.required.extend(all_steps().map(|step| step.name)),
-                            name => request.required.push(known(name)?),
-                        }
-                    }
-                }
-                name => request.steps.push(known(name)?),
-            }
-        }
-        Ok(request)
+/// The names of all steps, and another word.
+fn names(also: &'static str) -> PossibleValuesParser {
+    all_steps().map(|step| step.name).chain([also]).into()
+}
+
+/// The list of all steps.
+pub(crate) fn list() -> String {
+    let lines = |steps: &[CiStep]| steps.iter().map(|step| format!("\n  {:<12} {}", step.name, step.about)).collect();
+    let [usual, long]: [String; 2] = [STEPS, LONG_STEPS].map(lines);
+    format!("Steps of ci:{usual}\n\nOf a full run only:{long}")
+}
+
+impl Request {
+    fn is_full(&self) -> bool {
+        self.steps.iter().any(|name| name == FULL)
     }
 
     /// Those that it names, otherwise all of its extent.
     fn chosen(&self) -> impl Iterator<Item = &'static CiStep> {
-        let extent = if self.full { STEPS.len() + LONG_STEPS.len() } else { STEPS.len() };
-        let of_extent = move |(at, step): (usize, &CiStep)| match self.steps.is_empty() {
-            true => at < extent,
-            false => self.steps.contains(&step.name),
+        let has_named = self.steps.iter().any(|name| name != FULL);
+        let extent = if self.is_full() { STEPS.len() + LONG_STEPS.len() } else { STEPS.len() };
+        let is_chosen = move |at: usize, name: &str| match has_named {
+            true => self.steps.iter().any(|named| named == name),
+            false => at < extent,
         };
-        all_steps().enumerate().filter(move |(at, step)| of_extent((*at, step))).map(|(_, step)| step)
+        all_steps().enumerate().filter(move |(at, step)| is_chosen(*at, step.name)).map(|(_, step)| step)
+    }
+
+    fn requires(&self, name: &str) -> bool {
+        self.require.iter().any(|required| required == name || required == ALL)
     }
 
     /// A skip of a step that is required is a failure.
     fn judge(&self, name: &str, result: Step) -> Step {
         match result {
-            Err(Stop::Skipped(why)) if self.required.contains(&name) => {
+            Err(Stop::Skipped(why)) if self.requires(name) => {
                 Err(Stop::Failed(format!("required, but skipped: {why}")))
             }
             result => result,
@@ -129,23 +131,14 @@ impl<'a> Request<'a> {
     }
 }
 
-fn known(name: &str) -> Result<&str, String> {
-    if all_steps().any(|step| step.name == name) {
-        return Ok(name);
-    }
-    let known: Vec<_> = all_steps().map(|step| step.name).collect();
-    Err(format!("no step '{name}'; the steps are {}", known.join(", ")))
-}
-
 /// Runs the named steps, or all; whether none failed.
-pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
-    let request = Request::read(arguments)?;
-    let extent = if request.full { Extent::Full } else { Extent::Usual };
+pub(crate) fn run(request: &Request) -> Result<bool, String> {
+    let extent = if request.is_full() { Extent::Full } else { Extent::Usual };
     let start = Instant::now();
     let mut tally = Tally::default();
     let (mut rows, mut failed) = (Vec::new(), 0);
-    let are_all = request.steps.is_empty() && !request.full;
-    let meanwhile = if are_all { Some(Meanwhile::start(&request)?) } else { None };
+    let are_all = request.steps.is_empty();
+    let meanwhile = if are_all { Some(Meanwhile::start(request)?) } else { None };
     let is_own = |step: &&CiStep| meanwhile.is_none() || !MEANWHILE.contains(&step.name);
     for step in request.chosen().filter(is_own) {
         println!("\n=== {}: {}", step.name, step.about);
@@ -204,7 +197,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
 struct Meanwhile(Child, PathBuf);
 
 impl Meanwhile {
-    fn start(request: &Request<'_>) -> Result<Meanwhile, String> {
+    fn start(request: &Request) -> Result<Meanwhile, String> {
         let (target, path) = (process::target().join("meanwhile"), process::target().join("meanwhile.log"));
         let failed = |why| format!("{}: {why}", path.display());
         fs::create_dir_all(&target).map_err(failed)?;
@@ -212,7 +205,7 @@ impl Meanwhile {
         let program = std::env::current_exe().map_err(failed)?;
         let mut command = Command::new(program);
         command.arg("ci").args(MEANWHILE).env("CARGO_TARGET_DIR", target);
-        for name in request.required.iter().filter(|name| MEANWHILE.contains(name)) {
+        for name in MEANWHILE.iter().filter(|name| request.requires(name)) {
             command.args(["--require", name]);
         }
         let child = command.stdout(file.try_clone().map_err(failed)?).stderr(file).spawn().map_err(failed)?;
@@ -277,21 +270,30 @@ fn shown(time: Duration) -> String {
 #[cfg(test)]
 mod test {
     use super::*;
+    use clap::Parser;
 
-    fn request(line: &str) -> Result<(bool, Vec<String>, Vec<String>), String> {
-        let words: Vec<String> = line.split_whitespace().map(String::from).collect();
-        let owned = |names: &[&str]| names.iter().map(|name| String::from(*name)).collect();
-        Request::read(&words).map(|request| (request.full, owned(&request.steps), owned(&request.required)))
+    fn request(line: &str) -> Result<Request, clap::Error> {
+        #[derive(clap::Parser)]
+        struct Typed {
+            #[command(flatten)]
+            request: Request,
+        }
+        Typed::try_parse_from(["ci"].into_iter().chain(line.split_whitespace())).map(|typed| typed.request)
     }
 
     #[test]
     fn arguments_name_steps_and_what_is_required() {
-        let names = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
-        assert_eq!(request(""), Ok((false, vec![], vec![])));
-        assert_eq!(request("full fmt test"), Ok((true, names("fmt test"), vec![])));
-        let required = request("miri --require neon,miri --require fmt");
-        assert_eq!(required, Ok((false, names("miri"), names("neon miri fmt"))));
-        assert_eq!(request("--require all").map(|(.., required)| required.len()), Ok(all_steps().count()));
+        let chosen = |line: &str| {
+            let request = request(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let required = all_steps().map(|step| step.name).filter(|name| request.requires(name)).collect::<Vec<_>>();
+            (request.is_full(), request.chosen().map(|step| step.name).collect::<Vec<_>>(), required)
+        };
+        let all = |steps: &[CiStep]| steps.iter().map(|step| step.name).collect::<Vec<_>>();
+        assert_eq!(chosen(""), (false, all(STEPS), vec![]));
+        assert_eq!(chosen("full fmt test"), (true, vec!["fmt", "test"], vec![]));
+        let required = chosen("miri --require neon,miri --require fmt");
+        assert_eq!(required, (false, vec!["miri"], vec!["fmt", "neon", "miri"]));
+        assert_eq!(chosen("--require all").2.len(), all_steps().count());
         for wrong in ["fnt", "--require", "--require neno", "--require fmt,"] {
             assert!(request(wrong).is_err(), "{wrong}");
         }
@@ -299,18 +301,15 @@ mod test {
 
     #[test]
     fn long_steps_run_in_full_or_when_named() {
-        let chosen = |line: &str| {
-            let words: Vec<String> = line.split_whitespace().map(String::from).collect();
-            Request::read(&words).expect("known steps").chosen().map(|step| step.name).collect::<Vec<_>>()
-        };
+        let chosen =
+            |line: &str| request(line).expect("known steps").chosen().map(|step| step.name).collect::<Vec<_>>();
         assert_eq!((chosen("").len(), chosen("full").len()), (STEPS.len(), all_steps().count()));
         assert_eq!(chosen("sbom fmt"), ["fmt", "sbom"]);
     }
 
     #[test]
     fn a_skip_fails_where_it_is_required() {
-        let words = ["--require".to_string(), "neon".to_string()];
-        let request = Request::read(&words).expect("a known step");
+        let request = request("--require neon").expect("a known step");
         let skip = || Err(Stop::Skipped("no qemu".into()));
         let required = request.judge("neon", skip());
         assert!(matches!(required, Err(Stop::Failed(why)) if why == "required, but skipped: no qemu"));

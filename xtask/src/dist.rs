@@ -6,6 +6,7 @@ pub(crate) mod check;
 use crate::capi::{self, RELEASE};
 use crate::deb::{self, Edition};
 use crate::process::{self, answers};
+use crate::step::ensure;
 use crate::toolchain::{GLIBC, Release, Toolchain};
 use crate::wheels::{self, Wheel};
 use crate::{disk, install, python, server, supply_chain};
@@ -14,7 +15,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const USAGE: &str = "cargo xtask dist [--candidate] [--target x86_64|aarch64|all] [--key FILE]";
 const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
 /// Who answers for a release: SECURITY.md and Debian's packages name this contact.
 const CONTACT: &str = "CONTACT";
@@ -43,45 +43,31 @@ const PROJECTS: [&str; 2] = [".", "crates/cli"];
 /// Python's stable ABI does not cover it, so that it needs a wheel of its own. maturin knows its settings: it need not be installed.
 const FREE_THREADED: &str = "python3.14t";
 
-#[derive(Debug, PartialEq)]
-struct Request {
+/// Where an architecture is expected: each of them.
+const ALL: &str = "all";
+
+/// The arguments of `cargo xtask dist`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Request {
+    /// Make a candidate for trying it, with the version marked and a throwaway key
+    #[arg(long = "candidate")]
     is_candidate: bool,
-    architectures: Vec<&'static str>,
+    /// The architecture of the files
+    #[arg(long, default_value = ALL, value_parser = [ARCHITECTURES[0], ARCHITECTURES[1], ALL])]
+    target: String,
+    /// The file of the key that signs the release, by its whole path
+    #[arg(long, required_unless_present = "is_candidate", value_parser = key_file)]
     key: Option<PathBuf>,
 }
 
 impl Request {
-    fn read(arguments: &[String]) -> Result<Request, String> {
-        let mut request = Request { is_candidate: false, architectures: ARCHITECTURES.into(), key: None };
-        let mut arguments = arguments.iter();
-        while let Some(argument) = arguments.next() {
-            let mut value = || arguments.next().ok_or(format!("{argument} has no value: {USAGE}"));
-            match argument.as_str() {
-                "--candidate" => request.is_candidate = true,
-                "--target" => match value()?.as_str() {
-                    "all" => request.architectures = ARCHITECTURES.into(),
-                    name => {
-                        let known = ARCHITECTURES.into_iter().find(|known| *known == name);
-                        let known = known.ok_or(format!("unknown target '{name}': {USAGE}"))?;
-                        request.architectures = vec![known];
-                    }
-                },
-                "--key" => {
-                    let key = Path::new(value()?);
-                    // This program runs in the repository's folder, wherever it was called.
-                    if !key.is_absolute() || !key.is_file() {
-                        return Err(format!("{}: no such file; name the key's file by its whole path", key.display()));
-                    }
-                    request.key = Some(key.into());
-                }
-                other => return Err(format!("unknown option '{other}': {USAGE}")),
-            }
-        }
-        match (request.is_candidate, &request.key) {
-            (false, None) => Err("a release is signed with a key: name it by --key FILE, or make a --candidate".into()),
-            _ => Ok(request),
-        }
+    fn architectures(&self) -> impl Iterator<Item = &'static str> {
+        ARCHITECTURES.into_iter().filter(|name| [*name, ALL].contains(&&*self.target))
     }
+}
+
+fn key_file(path: &str) -> Result<PathBuf, &'static str> {
+    install::whole_path(path).and_then(|path| if path.is_file() { Ok(path) } else { Err("no such file") })
 }
 
 /// A version, as each kind of file writes it.
@@ -112,9 +98,9 @@ fn contact(text: &str) -> Result<&str, String> {
 }
 
 /// `cargo xtask dist`.
-pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
+pub(crate) fn run(request: Request) -> Result<bool, String> {
     let to = disk::workspace().join("dist");
-    Build::prepare(Request::read(arguments)?, "dist-build")?.make(&to)?;
+    Build::prepare(request, "dist-build")?.make(&to)?;
     println!("{}", to.display());
     Ok(true)
 }
@@ -148,7 +134,7 @@ impl Build {
             Err(_) if request.is_candidate => DEVELOPERS.into(),
             contact => contact?.to_owned(),
         };
-        for architecture in &request.architectures {
+        for architecture in request.architectures() {
             process::ensure_target(&format!("{architecture}-unknown-linux-gnu"))?;
         }
         process::ensure_command(supply_chain::CYCLONEDX, None)?;
@@ -165,8 +151,7 @@ impl Build {
     /// Builds the release, and puts it in the place of what is in the folder `to`.
     fn make(&self, to: &Path) -> Result<(), String> {
         let new = disk::workspace().join("target/dist-new");
-        disk::remove(&new)?;
-        disk::make(&new)?;
+        disk::make_anew(&new)?;
         let name = format!("hypergrove-{}-source", self.versions.files);
         self.release.archive(&name, &new.join(format!("{name}.tar.gz")))?;
         // HEAD and files may change during the build: from here on, paths lead into the source that was archived.
@@ -184,8 +169,7 @@ impl Build {
 
     fn fill(&self, new: &Path) -> Result<(), String> {
         let stage = self.stage();
-        disk::remove(&stage)?;
-        disk::make(&stage)?;
+        disk::make_anew(&stage)?;
         self.prepare_wheels()?;
         server::widen_workspace(&self.release.source)?;
         let native = install::build(&Toolchain::of_release(self.release.clone(), ARCH, None))?;
@@ -193,8 +177,8 @@ impl Build {
         let tool = self.work.join("tool");
         disk::copy(native, &tool)?;
         let (key, public) = self.keys(&tool)?;
-        for architecture in &self.request.architectures {
-            let native_tool = (*architecture != ARCH).then(|| tool.clone());
+        for architecture in self.request.architectures() {
+            let native_tool = (architecture != ARCH).then(|| tool.clone());
             let toolchain = Toolchain::of_release(self.release.clone(), architecture, native_tool);
             self.fill_for(&toolchain, &stage.join(architecture), new)?;
         }
@@ -245,9 +229,7 @@ impl Build {
         for project in PROJECTS {
             let path = Path::new(project).join("pyproject.toml");
             let text = disk::read(&path)?;
-            if !text.contains(DYNAMIC) {
-                return Err(format!("{}: it lacks the line '{DYNAMIC}'", path.display()));
-            }
+            ensure!(text.contains(DYNAMIC), "{}: it lacks the line '{DYNAMIC}'", path.display());
             disk::write(&path, text.replace(DYNAMIC, &format!("version = \"{}\"", self.versions.python)))?;
         }
         LICENCES.iter().try_for_each(|file| disk::copy(file, Path::new(PROJECTS[1]).join(file)))
@@ -381,27 +363,37 @@ fn name_of(file: &Path) -> String {
 #[cfg(test)]
 mod test {
     use super::*;
+    use clap::Parser;
 
     fn read(line: &str) -> Result<Request, String> {
-        Request::read(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+        #[derive(clap::Parser)]
+        struct Typed {
+            #[command(flatten)]
+            request: Request,
+        }
+        let typed = Typed::try_parse_from(["dist"].into_iter().chain(line.split_whitespace()));
+        typed.map(|typed| typed.request).map_err(|error| error.to_string())
     }
 
     #[test]
     fn options_are_read_and_wrong_ones_are_named() {
-        let candidate = |architectures: &[&'static str]| {
-            Ok(Request { is_candidate: true, architectures: architectures.into(), key: None })
-        };
-        assert_eq!(read("--candidate"), candidate(&ARCHITECTURES));
-        assert_eq!(read("--candidate --target all"), candidate(&ARCHITECTURES));
-        assert_eq!(read("--target aarch64 --candidate"), candidate(&["aarch64"]));
+        for (line, architectures) in [
+            ("--candidate", &ARCHITECTURES[..]),
+            ("--candidate --target all", &ARCHITECTURES),
+            ("--target aarch64 --candidate", &["aarch64"]),
+        ] {
+            let request = read(line).expect(line);
+            assert!(request.is_candidate && request.key.is_none(), "{request:?}");
+            assert_eq!(request.architectures().collect::<Vec<_>>(), architectures);
+        }
         for (wrong, why) in [
-            ("", "--key FILE"),
-            ("--target x86_64", "--key FILE"),
-            ("--candidates", "unknown option '--candidates'"),
-            ("--candidate --target arm", "unknown target 'arm'"),
-            ("--candidate --target", "--target has no value"),
-            ("--key", "--key has no value"),
-            ("--key /no/key.pem", "/no/key.pem: no such file"),
+            ("", "--key <KEY>"),
+            ("--target x86_64", "--key <KEY>"),
+            ("--candidates", "unexpected argument '--candidates'"),
+            ("--candidate --target arm", "invalid value 'arm' for '--target"),
+            ("--candidate --target", "a value is required for '--target"),
+            ("--key", "a value is required for '--key"),
+            ("--key /no/key.pem", "/no/key.pem' for '--key <KEY>': no such file"),
             ("--key Cargo.toml", "by its whole path"),
         ] {
             let error = read(wrong).expect_err(wrong);

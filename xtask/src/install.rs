@@ -14,34 +14,33 @@ const COMPLETIONS: [(&str, &str); 3] = [
 
 pub(crate) const CRATE: &str = "hypergrove-cli";
 
-const USAGE: &str = "cargo xtask install [--openssl] --prefix P: name the folder that gets bin, include, lib and share";
+/// The arguments of `cargo xtask install`.
+#[derive(clap::Args)]
+pub(crate) struct Request {
+    /// Install the OpenSSL provider alone
+    #[arg(long)]
+    openssl: bool,
+    /// The folder that gets bin, include, lib and share, by its whole path
+    #[arg(long, value_parser = whole_path)]
+    prefix: PathBuf,
+}
 
-pub(crate) fn run(arguments: &[String]) -> Result<bool, String> {
-    let (is_provider, arguments) = match arguments {
-        [first, rest @ ..] if first == "--openssl" => (true, rest),
-        all => (false, all),
-    };
-    let [option, prefix] = arguments else { return Err(USAGE.into()) };
-    if option != "--prefix" {
-        return Err(format!("unknown option '{option}': {USAGE}"));
-    }
-    let prefix = Path::new(prefix);
-    // This program runs in the repository's folder, wherever it was called.
-    if !prefix.is_absolute() {
-        return Err(format!("{}: name a folder by its whole path", prefix.display()));
-    }
+/// This program runs in the repository's folder, wherever it was called.
+pub(crate) fn whole_path(path: &str) -> Result<PathBuf, &'static str> {
+    Some(PathBuf::from(path)).filter(|path| path.is_absolute()).ok_or("name it by its whole path")
+}
+
+pub(crate) fn run(request: &Request) -> Result<(), String> {
     let toolchain = Toolchain::of_machine();
-    if is_provider {
-        return openssl::install(prefix).map(|()| true);
+    if request.openssl {
+        return openssl::install(&request.prefix);
     }
-    tool(prefix, &toolchain)?;
-    match cfg!(target_os = "linux") {
-        true => capi::install(prefix, &toolchain)?,
-        false => println!(
-            "the C library is not installed: its shared library is linked by linkers for ELF; install it on Linux"
-        ),
+    tool(&request.prefix, &toolchain)?;
+    if cfg!(target_os = "linux") {
+        return capi::install(&request.prefix, &toolchain);
     }
-    Ok(true)
+    println!("the C library is not installed: its shared library is linked by linkers for ELF; install it on Linux");
+    Ok(())
 }
 
 /// The tool's part.

@@ -43,62 +43,76 @@ mod threads;
 mod toolchain;
 mod wheels;
 
+use clap::Parser;
 use std::process::ExitCode;
 
-const USAGE: &str = "\
-cargo xtask ci [STEP…]     every step of CI, or those named; --require STEP,… (or all) makes a skip of these a failure
-cargo xtask ci full        every step at full length, and those that take many minutes (`help` lists them)
-cargo xtask test [ARG…]    all tests (ARGs go to `cargo test`), then what was skipped and why
-cargo xtask fuzz ARG…      `cargo fuzz ARG…` as CI calls it: `cargo xtask fuzz run pkcs8`
-cargo xtask coverage       which lines of the decoders the fuzz targets' corpus reaches
-cargo xtask shaders        compiles the kernels to SPIR-V, by glslc
-cargo xtask acvp FILE…     makes vectors/slh-dsa/acvp of NIST's internalProjection.json files, and compares
-cargo xtask negative       makes vectors/slh-dsa/negative
-cargo xtask api            writes the listings of the library's public items, in xtask/api
-cargo xtask benchmarks     renders BENCHMARKS.md and the tables of README.md and docs from bench/runs
-cargo xtask site           makes the site of the documents in the target folder, by mdBook
-cargo xtask install --prefix P   builds the tool and the C library; puts them, completions, manual pages, the header and
-                           pkg-config's files below the folder P
-cargo xtask install --openssl --prefix P   builds the OpenSSL provider; puts it below the folder P
-cargo xtask dist --key FILE   a release in dist, signed with this key: archives, Debian packages and wheels for Linux; --target
-                           x86_64, aarch64 or all
-cargo xtask dist --candidate   the same for trying it, with the version marked and a throwaway key
-cargo xtask sass           the instructions of the hash kernels' innermost loops by pipe, as lines of JSON; needs no GPU
-cargo xtask sbom           writes the tool's bill of materials (CycloneDX) to the target folder";
+/// Developer commands of hypergrove
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", after_help = ci::list())]
+enum Command {
+    /// Run every step of CI, or those named; `full`: at full length, and those that take many minutes
+    Ci(ci::Request),
+    /// Run all tests (ARGs go to `cargo test`), then say what was skipped and why
+    Test {
+        #[arg(value_name = "ARG", trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// Run `cargo fuzz ARG…` as CI calls it: `cargo xtask fuzz run pkcs8`
+    Fuzz {
+        #[arg(value_name = "ARG", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// Show which lines of the decoders the fuzz targets' corpus reaches
+    Coverage,
+    /// Compile the kernels to SPIR-V, by glslc
+    Shaders,
+    /// Make vectors/slh-dsa/acvp of NIST's internalProjection.json files of keyGen, sigGen and sigVer, and compare
+    Acvp {
+        #[arg(required = true)]
+        files: Vec<String>,
+    },
+    /// Make vectors/slh-dsa/negative
+    Negative,
+    /// Write the listings of the library's public items, in xtask/api
+    Api,
+    /// Render BENCHMARKS.md and the tables of README.md and docs from bench/runs
+    Benchmarks,
+    /// Make the site of the documents in the target folder, by mdBook
+    Site,
+    /// Build the tool and the C library; put them, completions, manual pages, the header and pkg-config's files below a folder
+    Install(install::Request),
+    /// Make a release in dist: archives, Debian packages and wheels for Linux
+    Dist(dist::Request),
+    /// Show the instructions of the hash kernels' innermost loops by pipe, as lines of JSON; needs no GPU
+    Sass,
+    /// Write the tool's bill of materials (CycloneDX) to the target folder
+    Sbom,
+}
 
 fn main() -> ExitCode {
     if let Some(is_done) = api::as_rustdoc() {
         return ExitCode::from(u8::from(!is_done));
     }
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (command, rest) = arguments.split_first().map_or(("", &[][..]), |(command, rest)| (command.as_str(), rest));
+    let command = Command::parse();
     if let Err(error) = std::env::set_current_dir(disk::workspace()) {
         eprintln!("error: {}: {error}", disk::workspace().display());
         return ExitCode::from(2);
     }
     let good = match command {
-        "ci" => ci::run(rest),
-        "test" => tests::run(rest),
-        "acvp" => acvp::write(rest),
-        "negative" => negative::write().map(|()| true),
-        "fuzz" => fuzz::by_hand(rest),
-        "coverage" => coverage::run(),
-        "shaders" => shaders::write().map(|()| true),
-        "site" => site::run(),
-        "install" => install::run(rest),
-        "dist" => dist::run(rest),
-        "sbom" => supply_chain::write_sbom().map(|()| true),
-        "api" => api::write().map(|()| true),
-        "benchmarks" => benchmarks::write().map(|()| true),
-        "sass" => sass::run().map(|()| true),
-        "help" | "--help" | "-h" => {
-            println!("{USAGE}\n\nSteps of ci:");
-            ci::STEPS.iter().for_each(|step| println!("  {:<12} {}", step.name, step.about));
-            println!("\nOf a full run only:");
-            ci::LONG_STEPS.iter().for_each(|step| println!("  {:<12} {}", step.name, step.about));
-            Ok(true)
-        }
-        other => Err(format!("unknown command '{other}'\n{USAGE}")),
+        Command::Ci(request) => ci::run(&request),
+        Command::Test { words } => tests::run(&words),
+        Command::Acvp { files } => acvp::write(&files),
+        Command::Negative => negative::write().map(|()| true),
+        Command::Fuzz { words } => fuzz::by_hand(&words),
+        Command::Coverage => coverage::run(),
+        Command::Shaders => shaders::write().map(|()| true),
+        Command::Site => site::run(),
+        Command::Install(request) => install::run(&request).map(|()| true),
+        Command::Dist(request) => dist::run(request),
+        Command::Sbom => supply_chain::write_sbom().map(|()| true),
+        Command::Api => api::write().map(|()| true),
+        Command::Benchmarks => benchmarks::write().map(|()| true),
+        Command::Sass => sass::run().map(|()| true),
     };
     match good {
         Ok(true) => ExitCode::SUCCESS,

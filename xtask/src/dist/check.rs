@@ -1,8 +1,8 @@
 //! CI's step `dist`: a candidate is built twice, and installed where users are.
 
-use super::{ARCH, ARCHITECTURES, Build, RELEASE, Request, SUMS, name_of, size, throwaway_public, verify};
+use super::{ALL, ARCH, ARCHITECTURES, Build, RELEASE, Request, SUMS, name_of, size, throwaway_public, verify};
 use crate::process::{self, answers};
-use crate::step::{Step, Stop, Tally};
+use crate::step::{Step, Stop, Tally, ensure};
 use crate::toolchain::Toolchain;
 use crate::{capi, deb, disk, foreign, python};
 use std::path::{Path, PathBuf};
@@ -24,12 +24,11 @@ const SUITES: [(&str, &str); 2] = [("12", "bookworm"), ("13", "trixie")];
 
 /// CI's step.
 pub(crate) fn step(tally: &mut Tally) -> Step {
-    let architectures = || match process::ensure_target(foreign::ARM) {
-        Ok(()) => ARCHITECTURES.into(),
-        Err(_) => vec![ARCH],
+    let candidate = || {
+        let target = if process::ensure_target(foreign::ARM).is_ok() { ALL } else { ARCH };
+        Request { is_candidate: true, target: target.into(), key: None }
     };
-    let candidate = |architectures| Request { is_candidate: true, architectures, key: None };
-    let build = Build::prepare(candidate(architectures()), "dist-build").map_err(Stop::Skipped)?;
+    let build = Build::prepare(candidate(), "dist-build").map_err(Stop::Skipped)?;
     let dist = process::target().join("dist");
     build.make(&dist)?;
     let sizes = disk::entries(&dist)?.iter().map(|file| size(file)).collect::<Result<Vec<_>, _>>()?;
@@ -44,7 +43,7 @@ pub(crate) fn step(tally: &mut Tally) -> Step {
         });
     }
     let other = process::target().join("dist-another");
-    let again = Build::prepare(candidate(architectures()), "dist-build-in-another-folder")?;
+    let again = Build::prepare(candidate(), "dist-build-in-another-folder")?;
     again.make(&other)?;
     let [ours, others] = [&dist, &other].map(|folder| disk::read(folder.join(SUMS)));
     let (ours, others) = (ours?, others?);
@@ -74,9 +73,7 @@ fn in_environment(build: &Build, dist: &Path) -> Result<String, String> {
     process::run(in_venv(&["-m", "hypergrove", "quickstart"]))?;
     let tool = program("hypergrove");
     let version = process::text(Command::new(&tool).arg("--version"))?;
-    if !version.contains(RELEASE) {
-        return Err(format!("the tool of the wheel reports '{version}'"));
-    }
+    ensure!(version.contains(RELEASE), "the tool of the wheel reports '{version}'");
     deb::sign_and_verify(|| Command::new(&tool), &build.work.join("tried"))?;
     verify(&tool, &dist.join(throwaway_public(&build.versions)), dist)?;
     Ok("wheels installed by pip".into())
@@ -86,8 +83,7 @@ fn in_environment(build: &Build, dist: &Path) -> Result<String, String> {
 fn with_compiler(build: &Build, dist: &Path) -> Result<String, String> {
     let name = format!("libhypergrove-{}-linux-{ARCH}", build.versions.files);
     let folder = build.work.join("unpacked");
-    disk::remove(&folder)?;
-    disk::make(&folder)?;
+    disk::make_anew(&folder)?;
     let mut unpack = Command::new("tar");
     unpack.arg("--extract").arg("--file").arg(dist.join(format!("{name}.tar.gz"))).arg("--directory").arg(&folder);
     process::run(unpack)?;
@@ -107,7 +103,7 @@ fn with_compiler(build: &Build, dist: &Path) -> Result<String, String> {
 
 /// The tool and the wheel for aarch64 under qemu.
 fn under_qemu(build: &Build, dist: &Path, tally: &mut Tally) -> Result<String, String> {
-    if ARCH == FOREIGN || !build.request.architectures.contains(&FOREIGN) {
+    if ARCH == FOREIGN || !build.request.architectures().any(|name| name == FOREIGN) {
         return Ok("no files for another architecture".into());
     }
     if let Err(why) = foreign::ensure_qemu() {
@@ -157,8 +153,7 @@ fn bootstrap(root: &Path, suite: &str, options: &[&str]) -> Result<Result<(), St
     if let Err(why) = process::ensure_packages(&["debootstrap"], || answers("debootstrap", &["--version"])) {
         return Ok(Err(why));
     }
-    disk::remove(root)?;
-    disk::make(root)?;
+    disk::make_anew(root)?;
     let mut command = process::limited(15, "debootstrap", &["--variant=minbase"]);
     command.args(options).arg(suite).arg(root);
     Ok(process::run(command).map_err(|_| format!("debootstrap could not fetch {suite}, as it says above")))
