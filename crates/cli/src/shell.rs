@@ -10,70 +10,41 @@ const TOOL: &str = "hypergrove";
 /// Where `docs/` is, which help and pages name.
 const DOCUMENTS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/tree/main/docs");
 
-/// Examples of each command: the command without the tool's name, and its effect.
-const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
-    (
-        "keygen",
-        &[
-            ("keygen --set SLH-DSA-SHA2-128f -o key.pem --pubout pub.pem", "Make a key, and write both of its parts."),
-            ("keygen --set SLH-DSA-SHA2-128s -o key.pem --encrypt", "Encrypt the private key with a passphrase."),
-        ],
-    ),
-    ("pubkey", &[("pubkey key.pem -o pub.pem", "Write the public key of a private key.")]),
-    (
-        "sign",
-        &[
-            ("sign --key key.pem release.tar.gz", "Write release.tar.gz.sig."),
-            ("sign --key key.pem --manifest dist -o release.sums", "Make one signature for all files below dist."),
-            ("sign --key key.pem --prehash SHA2-256 disk.img", "Sign a file of any size, which is read in chunks."),
-        ],
-    ),
-    (
-        "verify",
-        &[
-            ("verify --key pub.pem release.tar.gz", "Verify release.tar.gz.sig."),
-            ("verify --key pub.pem --manifest release.sums --root dist", "Verify a manifest, and every file in it."),
-            ("verify --certificate leaf.pem --issuer ca.pem", "Verify that an issuer signed a certificate."),
-        ],
-    ),
-    ("inspect", &[("inspect key.pem", "Show the parts of a key, except its secrets.")]),
-    ("devices", &[("devices", "List what can compute, and why there is no GPU.")]),
-    (
-        "explain",
-        &[("explain --set SLH-DSA-SHA2-128f --op sign --batch 1000", "Show how 1,000 signatures would be computed.")],
-    ),
-    (
-        "bench",
-        &[
-            ("bench --quick", "Measure one set in a few seconds."),
-            ("bench --set SLH-DSA-SHA2-128f --json", "Measure a set; print records, which `report` draws."),
-        ],
-    ),
-    (
-        "hash",
-        &[
-            ("hash release.tar.gz", "Print a sum as sha256sum does."),
-            ("hash --check SHA256SUMS", "Check listed files."),
-        ],
-    ),
-    ("tune", &[("tune --set SLH-DSA-SHA2-128f --budget 60s", "Find this machine's fastest policies in a minute.")]),
-    ("report", &[("report before after -o change.html", "Draw two runs, and compare the second with the first.")]),
-    ("acvp", &[("acvp prompt.json -o expectedResults.json", "Answer the test cases of a prompt.")]),
-    ("kat", &[("kat cases.json", "Compute the known answers of a file.")]),
-    ("quickstart", &[("quickstart src", "Sign and verify the files of a folder, and write nothing.")]),
-    ("ledger", &[("ledger show key", "Show how many signatures a key may still make.")]),
-    ("ledger-init", &[("ledger init key --set SLH-DSA-SHA2-128-24", "Begin to count the signatures of a key.")]),
-    ("ledger-show", &[("ledger show key --set SLH-DSA-SHA2-128-24", "Show what is left.")]),
-    (
-        "ledger-lease",
-        &[("ledger lease key --set SLH-DSA-SHA2-128-24 --count 1000 -o other.ledger", "Give 1,000 numbers away.")],
-    ),
-    (
-        "completions",
-        &[("completions bash", "Print a script for ~/.local/share/bash-completion/completions/hypergrove.")],
-    ),
-    ("man", &[("man ~/.local/share/man/man1", "Write the pages to where man(1) finds them.")]),
+/// Examples: the command by its name in the tool, its arguments, and the effect.
+const EXAMPLES: &[(&str, &str, &str)] = &[
+    ("keygen", "--set SLH-DSA-SHA2-128f -o key.pem --pubout pub.pem", "Make a key, and write both of its parts."),
+    ("keygen", "--set SLH-DSA-SHA2-128s -o key.pem --encrypt", "Encrypt the private key with a passphrase."),
+    ("pubkey", "key.pem -o pub.pem", "Write the public key of a private key."),
+    ("sign", "--key key.pem release.tar.gz", "Write release.tar.gz.sig."),
+    ("sign", "--key key.pem --manifest dist -o release.sums", "Make one signature for all files below dist."),
+    ("sign", "--key key.pem --prehash SHA2-256 disk.img", "Sign a file of any size, which is read in chunks."),
+    ("verify", "--key pub.pem release.tar.gz", "Verify release.tar.gz.sig."),
+    ("verify", "--key pub.pem --manifest release.sums --root dist", "Verify a manifest, and every file in it."),
+    ("verify", "--certificate leaf.pem --issuer ca.pem", "Verify that an issuer signed a certificate."),
+    ("inspect", "key.pem", "Show the parts of a key, except its secrets."),
+    ("devices", "", "List what can compute, and why there is no GPU."),
+    ("explain", "--set SLH-DSA-SHA2-128f --op sign --batch 1000", "Show how 1,000 signatures would be computed."),
+    ("bench", "--quick", "Measure one set in a few seconds."),
+    ("bench", "--set SLH-DSA-SHA2-128f --json", "Measure a set; print records, which `report` draws."),
+    ("hash", "release.tar.gz", "Print a sum as sha256sum does."),
+    ("hash", "--check SHA256SUMS", "Check listed files."),
+    ("tune", "--set SLH-DSA-SHA2-128f --budget 60s", "Find this machine's fastest policies in a minute."),
+    ("report", "before after -o change.html", "Draw two runs, and compare the second with the first."),
+    ("acvp", "prompt.json -o expectedResults.json", "Answer the test cases of a prompt."),
+    ("kat", "cases.json", "Compute the known answers of a file."),
+    ("quickstart", "src", "Sign and verify the files of a folder, and write nothing."),
+    ("ledger", "show key", "Show how many signatures a key may still make."),
+    ("ledger-init", "key --set SLH-DSA-SHA2-128-24", "Begin to count the signatures of a key."),
+    ("ledger-show", "key --set SLH-DSA-SHA2-128-24", "Show what is left."),
+    ("ledger-lease", "key --set SLH-DSA-SHA2-128-24 --count 1000 -o other.ledger", "Give 1,000 numbers away."),
+    ("completions", "bash", "Print a script for ~/.local/share/bash-completion/completions/hypergrove."),
+    ("man", "~/.local/share/man/man1", "Write the pages to where man(1) finds them."),
 ];
+
+/// The words after the tool's name: `ledger init` and its arguments for `ledger-init`.
+fn typed(command: &str, arguments: &str) -> String {
+    format!("{} {arguments}", command.replace('-', " ")).trim_end().into()
+}
 
 /// The exit codes of a command, and their meanings.
 fn exit_status(command: &str) -> Vec<(&'static str, &'static str)> {
@@ -155,11 +126,12 @@ fn draw(man: &clap_mangen::Man, command: &clap::Command, page: &mut Vec<u8>) -> 
     }
     writeln!(page, ".SH EXAMPLES")?;
     // The tool's page has the first example of some commands.
-    let of_tool = ["keygen", "sign", "verify"];
-    let chosen = EXAMPLES.iter().filter(|(of, _)| *of == name || name.is_empty() && of_tool.contains(of));
-    let chosen = chosen.flat_map(|(_, examples)| &examples[..if name.is_empty() { 1 } else { examples.len() }]);
-    for (example, what) in chosen {
-        writeln!(page, ".PP\n{}\n.PP\n.RS 4\n.nf\n{TOOL} {}\n.fi\n.RE", roff(what), roff(example))?;
+    let (commands, most) =
+        if name.is_empty() { (&["keygen", "sign", "verify"][..], 1) } else { (&[name][..], usize::MAX) };
+    let examples = |of| EXAMPLES.iter().filter(move |(command, ..)| command == of).take(most);
+    for (command, arguments, effect) in commands.iter().flat_map(examples) {
+        let example = roff(&typed(command, arguments));
+        writeln!(page, ".PP\n{}\n.PP\n.RS 4\n.nf\n{TOOL} {example}\n.fi\n.RE", roff(effect))?;
     }
     writeln!(page, ".SH \"SEE ALSO\"")?;
     if !name.is_empty() {
@@ -203,15 +175,11 @@ mod tests {
                 }
             }
         }
-        for (command, examples) in EXAMPLES {
+        for (command, arguments, _) in EXAMPLES {
             assert!(pages.iter().any(|(file, _)| *file == format!("{TOOL}-{command}.1")), "{command}");
-            for (example, _) in *examples {
-                let words = [TOOL].into_iter().chain(example.split(' '));
-                let taken = crate::typed(words).map(drop);
-                assert!(taken.is_ok(), "{example}: {}", taken.unwrap_err());
-                let of = command.replace('-', " ");
-                assert!(example.starts_with(&of), "{example} is none of {of}");
-            }
+            let example = typed(command, arguments);
+            let taken = crate::typed([TOOL].into_iter().chain(example.split(' '))).map(drop);
+            assert!(taken.is_ok(), "{example}: {}", taken.unwrap_err());
         }
     }
 }
