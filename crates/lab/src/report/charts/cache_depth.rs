@@ -8,7 +8,6 @@ pub(super) const CACHE_DEPTH: Chart = Chart {
     reading: "Bars are signatures a second, by the number of a key's top layers that are cached; next to each bar is the memory of \
         the nodes. Each further layer takes 2^h′ times the memory of the one above, and saves one of d trees.",
     by_device: true,
-    heads: &["set", "layers", "memory", "built in", "per second", "gain"],
     words: 1,
     fill,
 };
@@ -21,13 +20,13 @@ fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
             let bytes = record.cache_bytes.map_or("none".into(), bytes);
             let rate = significant(record.ops_per_s);
             let gain = none.map_or(UNKNOWN.into(), |none| ratio(record.ops_per_s / none));
-            group.table.rows.push(vec![
-                short(&set).into(),
-                layers.to_string(),
-                bytes.clone(),
-                record.build_s.map_or(UNKNOWN.into(), seconds),
-                rate.clone(),
-                gain,
+            group.table.row(vec![
+                ("set", short(&set).into()),
+                ("layers", layers.to_string()),
+                ("memory", bytes.clone()),
+                ("built in", record.build_s.map_or(UNKNOWN.into(), seconds)),
+                ("per second", rate.clone()),
+                ("gain", gain),
             ]);
             let tooltip = format!("{layers} layers, {bytes}: {rate} a second");
             Bar { label: layers.to_string(), values: vec![(0, record.ops_per_s, None)], text: bytes, tooltip }

@@ -13,7 +13,6 @@ pub(super) const CALLERS: Chart = Chart {
     title: "Many callers",
     reading: "Callers bring one job at a time. Without tickets each job is a batch of its own; with tickets callers share batches.",
     by_device: true,
-    heads: &["set", "op", "tickets", "callers", "per second", "jobs of a batch", "half", "99 %", "99.9 %"],
     words: 3,
     fill,
 };
@@ -22,16 +21,16 @@ fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         for record in &records {
             let time = |time: Option<f64>| time.map_or(UNKNOWN.into(), seconds);
-            group.table.rows.push(vec![
-                short(&set).into(),
-                op.clone(),
-                way(record),
-                grouped(record.batch as u64),
-                significant(record.ops_per_s),
-                record.batched.map_or(UNKNOWN.into(), significant),
-                seconds(record.median_s),
-                time(record.p99_s),
-                time(record.p999_s),
+            group.table.row(vec![
+                ("set", short(&set).into()),
+                ("op", op.clone()),
+                ("tickets", way(record)),
+                ("callers", grouped(record.batch as u64)),
+                ("per second", significant(record.ops_per_s)),
+                ("jobs of a batch", record.batched.map_or(UNKNOWN.into(), significant)),
+                ("half", seconds(record.median_s)),
+                ("99 %", time(record.p99_s)),
+                ("99.9 %", time(record.p999_s)),
             ]);
         }
         let ways = by(records, |record| way(record));

@@ -15,7 +15,9 @@ pub(crate) fn compared(first: &RecordedRun, second: &RecordedRun) -> Section {
         })
     };
     let (a, b): (Vec<_>, Vec<_>) = (fastest(first).collect(), fastest(second).collect());
-    let mut rows = Vec::new();
+    let title = format!("{} against {}", second.name, first.name);
+    let mut group =
+        FigureGroup { title, table: FigureTable { words: 1, ..FigureTable::default() }, figures: Vec::new() };
     let mut bars = Vec::new();
     for (key, one) in &a {
         let Some((_, two)) = b.iter().find(|(other, _)| other == key) else { continue };
@@ -28,17 +30,16 @@ pub(crate) fn compared(first: &RecordedRun, second: &RecordedRun) -> Section {
             times,
             50.0 * spread
         );
-        rows.push(vec![
-            key.clone(),
-            significant(one.ops_per_s),
-            significant(two.ops_per_s),
-            format!("{times:.2}×"),
-            format!("± {:.1} %", 50.0 * spread),
+        group.table.row(vec![
+            ("measurement", key.clone()),
+            ("first, per second", significant(one.ops_per_s)),
+            ("second, per second", significant(two.ops_per_s)),
+            ("ratio", format!("{times:.2}×")),
+            ("spread", format!("± {:.1} %", 50.0 * spread)),
         ]);
         let range = Some((times * (1.0 - spread / 2.0).max(0.05), times * (1.0 + spread / 2.0)));
         bars.push(Bar { label: key.clone(), values: vec![(0, times, range)], text: format!("{times:.2}×"), tooltip });
     }
-    let mut group = FigureGroup { title: format!("{} against {}", second.name, first.name), ..FigureGroup::default() };
     while !bars.is_empty() {
         let rest = bars.split_off(bars.len().min(MOST_ROWS));
         let part = group.figures.len() + 1;
@@ -59,13 +60,7 @@ pub(crate) fn compared(first: &RecordedRun, second: &RecordedRun) -> Section {
             drawing: chart.into(),
         });
     }
-    let groups = if rows.is_empty() {
-        Vec::new()
-    } else {
-        let heads = &["measurement", "first, per second", "second, per second", "ratio", "spread"];
-        group.table = FigureTable { heads, words: 1, rows };
-        vec![group]
-    };
+    let groups = if group.table.rows.is_empty() { Vec::new() } else { vec![group] };
     Section {
         id: "compared",
         title: "Two runs compared",

@@ -25,7 +25,6 @@ pub(super) const CROSSOVER: Chart = Chart {
     title: "The crossover",
     reading: "Left of the line the CPU is faster, right of it the GPU, end to end. The engine chooses by this line.",
     by_device: false,
-    heads: &["set", "op", "the GPU is faster from"],
     words: 2,
     fill,
 };
@@ -40,15 +39,12 @@ fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
             })
         };
         let at = curve(true).zip(curve(false)).map(|(cpu, gpu)| crossing(&cpu, &gpu));
-        group.table.rows.push(vec![
-            short(&set).into(),
-            op.clone(),
-            match at {
-                None => "only one of the two was measured".into(),
-                Some(None) => "the CPU is faster as far as was measured".into(),
-                Some(Some(at)) => plural(at.ceil() as usize, "job"),
-            },
-        ]);
+        let from = match at {
+            None => "only one of the two was measured".into(),
+            Some(None) => "the CPU is faster as far as was measured".into(),
+            Some(Some(at)) => plural(at.ceil() as usize, "job"),
+        };
+        group.table.row(vec![("set", short(&set).into()), ("op", op.clone()), ("the GPU is faster from", from)]);
         let series = devices.into_iter().map(|(name, records)| by_batch(name, &records));
         let plot = Plot {
             title: format!("{} {op}", short(&set)),

@@ -35,11 +35,14 @@ pub(crate) struct Figure {
 /// Columns that hold numbers are set to the right.
 #[derive(Default)]
 pub(crate) struct FigureTable {
-    pub(crate) heads: &'static [&'static str],
+    pub(crate) heads: Vec<&'static str>,
     /// How many columns hold words, from the left.
     pub(crate) words: usize,
     pub(crate) rows: Vec<Vec<String>>,
 }
+
+/// The cells of a row, each with the head of its column.
+pub(super) type TableRow = Vec<(&'static str, String)>;
 
 pub(super) const UNKNOWN: &str = "–";
 
@@ -55,8 +58,7 @@ pub(super) struct Chart {
     pub(super) reading: &'static str,
     /// Whether each device has a group of its own.
     pub(super) by_device: bool,
-    /// The heads of the table's columns, and how many of these hold words.
-    pub(super) heads: &'static [&'static str],
+    /// How many of the table's columns hold words.
     pub(super) words: usize,
     /// Draws the records, and adds the rows of the table.
     pub(super) fill: fn(&mut FigureGroup, Vec<&Record>),
@@ -65,10 +67,10 @@ pub(super) struct Chart {
 impl Chart {
     /// The section of a run. A group whose table has no rows is left out.
     pub(super) fn section(&self, run: &RecordedRun) -> Section {
-        let Chart { id, title, reading, by_device, heads, words, fill } = *self;
+        let Chart { id, title, reading, by_device, words, fill } = *self;
         let devices = by(of_study(run, id), |record| if by_device { record.device.clone() } else { String::new() });
         let group = |(title, records): (String, Vec<&Record>)| {
-            let table = FigureTable { heads, words, rows: Vec::new() };
+            let table = FigureTable { words, ..FigureTable::default() };
             let mut group = FigureGroup { title, figures: Vec::new(), table };
             fill(&mut group, records);
             group.figures.iter_mut().for_each(|figure| figure.name = slug(&[id, &group.title, &figure.name]));
@@ -169,6 +171,13 @@ pub(super) fn plural(count: usize, noun: &str) -> String {
 }
 
 impl FigureTable {
+    /// Adds a row. All rows of a table have the same heads.
+    pub(super) fn row(&mut self, cells: TableRow) {
+        let (heads, cells) = cells.into_iter().unzip();
+        self.heads = heads;
+        self.rows.push(cells);
+    }
+
     pub(crate) fn html(&self) -> Markup {
         html! {
             table {

@@ -72,12 +72,12 @@ fn sample(stage: &StageRecord, shape: String) -> Option<Measured> {
 pub(super) fn functions(run: &RecordedRun) -> Section {
     let mut groups = Vec::new();
     let records = of_study(run, "functions");
-    let mut gains = Vec::new();
+    let mut gains = FigureTable { words: 3, ..FigureTable::default() };
     for ((device, set), records) in by(records, |record| (record.device.clone(), record.set.clone())) {
         let mut group = FigureGroup { title: format!("{} on {device}", short(&set)), ..FigureGroup::default() };
         let mut rows = Vec::new();
         for (op, records) in by(records, |record| record.op.clone()) {
-            gains.extend(gain(&device, &set, &op, &records));
+            gain(&device, &set, &op, &records).into_iter().for_each(|row| gains.row(row));
             let stages =
                 by(records.iter().flat_map(|r| r.stages.iter().map(move |s| (*r, s))), |(_, s)| s.name.clone());
             for (name, measured) in stages {
@@ -95,7 +95,7 @@ pub(super) fn functions(run: &RecordedRun) -> Section {
                 rows.push(row);
             }
         }
-        let heads = &[
+        let heads = vec![
             "op",
             "stage",
             "α",
@@ -112,22 +112,9 @@ pub(super) fn functions(run: &RecordedRun) -> Section {
         group.table = FigureTable { heads, words: 2, rows };
         groups.push(group);
     }
-    if !gains.is_empty() {
-        let heads = &[
-            "device",
-            "set",
-            "op",
-            "one shape for all",
-            "time",
-            "a shape for each stage",
-            "gain",
-            "tuned",
-            "over a shape for each",
-            "kernels in a run, over the best",
-        ];
-        let table = FigureTable { heads, words: 3, rows: gains };
-        groups
-            .insert(0, FigureGroup { title: "What choosing for each stage gains".into(), figures: Vec::new(), table });
+    if !gains.rows.is_empty() {
+        let title = "What choosing for each stage gains".into();
+        groups.insert(0, FigureGroup { title, figures: Vec::new(), table: gains });
     }
     Section {
         id: "functions",
@@ -258,7 +245,7 @@ fn least<'a>(wanted: &str, records: impl Iterator<Item = &'a Record>) -> f64 {
 }
 
 /// The table's row for the gain of a set's operation from choosing for each stage. `None` with a single shape.
-fn gain(device: &str, set: &str, op: &str, records: &[&Record]) -> Option<Vec<String>> {
+fn gain(device: &str, set: &str, op: &str, records: &[&Record]) -> Option<TableRow> {
     let staged = records.iter().copied().filter(|record| !record.stages.is_empty());
     let sums = staged.map(|record| (record, record.stages.iter().map(stage_median).sum()));
     let (tuned, fixed): (Vec<(&Record, f64)>, Vec<_>) = sums.partition(|(record, _)| shape_name(record) == TUNED);
@@ -272,16 +259,16 @@ fn gain(device: &str, set: &str, op: &str, records: &[&Record]) -> Option<Vec<St
     let tuned = tuned.first();
     let tuned_run = tuned.and_then(|(record, _)| Some(more(run(record)?.median() / best_run)));
     Some(vec![
-        device.into(),
-        short(set).into(),
-        op.into(),
-        shape_name(one),
-        seconds(*time),
-        seconds(each),
-        ratio(time / each),
-        tuned.map_or(UNKNOWN.into(), |(_, time)| seconds(*time)),
-        tuned.map_or(UNKNOWN.into(), |(_, time)| more(time / each)),
-        tuned_run.unwrap_or(UNKNOWN.into()),
+        ("device", device.into()),
+        ("set", short(set).into()),
+        ("op", op.into()),
+        ("one shape for all", shape_name(one)),
+        ("time", seconds(*time)),
+        ("a shape for each stage", seconds(each)),
+        ("gain", ratio(time / each)),
+        ("tuned", tuned.map_or(UNKNOWN.into(), |(_, time)| seconds(*time))),
+        ("over a shape for each", tuned.map_or(UNKNOWN.into(), |(_, time)| more(time / each))),
+        ("kernels in a run, over the best", tuned_run.unwrap_or(UNKNOWN.into())),
     ])
 }
 
@@ -308,7 +295,8 @@ mod tests {
             record("half trees", 3.0, &[("chains", 1.9), ("xmss", 0.8), ("xmss_above", 0.4)]),
         ];
         let row = gain("a GPU", "SLH-DSA-SHA2-128f", "sign", &all.iter().collect::<Vec<_>>()).unwrap();
-        assert_eq!(row[3..], ["whole trees", "3.00 s", "2.90 s", "1.034×", "2.96 s", "+2.1 %", "-3.4 %"]);
+        let cells: Vec<_> = row.iter().map(|(_, cell)| &cell[..]).collect();
+        assert_eq!(cells[3..], ["whole trees", "3.00 s", "2.90 s", "1.034×", "2.96 s", "+2.1 %", "-3.4 %"]);
         assert_eq!(gain("a GPU", "", "sign", &[&all[0], &all[1]]), None, "a sweep of one shape");
     }
 }

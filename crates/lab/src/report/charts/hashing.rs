@@ -12,7 +12,6 @@ pub(super) const HASHING: Chart = Chart {
     reading: "Short messages are mostly padding. Of long messages, fewer fit into memory, which leaves threads without work. The peak \
               is the rate at which the device computes compressions; end to end it is also the rate of the link.",
     by_device: true,
-    heads: &["shape", "bytes", "messages", "end to end", "% of peak", "in the device's memory", "% of peak"],
     words: 1,
     fill,
 };
@@ -61,14 +60,14 @@ fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
             rate.map_or(UNKNOWN.into(), |rate| format!("{}B/s", counted(bytes_a_second(record, rate))))
         };
         vec![
-            shape_name(record),
-            grouped(record.message_bytes as u64),
-            grouped(record.batch as u64),
-            rate(Some(record.ops_per_s)),
-            of_peak(record.limit_fraction),
-            rate(record.kernels_per_s),
-            of_peak(record.kernels_limit_fraction),
+            ("shape", shape_name(record)),
+            ("bytes", grouped(record.message_bytes as u64)),
+            ("messages", grouped(record.batch as u64)),
+            ("end to end", rate(Some(record.ops_per_s))),
+            ("% of peak", of_peak(record.limit_fraction)),
+            ("in the device's memory", rate(record.kernels_per_s)),
+            ("% of peak", of_peak(record.kernels_limit_fraction)),
         ]
     };
-    group.table.rows = records.iter().map(row).collect();
+    records.iter().map(row).for_each(|row| group.table.row(row));
 }

@@ -7,7 +7,6 @@ pub(super) const HOST: Chart = Chart {
     title: "The way to the kernels and back",
     reading: "Calls of one thread, one after the other. The kernels' rate is the device's own time for a full program.",
     by_device: true,
-    heads: &["set", "op", "through", "jobs of a call", "per second", "of the kernels"],
     words: 3,
     fill,
 };
@@ -26,13 +25,13 @@ fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
                 Point { x, y: y / kernels, range, tooltip }
             };
             for record in &records {
-                group.table.rows.push(vec![
-                    short(&set).into(),
-                    op.clone(),
-                    name.into(),
-                    grouped(record.batch as u64),
-                    significant(record.ops_per_s),
-                    percent(record.ops_per_s / kernels),
+                group.table.row(vec![
+                    ("set", short(&set).into()),
+                    ("op", op.clone()),
+                    ("through", name.into()),
+                    ("jobs of a call", grouped(record.batch as u64)),
+                    ("per second", significant(record.ops_per_s)),
+                    ("of the kernels", percent(record.ops_per_s / kernels)),
                 ]);
             }
             let points = records.iter().map(point).collect();

@@ -9,7 +9,6 @@ pub(super) const LADDER: Chart = Chart {
         threads of a block over nodes, level 3 over chains, level 4 over the parts of one hash. The widest launch is \
         blocks × threads.",
     by_device: true,
-    heads: &["set", "op", "levels", "widest launch", "ms", "spread", "against the slowest"],
     words: 3,
     fill,
 };
@@ -22,14 +21,14 @@ fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
             let launch =
                 widest.map_or(UNKNOWN.into(), |stage| format!("{} × {}", grouped(stage.blocks.into()), stage.threads));
             let milliseconds = format!("{:.3}", 1e3 * record.median_s);
-            group.table.rows.push(vec![
-                short(&set).into(),
-                op.clone(),
-                shape_name(record),
-                launch.clone(),
-                milliseconds,
-                percent(record.spread),
-                ratio(slowest / record.median_s),
+            group.table.row(vec![
+                ("set", short(&set).into()),
+                ("op", op.clone()),
+                ("levels", shape_name(record)),
+                ("widest launch", launch.clone()),
+                ("ms", milliseconds),
+                ("spread", percent(record.spread)),
+                ("against the slowest", ratio(slowest / record.median_s)),
             ]);
             Bar {
                 label: shape_name(record),

@@ -7,7 +7,6 @@ pub(super) const MULTI_GPU: Chart = Chart {
     title: "Several GPUs",
     reading: "The dashed line is the rate of this many GPUs if none waited for another or for the host.",
     by_device: false,
-    heads: &["set", "op", "through", "GPUs", "per second", "of one", "a GPU's share of that"],
     words: 3,
     fill,
 };
@@ -23,14 +22,14 @@ fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
         for record in &records {
             let devices = record.devices.len();
             let (times, each) = (record.ops_per_s / one, record.ops_per_s / one / devices as f64);
-            group.table.rows.push(vec![
-                short(&set).into(),
-                op.clone(),
-                through.into(),
-                devices.to_string(),
-                significant(record.ops_per_s),
-                ratio(times),
-                format!("{:.0} %", 100.0 * each),
+            group.table.row(vec![
+                ("set", short(&set).into()),
+                ("op", op.clone()),
+                ("through", through.into()),
+                ("GPUs", devices.to_string()),
+                ("per second", significant(record.ops_per_s)),
+                ("of one", ratio(times)),
+                ("a GPU's share of that", format!("{:.0} %", 100.0 * each)),
             ]);
         }
         let ideal = (1..=most).map(|n| Point { x: n as f64, y: one * n as f64, range: None, tooltip: String::new() });

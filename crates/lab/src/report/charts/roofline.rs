@@ -7,20 +7,21 @@ use hypergrove::Cpu;
 
 pub(super) fn roofline(run: &RecordedRun) -> Section {
     let mut groups = Vec::new();
+    let mut of_cores = FigureTable { words: 2, ..FigureTable::default() };
     for record in run.records.iter().filter(|record| record.op == "rates") {
         let Some(rates) = record.rates.as_ref().or(record.limit.as_ref()) else { continue };
         let of = |hash: &str| rates[hash].as_f64().map_or(UNKNOWN.into(), |rate| significant(rate / 1e6));
-        let row = vec![record.device.clone(), shape_name(record), of("sha256"), of("sha512"), of("keccak")];
-        if groups.is_empty() {
-            let heads = &["device", "by", "SHA-256, million a second", "SHA-512", "Keccak"];
-            let table = FigureTable { heads, words: 2, rows: Vec::new() };
-            groups.push(FigureGroup {
-                title: "Compressions of one core, or of a whole GPU at its limit".into(),
-                table,
-                ..FigureGroup::default()
-            });
-        }
-        groups[0].table.rows.push(row);
+        of_cores.row(vec![
+            ("device", record.device.clone()),
+            ("by", shape_name(record)),
+            ("SHA-256, million a second", of("sha256")),
+            ("SHA-512", of("sha512")),
+            ("Keccak", of("keccak")),
+        ]);
+    }
+    if !of_cores.rows.is_empty() {
+        let title = "Compressions of one core, or of a whole GPU at its limit".into();
+        groups.push(FigureGroup { title, figures: Vec::new(), table: of_cores });
     }
     let key = |record: &&Record| {
         let mut parts = vec![record.device.clone(), record.detail.clone()];
@@ -33,13 +34,14 @@ pub(super) fn roofline(run: &RecordedRun) -> Section {
         let sets = by(records, |record| record.set.clone());
         // Their marks are the same on every chart.
         let mut ops: Vec<String> = OPS.iter().map(|(op, _)| (*op).into()).collect();
-        let (mut chosen, mut rows) = (Vec::<&Record>::new(), Vec::new());
+        let (mut chosen, mut table) = (Vec::<&Record>::new(), FigureTable { words: 3, ..FigureTable::default() });
         for (_, records) in &sets {
             for op in &ops {
                 let known = |record: &&Record| record.limit_fraction.is_some();
                 chosen.extend(best(records, op, false).filter(known));
                 let ways = by(records.iter().copied().filter(|record| record.op == *op), |record| through(record));
-                rows.extend(ways.iter().filter_map(|(_, records)| best(records, op, false)).filter(known).map(row));
+                let fastest = ways.iter().filter_map(|(_, records)| best(records, op, false)).filter(known);
+                fastest.for_each(|record| table.row(row(record)));
             }
         }
         ops.retain(|op| chosen.iter().any(|record| record.op == *op));
@@ -50,9 +52,6 @@ pub(super) fn roofline(run: &RecordedRun) -> Section {
             chart("end to end", &title, &chosen, &ops, |record| record.limit_fraction),
             chart("kernels alone", &title, &chosen, &ops, |record| record.kernels_limit_fraction),
         ];
-        let heads =
-            &["set", "op", "through", "batch", "a job", "per second", "spread", "% of peak", "kernels, % of peak"];
-        let table = FigureTable { heads, words: 3, rows };
         groups.push(FigureGroup { title, figures: figures.into_iter().flatten().collect(), table });
     }
     Section {
@@ -68,17 +67,17 @@ pub(super) fn roofline(run: &RecordedRun) -> Section {
 }
 
 /// A line of the table.
-fn row(record: &Record) -> Vec<String> {
+fn row(record: &Record) -> TableRow {
     vec![
-        short(&record.set).into(),
-        record.op.clone(),
-        through(record).into(),
-        grouped(record.batch as u64),
-        seconds(record.median_s / record.batch as f64),
-        significant(record.ops_per_s),
-        percent(record.spread),
-        of_peak(record.limit_fraction),
-        of_peak(record.kernels_limit_fraction),
+        ("set", short(&record.set).into()),
+        ("op", record.op.clone()),
+        ("through", through(record).into()),
+        ("batch", grouped(record.batch as u64)),
+        ("a job", seconds(record.median_s / record.batch as f64)),
+        ("per second", significant(record.ops_per_s)),
+        ("spread", percent(record.spread)),
+        ("% of peak", of_peak(record.limit_fraction)),
+        ("kernels, % of peak", of_peak(record.kernels_limit_fraction)),
     ]
 }
 

@@ -8,7 +8,6 @@ pub(super) const THROUGHPUT: Chart = Chart {
     reading: "Each mark is one batch size, with its quartiles. Teeth of a curve are waves of blocks: the last wave is \
         partly empty. The distance between the tuned policy and the other shapes is what tuning gains.",
     by_device: true,
-    heads: &["set", "op", "shape", "best batch", "per second", "kernels alone", "% of peak", "over the best fixed"],
     words: 3,
     fill,
 };
@@ -28,15 +27,15 @@ fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
             let kernels = most.kernels_per_s.map_or(UNKNOWN.into(), significant);
             let limit = most.limit_fraction.map_or(UNKNOWN.into(), |fraction| format!("{:.0} %", 100.0 * fraction));
             let batch = grouped(most.batch as u64);
-            group.table.rows.push(vec![
-                short(&set).into(),
-                op.clone(),
-                name.clone(),
-                batch,
-                significant(most.ops_per_s),
-                kernels,
-                limit,
-                gain,
+            group.table.row(vec![
+                ("set", short(&set).into()),
+                ("op", op.clone()),
+                ("shape", name.clone()),
+                ("best batch", batch),
+                ("per second", significant(most.ops_per_s)),
+                ("kernels alone", kernels),
+                ("% of peak", limit),
+                ("over the best fixed", gain),
             ]);
         }
         let (from, to) = records.iter().fold((usize::MAX, 0), |(low, high), r| (low.min(r.batch), high.max(r.batch)));
