@@ -24,10 +24,18 @@ pub fn brief(error: &dyn Display) {
     assert!(length <= LONGEST_ERROR, "an error of {length} characters: {}", text.chars().take(200).collect::<String>());
 }
 
-/// The texts of an error and of its hint are short.
-pub fn brief_failure(failure: &Failure) {
-    brief(&failure.message);
-    failure.hint.iter().for_each(|hint| brief(hint));
+/// The thing that was read. The text of an error is short.
+pub(crate) fn read<T>(read: Result<T, impl Display>) -> Option<T> {
+    read.inspect_err(|error| brief(error)).ok()
+}
+
+/// A result of the tool. The texts of an error and of its hint are short.
+pub fn of_tool<T>(result: Result<T, Failure>) -> Option<T> {
+    let are_brief = |failure: &Failure| {
+        brief(&failure.message);
+        failure.hint.iter().for_each(|hint| brief(hint));
+    };
+    result.inspect_err(are_brief).ok()
 }
 
 /// An engine on the calling thread.

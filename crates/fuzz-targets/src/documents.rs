@@ -1,6 +1,6 @@
 //! Files of text with a structure: the tuner's tables and journal, records of measurements, and ACVP's prompts.
 
-use crate::checks::{Extent, brief, brief_failure};
+use crate::checks::{Extent, brief, of_tool};
 use hypergrove::backend::{Axis, Plan, THREADS};
 use hypergrove::{Backend, Cpu, Device, Engine, Op};
 use hypergrove_engine::Knowledge;
@@ -124,10 +124,7 @@ struct AnsweredGroup {
 
 /// A prompt is read; used, it is answered, test by test.
 pub(super) fn acvp(data: &[u8], extent: Extent) {
-    let (version, prompt) = match prompts::parse(SOURCE, data) {
-        Ok(read) => read,
-        Err(failure) => return brief_failure(&failure),
-    };
+    let Some((version, prompt)) = of_tool(prompts::parse(SOURCE, data)) else { return };
     let groups: Vec<usize> = prompt.test_groups.iter().map(|group| group.tests.len()).collect();
     // Every test is milliseconds of work.
     if extent == Extent::Read || groups.iter().sum::<usize>() > 8 {
@@ -139,13 +136,9 @@ pub(super) fn acvp(data: &[u8], extent: Extent) {
         let builder = Engine::builder().backend(std::sync::Arc::new(hypergrove::Cpu::new())).threads(1);
         Ok(Watched::new(builder.build()?, &printer))
     };
-    match prompts::answer(prompt, engine, &printer) {
-        Ok(results) => {
-            let text = serde_json::to_string(&results).expect("answers have a form in JSON");
-            let answered: Answered = serde_json::from_str(&text).expect("they are answers");
-            let answered = answered.test_groups.iter().map(|group| group.tests.len());
-            assert!(answered.eq(groups), "an answer for each test");
-        }
-        Err(failure) => brief_failure(&failure),
-    }
+    let Some(results) = of_tool(prompts::answer(prompt, engine, &printer)) else { return };
+    let text = serde_json::to_string(&results).expect("answers have a form in JSON");
+    let answered: Answered = serde_json::from_str(&text).expect("they are answers");
+    let answered = answered.test_groups.iter().map(|group| group.tests.len());
+    assert!(answered.eq(groups), "an answer for each test");
 }

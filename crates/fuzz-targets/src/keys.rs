@@ -1,6 +1,6 @@
 //! Keys of SLH-DSA: PKCS#8, SPKI, PEM.
 
-use crate::checks::{Extent, brief, engine};
+use crate::checks::{Extent, brief, engine, read};
 use hypergrove::pkcs8::der::{Decode, SliceReader, Tag, Tagged};
 use hypergrove::pkcs8::{LineEnding, PrivateKeyInfoRef};
 use hypergrove::{EncryptedSigningKey, Randomizer, Seeds, SigningKey, VerifyingKey};
@@ -9,10 +9,7 @@ use hypergrove_fips205::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyi
 /// A private key that is read is written, and read again; DER that could be ours is byte for byte what is written.
 pub(super) fn pkcs8(data: &[u8], extent: Extent) {
     encrypted(data);
-    let key = match RawSigningKey::read_pkcs8(data) {
-        Ok(key) => key,
-        Err(error) => return brief(&error),
-    };
+    let Some(key) = read(RawSigningKey::read_pkcs8(data)) else { return };
     let document = key.write_pkcs8().expect("the set of a key that was read has an identifier");
     let written = document.as_bytes();
     assert!(RawSigningKey::read_pkcs8(written).expect("what was written") == key);
@@ -29,16 +26,12 @@ pub(super) fn pkcs8(data: &[u8], extent: Extent) {
 
 /// An encrypted key that is read is written, and read again. It is not decrypted, which takes as long as the file says.
 fn encrypted(data: &[u8]) {
-    match EncryptedSigningKey::read(data) {
-        Ok(key) => {
-            assert!(EncryptedSigningKey::looks_like_it(data));
-            brief(&key);
-            let (der, pem) = (key.to_der().expect("DER"), key.to_pem(LineEnding::LF).expect("PEM"));
-            assert_eq!(EncryptedSigningKey::read(der.as_bytes()).as_ref(), Ok(&key));
-            assert_eq!(EncryptedSigningKey::read(pem.as_bytes()).as_ref(), Ok(&key));
-        }
-        Err(error) => brief(&error),
-    }
+    let Some(key) = read(EncryptedSigningKey::read(data)) else { return };
+    assert!(EncryptedSigningKey::looks_like_it(data));
+    brief(&key);
+    let (der, pem) = (key.to_der().expect("DER"), key.to_pem(LineEnding::LF).expect("PEM"));
+    assert_eq!(EncryptedSigningKey::read(der.as_bytes()).as_ref(), Ok(&key));
+    assert_eq!(EncryptedSigningKey::read(pem.as_bytes()).as_ref(), Ok(&key));
 }
 
 /// The tag of the last element inside the outermost one.
@@ -80,10 +73,7 @@ fn signs(key: SigningKey) {
 
 /// A public key that is read is written, and read again; no signature of zeros is valid.
 pub(super) fn spki(data: &[u8], extent: Extent) {
-    let key = match RawVerifyingKey::read_spki(data) {
-        Ok(key) => key,
-        Err(error) => return brief(&error),
-    };
+    let Some(key) = read(RawVerifyingKey::read_spki(data)) else { return };
     let document = key.write_spki().expect("the set of a key that was read has an identifier");
     assert_eq!(RawVerifyingKey::read_spki(document.as_bytes()), Ok(key.clone()));
     // Text with PEM in it can be DER of another tag by chance.

@@ -8,7 +8,7 @@ mod lists;
 mod signatures;
 mod zkdilithium;
 
-pub use checks::{Extent, brief, brief_failure};
+pub use checks::{Extent, brief, of_tool};
 pub use lists::lists;
 
 use peak_alloc::PeakAlloc;

@@ -1,6 +1,6 @@
 //! Envelopes, lists of signers, manifests, ledgers, and private keys in texts.
 
-use crate::checks::{Extent, brief};
+use crate::checks::{Extent, read};
 use hypergrove::Mode;
 use hypergrove_files::envelope::{Envelope, looks_like_it};
 use hypergrove_files::ledger::LedgerState;
@@ -19,17 +19,12 @@ pub fn lists(data: &[u8]) {
 
 /// Two records of a ledger.
 fn ledger(data: &[u8]) {
-    match LedgerState::from_bytes(data) {
-        Ok(state) => assert_eq!(LedgerState::from_bytes(&state.to_bytes()).ok(), Some(state)),
-        Err(error) => brief(&error),
-    }
+    let Some(state) = read(LedgerState::from_bytes(data)) else { return };
+    assert_eq!(LedgerState::from_bytes(&state.to_bytes()).ok(), Some(state));
 }
 
 fn manifest(data: &[u8]) {
-    let manifest = match Manifest::parse(data) {
-        Ok(manifest) => manifest,
-        Err(error) => return brief(&error),
-    };
+    let Some(manifest) = read(Manifest::parse(data)) else { return };
     assert!(
         manifest
             .entries()
@@ -49,10 +44,7 @@ fn private(data: &[u8]) {
 
 /// An envelope that is read is written in one way.
 pub(super) fn envelope(data: &[u8], _: Extent) {
-    let envelope = match Envelope::parse(data) {
-        Ok(envelope) => envelope,
-        Err(error) => return brief(&error),
-    };
+    let Some(envelope) = read(Envelope::parse(data)) else { return };
     let text = envelope.to_string();
     assert_eq!(Envelope::parse(text.as_bytes()).as_ref(), Ok(&envelope), "{text}");
     assert!(text.contains(&envelope.header().to_string()) && looks_like_it(text.as_bytes()));
@@ -60,10 +52,7 @@ pub(super) fn envelope(data: &[u8], _: Extent) {
 
 /// Who may sign by what is read is a signer without conditions where only names and keys are written again.
 pub(super) fn signers(data: &[u8], _: Extent) {
-    let signers = match AllowedSigners::parse(data) {
-        Ok(signers) => signers,
-        Err(error) => return brief(&error),
-    };
+    let Some(signers) = read(AllowedSigners::parse(data)) else { return };
     assert!(signers.iter().count() <= data.split(|byte| *byte == b'\n').count());
     let line =
         |signer: &AllowedSigner| format!("{} {}\n", signer.name(), signer.key().to_base64().expect("it was read"));

@@ -1,6 +1,6 @@
 //! zkDilithium's keys and signatures, and its cases with known answers.
 
-use crate::checks::{Extent, brief, brief_failure, engine};
+use crate::checks::{Extent, brief, engine, of_tool, read};
 use crate::documents::SOURCE;
 use arbitrary::Unstructured;
 use hypergrove::Isa;
@@ -13,7 +13,7 @@ use hypergrove_zkdilithium::params::{
 };
 use hypergrove_zkdilithium::reference;
 use hypergrove_zkdilithium::witness::Witness;
-use hypergrove_zkdilithium::{ExpandedVerifyingKey, Fe, KeyError, Message, SigningKey, Trace, VerifyingKey};
+use hypergrove_zkdilithium::{ExpandedVerifyingKey, Fe, Message, SigningKey, Trace, VerifyingKey};
 use std::sync::LazyLock;
 
 /// The lanes of every instruction set of this CPU.
@@ -55,10 +55,6 @@ pub(super) fn keys(data: &[u8], extent: Extent) {
     }
     let public_keys = [VerifyingKey::from_bytes(data), VerifyingKey::read_pem(data)];
     public_keys.into_iter().filter_map(read).for_each(|key| public(&key));
-}
-
-fn read<K>(read: Result<K, KeyError>) -> Option<K> {
-    read.inspect_err(|error| brief(error)).ok()
 }
 
 fn public(key: &VerifyingKey) {
@@ -192,20 +188,13 @@ fn verdict(job: &Job) -> bool {
 
 /// Cases of zkDilithium are read; used, they are answered.
 pub(super) fn kat(data: &[u8], extent: Extent) {
-    let questions = match zkdilithium::parse(SOURCE, data) {
-        Ok(questions) => questions,
-        Err(failure) => return brief_failure(&failure),
-    };
+    let Some(questions) = of_tool(zkdilithium::parse(SOURCE, data)) else { return };
     if extent == Extent::Read || questions.cases.len() > 4 {
         return;
     }
-    match zkdilithium::answers(engine(), &questions.cases) {
-        Ok(answers) => {
-            assert_eq!(answers.len(), questions.cases.len());
-            serde_json::to_string(&answers).expect("answers have a form in JSON");
-        }
-        Err(failure) => brief_failure(&failure),
-    }
+    let Some(answers) = of_tool(zkdilithium::answers(engine(), &questions.cases)) else { return };
+    assert_eq!(answers.len(), questions.cases.len());
+    serde_json::to_string(&answers).expect("answers have a form in JSON");
 }
 
 #[cfg(test)]

@@ -8,21 +8,16 @@ use crate::schemes::InTool;
 use crate::x509::{Document, Inspection};
 use clap::ValueEnum;
 use hypergrove::{Params, SlhDsa, known_sets};
-use hypergrove_fuzz_targets::{Extent, brief, brief_failure};
+use hypergrove_fuzz_targets::{Extent, brief, of_tool};
 use zeroize::Zeroizing;
 
 /// A certificate, a request or CMS that is read is shown; the parts of the first two lie within it.
 pub(super) fn x509(data: &[u8], _: Extent) {
-    match Document::read(data) {
-        Ok(Some((document, ..))) => {
-            let Inspection { known, lists, parts } = document.shown();
-            assert!(parts.iter().all(|(_, offset, length)| offset + length <= data.len()), "a part beyond the end");
-            let fields = known.iter().chain(lists.iter().flat_map(|(_, list)| list.iter().flatten()));
-            fields.for_each(|(_, value)| brief(value));
-        }
-        Ok(None) => {}
-        Err(failure) => brief_failure(&failure),
-    }
+    let Some((document, ..)) = of_tool(Document::read(data)).flatten() else { return };
+    let Inspection { known, lists, parts } = document.shown();
+    assert!(parts.iter().all(|(_, offset, length)| offset + length <= data.len()), "a part beyond the end");
+    let fields = known.iter().chain(lists.iter().flat_map(|(_, list)| list.iter().flatten()));
+    fields.for_each(|(_, value)| brief(value));
 }
 
 /// The first byte chooses what the user says of the set or the scheme, the others are the file.
@@ -32,25 +27,19 @@ pub(super) fn key_file(data: &[u8], _: Extent) {
     let file = KeyFile { source: Source::Stdin, bytes: Zeroizing::new(data.to_vec()), passphrase: None };
     // The numbers from 0xfd on are schemes.
     let scheme = choice.checked_sub(0xfd).and_then(|number| Scheme::value_variants().get(usize::from(number))).copied();
-    match inspect::report(&file, &KeyKind { set, scheme }, false) {
-        Ok(report) => {
-            assert!(report.bytes <= data.len());
-            assert!(report.parts.iter().all(|part| part.offset + part.length <= report.bytes), "a part beyond the end");
-            serde_json::to_string(&report).expect("a report has a form in JSON");
-        }
-        Err(failure) => brief_failure(&failure),
+    if let Some(report) = of_tool(inspect::report(&file, &KeyKind { set, scheme }, false)) {
+        assert!(report.bytes <= data.len());
+        assert!(report.parts.iter().all(|part| part.offset + part.length <= report.bytes), "a part beyond the end");
+        serde_json::to_string(&report).expect("a report has a form in JSON");
     }
-    match SlhDsa::read(&file, set) {
-        Ok(found) => {
-            assert!(found.bytes.len() <= data.len());
-            assert!(set.is_none_or(|set| set == found.key.params()));
-            let again = [Encoding::Pem, Encoding::Der, Encoding::Raw].into_iter().filter(|encoding| {
-                // Toy sets and drafts have raw keys alone.
-                found.key.params().oid().is_some() || *encoding == Encoding::Raw
-            });
-            again.for_each(|encoding| is_same(&found.key, encoding));
-        }
-        Err(failure) => brief_failure(&failure),
+    if let Some(found) = of_tool(SlhDsa::read(&file, set)) {
+        assert!(found.bytes.len() <= data.len());
+        assert!(set.is_none_or(|set| set == found.key.params()));
+        let again = [Encoding::Pem, Encoding::Der, Encoding::Raw].into_iter().filter(|encoding| {
+            // Toy sets and drafts have raw keys alone.
+            found.key.params().oid().is_some() || *encoding == Encoding::Raw
+        });
+        again.for_each(|encoding| is_same(&found.key, encoding));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::files::{Source, listed};
 use crate::hash::{LineFormat, SumLine, line, read_sums};
 use crate::table::{self, Row};
-use hypergrove_fuzz_targets::{Extent, brief_failure};
+use hypergrove_fuzz_targets::{Extent, of_tool};
 
 /// The entries of a list are written and read again, in every form.
 pub(super) fn lists(data: &[u8], _: Extent) {
@@ -14,10 +14,7 @@ pub(super) fn lists(data: &[u8], _: Extent) {
 }
 
 fn rows(data: &[u8]) {
-    let rows = match table::rows(&Source::Stdin, data) {
-        Ok(rows) => rows,
-        Err(failure) => return brief_failure(&failure),
-    };
+    let Some(rows) = of_tool(table::rows(&Source::Stdin, data)) else { return };
     let text =
         |row: &Row| [&row.key, &row.file, &row.signature].map(|path| path.as_os_str().as_encoded_bytes()).join(&b'\t');
     // After an empty line, a byte order mark is part of a name.
@@ -27,10 +24,7 @@ fn rows(data: &[u8]) {
 }
 
 fn sums(data: &[u8]) {
-    let (listed, improper) = match read_sums(&Source::Stdin, data) {
-        Ok(read) => read,
-        Err(failure) => return brief_failure(&failure),
-    };
+    let Some((listed, improper)) = of_tool(read_sums(&Source::Stdin, data)) else { return };
     let lines = data.split(|byte| *byte == b'\n').count();
     assert!(listed.len() + improper.len() <= lines && improper.iter().all(|number| (1..=lines).contains(number)));
     for (tag, binary) in [(false, false), (false, true), (true, false)] {
@@ -48,10 +42,7 @@ fn sums(data: &[u8]) {
 }
 
 fn paths(data: &[u8]) {
-    let paths = match listed(&Source::Stdin, data, false) {
-        Ok(paths) => paths,
-        Err(failure) => return brief_failure(&failure),
-    };
+    let Some(paths) = of_tool(listed(&Source::Stdin, data, false)) else { return };
     // After an empty line, a byte order mark is part of a name.
     let lines = paths.iter().flat_map(|path| [path.as_os_str().as_encoded_bytes(), b"\n"].concat());
     let text: Vec<u8> = std::iter::once(b'\n').chain(lines).collect();
