@@ -172,8 +172,7 @@ fn functions() -> Result<BTreeSet<String>, String> {
 /// The shared library has these functions under their version, and nothing else.
 fn exports(prefix: &Path, functions: &BTreeSet<String>) -> Result<(), String> {
     let library = prefix.join("lib").join(SONAME);
-    let list = process::output("nm", &["-D", "--defined-only", &library.to_string_lossy()]);
-    let list = list.ok_or_else(|| format!("nm cannot read {}", library.display()))?;
+    let list = process::text(Command::new("nm").args(["-D", "--defined-only"]).arg(&library))?;
     // `ADDRESS T NAME@@VERSION`; the version itself is an absolute symbol.
     let symbols = list.lines().filter(|line| !line.contains(" A ")).filter_map(|line| line.split(' ').nth(2));
     let exported: BTreeSet<String> = symbols.map(String::from).collect();

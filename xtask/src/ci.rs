@@ -80,7 +80,7 @@ const ALL: &str = "all";
 /// The arguments of `cargo xtask ci`.
 #[derive(clap::Args)]
 pub(crate) struct Request {
-    /// Steps, by default all of them; and `full`
+    /// Steps, by default all of them; `full` has them at full length
     #[arg(value_name = "STEP", value_parser = names(FULL), hide_possible_values = true)]
     steps: Vec<String>,
     /// Steps whose skip is a failure, or `all`

@@ -123,3 +123,19 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod test {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn words_for_other_programs_stay_as_they_are() {
+        Command::command().debug_assert();
+        let typed = ["run", "pkcs8", "--", "-runs=1000000", "--help"];
+        let command = Command::try_parse_from(["cargo xtask", "fuzz"].into_iter().chain(typed));
+        assert!(matches!(command, Ok(Command::Fuzz { words }) if words == typed));
+        let command = Command::try_parse_from(["cargo xtask", "test", "fork", "--", "--nocapture"]);
+        assert!(matches!(command, Ok(Command::Test { words }) if words == ["fork", "--", "--nocapture"]));
+    }
+}

@@ -13,7 +13,6 @@ use hypergrove_fips205::reference::{
 use hypergrove_fips205::{Adrs, AdrsType, Mode, PARAMETER_SETS, Params, Position, PreHash, SigningKey};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 const SIGNATURES: &str = "vectors/slh-dsa/negative/signatures.json";
 const KEYS: &str = "vectors/slh-dsa/negative/keys.json";
@@ -234,43 +233,33 @@ impl Group {
         if is_smallest(p) {
             let long = bytes("the longest context", 255);
             let longest = |context: &[u8], message: &[u8]| json!({ "ctx": hex(context), "msg": hex(message), "sig": "longest context" });
-            add("Valid", "a context of 255 bytes", longest(&long, &b));
-            add(
-                "Context",
-                "a context of 256 bytes, the last of them the message's first",
-                longest(&[&long[..], &b[..1]].concat(), &b[1..]),
-            );
-            add(
-                "Context",
-                "a context of 254 bytes, the message with the last",
-                longest(&long[..254], &[&long[254..], &b].concat()),
-            );
+            let (longer, message) = ([&long[..], &b[..1]].concat(), [&long[254..], &b].concat());
+            for (flag, comment, changes) in [
+                ("Valid", "a context of 255 bytes", longest(&long, &b)),
+                ("Context", "a context of 256 bytes, the last of them the message's first", longest(&longer, &b[1..])),
+                ("Context", "a context of 254 bytes, the message with the last", longest(&long[..254], &message)),
+            ] {
+                add(flag, comment, changes);
+            }
         }
 
-        add("Interface", "a pure signature as the internal interface's of the message", internal(&a, "a"));
         let separated = |first: u8, m_prime: &[u8]| [&[first], &m_prime[1..]].concat();
-        add("Interface", "M' of the pure interface with the other separator", internal(&separated(1, &pure), "a"));
-        add(
-            "Interface",
-            "M' of the pre-hash interface with the other separator",
-            internal(&separated(0, &hashed), "prehash"),
-        );
-        add("Interface", "M' of the pure interface with a separator that is none", internal(&separated(2, &pure), "a"));
-        add("Interface", "a pure signature as one of the hash", prehash(json!({ "sig": "a" })));
-        add("Interface", "a signature of the hash as one of the message", json!({ "sig": "prehash" }));
         let as_message = [&HASH.oid_der()[..], &HASH.hash(&[&a])].concat();
-        add(
-            "Interface",
-            "a signature of the hash as one of OID and hash",
-            json!({ "sig": "prehash", "msg": hex(&as_message) }),
-        );
-        add("Interface", "the hash is hashed once more", prehash(json!({ "msg": hex(HASH.hash(&[&a])) })));
+        for (comment, changes) in [
+            ("a pure signature as the internal interface's of the message", internal(&a, "a")),
+            ("M' of the pure interface with the other separator", internal(&separated(1, &pure), "a")),
+            ("M' of the pre-hash interface with the other separator", internal(&separated(0, &hashed), "prehash")),
+            ("M' of the pure interface with a separator that is none", internal(&separated(2, &pure), "a")),
+            ("a pure signature as one of the hash", prehash(json!({ "sig": "a" }))),
+            ("a signature of the hash as one of the message", json!({ "sig": "prehash" })),
+            ("a signature of the hash as one of OID and hash", json!({ "sig": "prehash", "msg": hex(&as_message) })),
+            ("the hash is hashed once more", prehash(json!({ "msg": hex(HASH.hash(&[&a])) }))),
+        ] {
+            add("Interface", comment, changes);
+        }
         for hash in PreHash::ALL.into_iter().filter(|hash| *hash != HASH) {
-            add(
-                "PreHash",
-                &format!("the signature of another hash, as {hash}"),
-                prehash(json!({ "hashAlg": hash.name() })),
-            );
+            let comment = format!("the signature of another hash, as {hash}");
+            add("PreHash", &comment, prehash(json!({ "hashAlg": hash.name() })));
         }
         // Right but for the OID: M' with the identifiers of hashes as long.
         for hash in PreHash::ALL.into_iter().filter(|hash| *hash != HASH && hash.bytes() == HASH.bytes()) {
@@ -335,6 +324,12 @@ fn lines(entries: impl IntoIterator<Item = String>) -> String {
     entries.into_iter().collect::<Vec<_>>().join(",\n")
 }
 
+/// A file with so many cases, in a list of this name.
+fn file(cases: usize, list: &str, entries: &str) -> String {
+    let (seed, notes) = (json!(SEED), notes());
+    format!("{{\"seed\":{seed},\n\"notes\":{notes},\n\"numberOfTests\":{cases},\n\"{list}\":[\n{entries}]}}\n")
+}
+
 /// The file of signatures.
 fn signatures(groups: &[Group]) -> String {
     let mut number = 0;
@@ -351,23 +346,15 @@ fn signatures(groups: &[Group]) -> String {
             case["tcId"] = json!(number);
         }
         let cases = lines(cases.iter().map(Value::to_string));
-        let mut text = String::new();
-        let _ = write!(
-            text,
+        format!(
             "{{\"parameterSet\":\"{}\",\n\"key\":\"{}\",\n\"otherKey\":\"{}\",\n\"pieces\":{{\n{pieces}}},\n\"defaults\":{defaults},\n\"tests\":[\n{cases}]}}",
             group.params.name,
             hex(&group.key),
             hex(&group.other)
-        );
-        text
+        )
     };
-    let groups: Vec<String> = groups.iter().map(group).collect();
-    let groups = lines(groups);
-    format!(
-        "{{\"seed\":{},\n\"notes\":{},\n\"numberOfTests\":{number},\n\"testGroups\":[\n{groups}]}}\n",
-        json!(SEED),
-        notes()
-    )
+    let groups = lines(groups.iter().map(group));
+    file(number, "testGroups", &groups)
 }
 
 /// DER: tag, length and content.
@@ -433,12 +420,8 @@ fn keys() -> String {
         let private = info(&[&version(0), &algorithm, &octets]);
         let field = |unused: u8, key: &[u8]| tlv(0x81, &[&[unused], key]);
         add("Valid", "pkcs8", "a private key", private.clone());
-        add(
-            "Valid",
-            "pkcs8",
-            "version 2, with the public key",
-            info(&[&version(1), &algorithm, &octets, &field(0, public)]),
-        );
+        let with_public = info(&[&version(1), &algorithm, &octets, &field(0, public)]);
+        add("Valid", "pkcs8", "version 2, with the public key", with_public);
         if !["SLH-DSA-SHA2-128s", "SLH-DSA-SHAKE-256f"].contains(&p.name) {
             continue;
         }
@@ -527,12 +510,8 @@ fn keys() -> String {
         }
         for length in [0, 1, 2 * p.n, 3 * p.n, 4 * p.n - 1, 4 * p.n + 1, 8 * p.n] {
             let key: Vec<u8> = key.iter().copied().cycle().take(length).collect();
-            add(
-                "KeyLength",
-                "pkcs8",
-                &format!("{length} bytes"),
-                info(&[&version(0), &algorithm, &tlv(OCTETS, &[&key])]),
-            );
+            let der = info(&[&version(0), &algorithm, &tlv(OCTETS, &[&key])]);
+            add("KeyLength", "pkcs8", &format!("{length} bytes"), der);
         }
         let mut other = public.to_vec();
         other[2 * p.n - 1] ^= 1;
@@ -548,13 +527,7 @@ fn keys() -> String {
         }
         add("Encoding", "pkcs8", "a public key's SPKI", right);
     }
-    let tests = lines(cases.iter().map(Value::to_string));
-    format!(
-        "{{\"seed\":{},\n\"notes\":{},\n\"numberOfTests\":{},\n\"tests\":[\n{tests}]}}\n",
-        json!(SEED),
-        notes(),
-        cases.len()
-    )
+    file(cases.len(), "tests", &lines(cases.iter().map(Value::to_string)))
 }
 
 /// The sets of the standard, on two threads.

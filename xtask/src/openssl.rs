@@ -369,14 +369,12 @@ fn check_bad_input(by: &Programs<'_>) -> Result<(), String> {
 
 /// Nothing is exported but the function that OpenSSL calls, and no libcrypto is linked.
 fn check_module(module: &Path) -> Result<(), String> {
-    let name = module.to_string_lossy();
-    let list =
-        process::output("nm", &["-D", "--defined-only", &name]).ok_or_else(|| format!("nm cannot read {name}"))?;
+    let name = module.display();
+    let list = process::text(Command::new("nm").args(["-D", "--defined-only"]).arg(module))?;
     if list.lines().count() != 1 || !list.trim_end().ends_with(" T OSSL_provider_init") {
         return Err(format!("{name} exports other than OSSL_provider_init alone:\n{list}"));
     }
-    let list =
-        process::output("readelf", &["--dynamic", &name]).ok_or_else(|| format!("readelf cannot read {name}"))?;
+    let list = process::text(Command::new("readelf").arg("--dynamic").arg(module))?;
     if list.contains("libcrypto") || list.contains("libssl") || !list.contains("NODELETE") {
         return Err(format!("{name} needs OpenSSL's libraries, or may be unloaded:\n{list}"));
     }
