@@ -49,32 +49,20 @@ fn faults(package: &Value, files: &[&str]) -> Vec<String> {
         .map(|field| format!("its manifest has no {field}"))
         .collect();
     faults.extend(FILES.iter().filter(|file| !files.contains(file)).map(|file| format!("its archive has no {file}")));
-    for (is_so, why) in [
-        (
-            (1..=MOST_KEYWORDS).contains(&keywords.len()) && keywords.iter().all(is_short),
-            format!(
-                "crates.io takes up to {MOST_KEYWORDS} keywords of up to {LONGEST_KEYWORD} characters: {keywords:?}"
-            ),
-        ),
-        (
-            !categories.is_empty() && categories.iter().all(|category| CATEGORIES.contains(category)),
-            format!("one of its categories {categories:?} is none of {CATEGORIES:?}"),
-        ),
-        (
-            *documentation == format!("https://docs.rs/{}", name(package)),
-            format!("its documentation is on docs.rs, not at {documentation}"),
-        ),
+    let limits = format!("crates.io takes up to {MOST_KEYWORDS} keywords of up to {LONGEST_KEYWORD} characters");
+    let are_keywords = (1..=MOST_KEYWORDS).contains(&keywords.len()) && keywords.iter().all(is_short);
+    let are_categories = !categories.is_empty() && categories.iter().all(|category| CATEGORIES.contains(category));
+    let is_on_docs_rs = *documentation == format!("https://docs.rs/{}", name(package));
+    let has_tests = files.iter().any(|file| file.starts_with("tests/"));
+    let checks = [
+        (are_keywords, format!("{limits}: {keywords:?}")),
+        (are_categories, format!("one of its categories {categories:?} is none of {CATEGORIES:?}")),
+        (is_on_docs_rs, format!("its documentation is on docs.rs, not at {documentation}")),
         (package["metadata"]["docs"]["rs"].is_object(), "there is no [package.metadata.docs.rs]".into()),
         (files.contains(&"build.rs") == has_script, "its archive has a build.rs exactly if its folder has one".into()),
-        (
-            !files.iter().any(|file| file.starts_with("tests/")),
-            "its archive has tests: `include` leaves them out".into(),
-        ),
-    ] {
-        if !is_so {
-            faults.push(why);
-        }
-    }
+        (!has_tests, "its archive has tests: `include` leaves them out".into()),
+    ];
+    faults.extend(checks.into_iter().filter(|(is_so, _)| !is_so).map(|(_, why)| why));
     faults.into_iter().map(|why| format!("{}: {why}", name(package))).collect()
 }
 
@@ -88,17 +76,13 @@ fn order(packages: &[Value]) -> Result<Vec<String>, Vec<String>> {
             if needed["kind"] == "dev" && needed["req"] == "*" {
                 continue;
             }
-            if !packages.iter().any(|package| name(package) == name(needed) && is_published(package)) {
-                faults.push(format!("{} depends on {}, which is not published", name(package), name(needed)));
-            } else if needed["req"] != format!("={}", package["version"].as_str().unwrap_or_default()) {
-                faults.push(format!(
-                    "{} depends on {} {}, not on exactly its own version",
-                    name(package),
-                    name(needed),
-                    needed["req"]
-                ));
+            let (of, other, version) = (name(package), name(needed), &needed["req"]);
+            if !packages.iter().any(|package| name(package) == other && is_published(package)) {
+                faults.push(format!("{of} depends on {other}, which is not published"));
+            } else if *version != format!("={}", package["version"].as_str().unwrap_or_default()) {
+                faults.push(format!("{of} depends on {other} {version}, not on exactly its own version"));
             }
-            before.push(name(needed));
+            before.push(other);
         }
         waiting.insert(name(package), before);
     }
