@@ -141,10 +141,7 @@ pub(crate) type Chosen = (Arc<dyn Backend>, Device);
 
 /// The devices that were asked for, the first that there is if none was.
 pub(crate) fn chosen(options: &MachineOptions) -> Result<Vec<Chosen>, Failure> {
-    let devices = match devices(options)? {
-        Some(devices) => devices,
-        None => vec![(Arc::new(Cpu::new()) as Arc<dyn Backend>, 0)],
-    };
+    let devices = devices(options)?.unwrap_or_else(|| vec![(Arc::new(Cpu::new()), 0)]);
     let device = |(backend, index): (Arc<dyn Backend>, u32)| {
         let device = backend.devices()?.into_iter().find(|device| device.index == index);
         let gone = || Failure::new(format!("there is no device '{}:{index}' any more", backend.name()));

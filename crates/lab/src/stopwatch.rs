@@ -11,7 +11,7 @@ use crate::version::{COMMIT, VERSION};
 use hypergrove::backend::Plan;
 use hypergrove::rows::Column;
 use hypergrove::scheme::{Scheme, SignJob, VerifyJob};
-use hypergrove::{Device, Engine, Error, Op, Randomizer, Seeds, SigningKey, SlhDsa, VerifyingKey, Work};
+use hypergrove::{Device, Engine, Error, Op, Params, Randomizer, Seeds, SigningKey, SlhDsa, VerifyingKey, Work};
 use hypergrove_fips205::reference;
 use std::time::{Duration, Instant};
 
@@ -257,6 +257,11 @@ impl Record {
             commit: COMMIT.into(),
             ..Record::default()
         }
+    }
+
+    /// With what every record of an operation on a set of FIPS 205 has.
+    pub(crate) fn of_op(device: &Device, set: &Params, op: Op) -> Record {
+        Record { set: set.name.into(), op: op_name(op).into(), ..Record::of(device) }
     }
 
     /// With what was timed.

@@ -10,7 +10,7 @@ use self::definition::{
     definition,
 };
 use self::under_way::{Study, StudyDevice, describe, row};
-use crate::args::{Bench, IsaName, MachineOptions, RowMemory, op_name};
+use crate::args::{Bench, IsaName, MachineOptions, RowMemory};
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits, rates_json};
 use crate::printer::{Bar, Printer, grouped, seconds};
@@ -178,13 +178,8 @@ impl Study<'_> {
         let limits = Limits::of(vec![(place.device.clone(), place.backend.rates(&place.device))], self.options);
         for (batches, plan) in parts {
             let Some(most) = batches.iter().copied().max() else { continue };
-            let base = Record {
-                set: plan.params.name.into(),
-                op: op_name(plan.op).into(),
-                cached_layers: plan.cached_layers,
-                threads: self.threads(),
-                ..Record::of(&place.device)
-            };
+            let of_op = Record::of_op(&place.device, plan.params, plan.op);
+            let base = Record { cached_layers: plan.cached_layers, threads: self.threads(), ..of_op };
             if self.args.within.is_some_and(|within| self.start.elapsed().as_secs_f64() >= within) {
                 self.skip_many(base, "time is up".into(), batches.len() * choices.len())?;
                 continue;
@@ -354,12 +349,10 @@ impl Study<'_> {
             let mut before: Option<(usize, f64)> = None;
             for (i, batch) in batches.iter().copied().enumerate() {
                 let base = Record {
-                    set: params.name.into(),
-                    op: op_name(op).into(),
                     batch: batch.unwrap_or(0),
                     cached_layers,
                     rows: rows.map(|memory| memory.name().into()),
-                    ..Record::of(&places[0].device)
+                    ..Record::of_op(&places[0].device, params, op)
                 };
                 let predicted = before.zip(batch).map_or(0.0, |((of, took), batch)| took * batch as f64 / of as f64);
                 if self.start.elapsed().as_secs_f64() + MEASURED_BY * predicted >= self.until {
@@ -416,8 +409,7 @@ impl Study<'_> {
                 for way in ways.iter().copied() {
                     self.turn();
                     for (i, callers) in numbers.iter().copied().enumerate() {
-                        let (set, op_of) = (params.name.into(), op_name(op).into());
-                        let base = Record { set, op: op_of, batch: callers, ..Record::of(&place.device) };
+                        let base = Record { batch: callers, ..Record::of_op(&place.device, params, op) };
                         if self.is_over() {
                             self.skip_many(base, "time is up, and more callers".into(), numbers.len() - i)?;
                             break;

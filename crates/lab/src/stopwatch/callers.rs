@@ -1,7 +1,6 @@
 //! Many callers that bring one job each under the stopwatch: how many jobs are done a second, and how long each caller waits.
 
 use super::{DISTINCT, MESSAGE_BYTES, Timed, Times, message, sign_all, wrong};
-use crate::args::op_name;
 use crate::failure::Failure;
 use crate::record::Record;
 use hypergrove::{
@@ -216,8 +215,6 @@ fn timed<T: PartialEq + Sync>(
     let quantile = |share: f64| all[((all.len() - 1) as f64 * share).ceil() as usize];
     let kept = (0..KEPT.min(all.len())).map(|i| all[i * (all.len() - 1) / (KEPT.min(all.len()) - 1).max(1)]);
     Ok(Record {
-        set: params.name.into(),
-        op: op_name(op).into(),
         batch: callers,
         callers: Some(callers),
         batched: Some(batch),
@@ -231,6 +228,6 @@ fn timed<T: PartialEq + Sync>(
         message_bytes: MESSAGE_BYTES,
         verified: true,
         times_s: kept.collect(),
-        ..Record::of(engine.device()).timed(&waits)
+        ..Record::of_op(engine.device(), params, op).timed(&waits)
     })
 }

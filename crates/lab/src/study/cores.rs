@@ -95,7 +95,7 @@ impl Study<'_> {
         self.begin(subjects.len() * points);
         for (params, op, _) in subjects {
             self.turn();
-            let base = Record { set: params.name.into(), op: op_name(op).into(), ..Record::of(&place.device) };
+            let base = Record::of_op(&place.device, params, op);
             if self.is_over() {
                 self.skip_many(base, "time is up".into(), points)?;
                 continue;
