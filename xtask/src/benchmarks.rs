@@ -145,25 +145,22 @@ impl<'a> Machine<'a> {
         any.extend(all.iter().chain(&many).map(|(subject, found)| (subject.clone(), *found)));
         used.extend(any.values().map(|found| &*found.run.name));
 
-        let jobs = |found: RunRecord<'_>| grouped(found.record.batch as u64);
         let rate = |found: RunRecord<'_>| per_second(found.record.ops_per_s);
         let spread = |found: RunRecord<'_>| format!("{:.1} %", 100.0 * found.record.spread);
         let of_peak = |found: RunRecord<'_>| share(found.record.limit_fraction);
-        let kernels = |found: RunRecord<'_>| found.record.kernels_per_s.map_or(UNKNOWN.into(), per_second);
-        let kernels_of_peak = |found: RunRecord<'_>| share(found.record.kernels_limit_fraction);
-        let time = |found: RunRecord<'_>| time(found.record.median_s);
-        let name = |found: RunRecord<'_>| format!("[{}]", found.run.name);
         let all_threads = format!("{} threads, per second", most.unwrap_or_default());
         let mut columns: Vec<Column<'_, Subject>> = vec![
-            ("jobs", &many, &jobs),
+            ("jobs", &many, &|found| grouped(found.record.batch as u64)),
             ("per second", &many, &rate),
             ("spread", &many, &spread),
             ("% of peak", &many, &of_peak),
         ];
         if is_gpu {
-            columns.extend([("kernels per second", &many, &kernels as &Shown), ("% of peak", &many, &kernels_of_peak)]);
+            let kernels: &Shown = &|found| found.record.kernels_per_s.map_or(UNKNOWN.into(), per_second);
+            columns.push(("kernels per second", &many, kernels));
+            columns.push(("% of peak", &many, &|found| share(found.record.kernels_limit_fraction)));
         }
-        columns.push(("one job", &one, &time));
+        columns.push(("one job", &one, &|found| time(found.record.median_s)));
         if !all.is_empty() {
             columns.extend([
                 (&*all_threads, &all, &rate as &Shown),
@@ -171,7 +168,7 @@ impl<'a> Machine<'a> {
                 ("% of peak", &all, &of_peak),
             ]);
         }
-        columns.push(("run", &any, &name));
+        columns.push(("run", &any, &|found| format!("[{}]", found.run.name)));
         let words = |subject: &Subject| vec![subject.set.clone(), format!("{}{}", subject.op.1, subject.variant)];
         peak + &table(&["set", "op"], &columns, any.keys().map(|subject| (words(subject), subject)))
     }
