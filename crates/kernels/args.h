@@ -43,7 +43,6 @@ ARGS(
 #define COMPARE 256u   // roots are compared with those that are there
 #define EACH_KEY 512u  // one tree a key, tree 0 of its layer
 #define TOPS 1024u     // roots go out as bytes, one after the other: of trees to `roots`, of signatures to `outs` too
-#define PAIRED 2048u   // a row has two threads
 #define SPANS 4096u    // messages lie where a table says
 #define QUADS 8192u    // messages begin at multiples of 16 bytes
 #define SIGN 16384u    // R is made

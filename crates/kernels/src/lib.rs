@@ -26,7 +26,7 @@ macro_rules! sources {
 static SOURCES: &[(&str, &str)] = sources! {
     "dialect.h" "args.h" "family.h"
     "hash/k256.h" "hash/sha256.h" "hash/sha512.h" "hash/keccak.h" "hash/sha2.h" "hash/shake.h"
-    "stage/place.h" "stage/climb.h" "stage/treehash.h" "stage/wide.h" "stage/paired.h" "stage/solo.h"
+    "stage/place.h" "stage/climb.h" "stage/treehash.h" "stage/wide.h" "stage/solo.h"
     "zk/field.h" "zk/ntt.h" "zk/poseidon.h" "zk/shake.h" "zk/layout.h" "zk/vector.h" "zk/attempt.h"
 };
 
@@ -121,8 +121,6 @@ pub mod flags {
         EACH_KEY: u32;
         /// Roots go out as bytes, one after the other: of trees to `roots`, of signatures to `outs` too.
         TOPS: u32;
-        /// A row has two threads.
-        PAIRED: u32;
         /// Messages lie where a table says.
         SPANS: u32;
         /// Messages begin at multiples of 16 bytes.
@@ -148,8 +146,6 @@ pub use sizes::{BETWEEN, JOB_WORDS, KEY_WORDS};
 pub const TILE_WORDS: usize = number_after(include_str!("../stage/treehash.h"), "SHARED(tile, ") as usize;
 /// Leaves that a block of the cooperative kernels works on at a time.
 pub const COOPERATIVE_ROWS: u32 = number_after(include_str!("../stage/wide.h"), "#define WIDE_ROWS ");
-/// Rows of a block of [`Kernel::Climb`], at most, if they have two threads each.
-pub const PAIRED_ROWS: u32 = number_after(include_str!("../stage/paired.h"), "#define PAIRS ");
 /// Levels that a thread of `LeafSolo` goes up, at most.
 pub const CPU_LEAF_LEVELS: u32 = 3;
 /// Levels that a thread of `ForsSolo` goes up.

@@ -4,7 +4,6 @@ use super::layout::{Part, flag_words};
 use super::{COOPERATIVE_CHUNK, DigestShape, FEW_JOBS, GpuProgram, first_layers};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
-use hypergrove_fips205::Family;
 use hypergrove_fips205::plan::Op;
 use hypergrove_kernels::arguments::{
     Arguments, ClimbFors, ClimbFromEnds, ClimbFromValues, Climbing, CompareSignatures, CompleteChains, Cooperative,
@@ -12,7 +11,7 @@ use hypergrove_kernels::arguments::{
     KeepChains, KeptChains, LayOutKeys, Layers, LeavesAgain, LinkChains, OnCpu, ReadCached, Roots, SelectValues,
     SignChains, Tiles, Trees, XmssLeaves, XmssNodes, XmssOnCpu,
 };
-use hypergrove_kernels::{BETWEEN, CPU_FORS_LEVELS, JOB_WORDS, KEY_WORDS, Kernel, PAIRED_ROWS};
+use hypergrove_kernels::{BETWEEN, CPU_FORS_LEVELS, JOB_WORDS, KEY_WORDS, Kernel};
 use std::ops::Range;
 
 /// Values that the steps of signing share.
@@ -285,24 +284,8 @@ impl<G: Gpu> GpuProgram<G> {
         if self.shape.on_cpu {
             return vec![self.flat([1, jobs, units], units, ClimbFromValues { climbing })];
         }
-        let climb = self.climb_from_ends(jobs, units, climbing, ends);
+        let climb = self.flat([1, jobs, units], units, ClimbFromEnds { climbing, ends });
         vec![self.complete(jobs, &climbing, units, ends), climb]
-    }
-
-    /// A launch that hashes ends of chains, and climbs to the roots. With SHA-512, two threads share each hash if that leaves no more than a warp
-    /// to each of a unit's schedulers. (An H100 verifies 1.04 million signatures of 256f a second in programs of 8,192, and 0.96 million without; of
-    /// 192f in programs of 16,384, which is beyond that, 1.20 and 1.21 million.)
-    fn climb_from_ends(&self, jobs: usize, units: usize, climbing: Climbing, ends: u64) -> Launch {
-        let is_sha512 = self.p().family == Family::Sha2 && self.p().n > 16;
-        let facts = self.gpu.facts();
-        // With Vulkan, whose blocks have a fixed size, a software driver (lavapipe) computes wrong roots in pairs.
-        let is_few = self.shape.policy.levels > 2 && units <= 64 * facts.compute_units as usize;
-        let paired = is_sha512 && is_few && !facts.fixed_blocks;
-        let mut launch = self.flat([1, jobs, units], units, ClimbFromEnds { climbing, ends, paired });
-        if paired {
-            (launch.threads, launch.blocks) = (2 * PAIRED_ROWS, (units as u32).div_ceil(PAIRED_ROWS));
-        }
-        launch
     }
 
     fn climbing(&self, layers: Layers, compares: bool) -> Climbing {
@@ -496,7 +479,7 @@ impl<G: Gpu> GpuProgram<G> {
             // The cached layers' chains were walked to their ends already.
             let LayerGroup { layers, units, .. } = signing.above;
             let (climbing, ends) = (self.climbing(layers, true), self.device(self.layout.checked_ends));
-            steps.push(Step::Launch(self.climb_from_ends(jobs, units, climbing, ends)));
+            steps.push(Step::Launch(self.flat([1, jobs, units], units, ClimbFromEnds { climbing, ends })));
         }
         let count = if keep { grown } else { grown + signing.walked };
         let launches = self.climb(jobs, Layers { first: 0, count: count as u32 }, true);

@@ -381,8 +381,6 @@ arguments! {
         climbing: Climbing => group,
         /// The chains' ends.
         ends: u64 => ends,
-        /// Whether two threads share a row's hash, with SHA-512 alone. Blocks have at least two threads then.
-        paired: bool => flags: PAIRED,
     }
     /// From a signature's chain values to roots. A thread a (job, layer).
     ClimbFromValues for ClimbSolo => {
