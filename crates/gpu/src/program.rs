@@ -223,6 +223,7 @@ impl<G: Gpu> GpuProgram<G> {
                 Kernel::ForsPk,
                 Kernel::ForsPkWide,
                 Kernel::Climb,
+                Kernel::ClimbPaired,
                 Kernel::ClimbSolo,
             ],
         };
@@ -253,7 +254,8 @@ impl<G: Gpu> GpuProgram<G> {
                 Kernel::Climb if on_cpu => plan.op == Op::Sign && shape.policy.replay == 0 && shape.cached > 0,
                 Kernel::Complete if on_cpu => false,
                 Kernel::ClimbSolo if !on_cpu => false,
-                Kernel::Climb | Kernel::Complete | Kernel::ClimbSolo => {
+                Kernel::ClimbPaired if !shape.pairs => false,
+                Kernel::Climb | Kernel::ClimbPaired | Kernel::Complete | Kernel::ClimbSolo => {
                     plan.op == Op::Verify || shape.policy.check == 1 || (shape.policy.stored > 0 && shape.cached > 1)
                 }
                 _ => true,

@@ -29,10 +29,19 @@ CONST_END
 
 FN U64 rotr64(U64 x, U32 s) { return rotl64(x, 64u - s); }
 
-#define ROUND512(a, b, c, d, e, f, g, h, i) { \
-  U64 t1 = h + (rotr64(e, 14u) ^ rotr64(e, 18u) ^ rotr64(e, 41u)) + ((e & f) ^ (~e & g)) + u64(K512[2u * (r + i)], K512[2u * (r + i) + 1u]) + w[i]; \
+// A round for a word of the schedule and the round's constant, added.
+#define ROUND512_OF(a, b, c, d, e, f, g, h, kw) { \
+  U64 t1 = h + (rotr64(e, 14u) ^ rotr64(e, 18u) ^ rotr64(e, 41u)) + ((e & f) ^ (~e & g)) + kw; \
   U64 t2 = (rotr64(a, 28u) ^ rotr64(a, 34u) ^ rotr64(a, 39u)) + ((a & b) ^ (a & c) ^ (b & c)); \
   d += t1; h = t1 + t2; }
+#define ROUND512(a, b, c, d, e, f, g, h, i) \
+  ROUND512_OF(a, b, c, d, e, f, g, h, u64(K512[2u * (r + i)], K512[2u * (r + i) + 1u]) + w[i])
+// Sixteen rounds, each by ROUND with the names of its variables and its number.
+#define SIXTEEN512(ROUND, a, b, c, d, e, f, g, h) \
+  ROUND(a, b, c, d, e, f, g, h, 0) ROUND(h, a, b, c, d, e, f, g, 1) ROUND(g, h, a, b, c, d, e, f, 2) ROUND(f, g, h, a, b, c, d, e, 3) \
+  ROUND(e, f, g, h, a, b, c, d, 4) ROUND(d, e, f, g, h, a, b, c, 5) ROUND(c, d, e, f, g, h, a, b, 6) ROUND(b, c, d, e, f, g, h, a, 7) \
+  ROUND(a, b, c, d, e, f, g, h, 8) ROUND(h, a, b, c, d, e, f, g, 9) ROUND(g, h, a, b, c, d, e, f, 10) ROUND(f, g, h, a, b, c, d, e, 11) \
+  ROUND(e, f, g, h, a, b, c, d, 12) ROUND(d, e, f, g, h, a, b, c, 13) ROUND(c, d, e, f, g, h, a, b, 14) ROUND(b, c, d, e, f, g, h, a, 15)
 #define EXPAND512(i) w[i] += (rotr64(w[(i + 14) & 15], 19u) ^ rotr64(w[(i + 14) & 15], 61u) ^ (w[(i + 14) & 15] >> 6)) \
   + w[(i + 9) & 15] + (rotr64(w[(i + 1) & 15], 1u) ^ rotr64(w[(i + 1) & 15], 8u) ^ (w[(i + 1) & 15] >> 7));
 
@@ -44,12 +53,7 @@ FN void sha512_compress(ARR(U64, s, 8), ARR(U64, w, 16)) {
       EXPAND512(0) EXPAND512(1) EXPAND512(2) EXPAND512(3) EXPAND512(4) EXPAND512(5) EXPAND512(6) EXPAND512(7)
       EXPAND512(8) EXPAND512(9) EXPAND512(10) EXPAND512(11) EXPAND512(12) EXPAND512(13) EXPAND512(14) EXPAND512(15)
     }
-    ROUND512(a, b, c, d, e, f, g, h, 0) ROUND512(h, a, b, c, d, e, f, g, 1) ROUND512(g, h, a, b, c, d, e, f, 2)
-    ROUND512(f, g, h, a, b, c, d, e, 3) ROUND512(e, f, g, h, a, b, c, d, 4) ROUND512(d, e, f, g, h, a, b, c, 5)
-    ROUND512(c, d, e, f, g, h, a, b, 6) ROUND512(b, c, d, e, f, g, h, a, 7) ROUND512(a, b, c, d, e, f, g, h, 8)
-    ROUND512(h, a, b, c, d, e, f, g, 9) ROUND512(g, h, a, b, c, d, e, f, 10) ROUND512(f, g, h, a, b, c, d, e, 11)
-    ROUND512(e, f, g, h, a, b, c, d, 12) ROUND512(d, e, f, g, h, a, b, c, 13) ROUND512(c, d, e, f, g, h, a, b, 14)
-    ROUND512(b, c, d, e, f, g, h, a, 15)
+    SIXTEEN512(ROUND512, a, b, c, d, e, f, g, h)
   }
   s[0] += a; s[1] += b; s[2] += c; s[3] += d; s[4] += e; s[5] += f; s[6] += g; s[7] += h;
 }

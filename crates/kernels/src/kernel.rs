@@ -44,6 +44,8 @@ kernels! {
     ForsClimb "fors_climb";
     /// XMSS roots from chain ends and a signature's path.
     Climb "climb";
+    /// As `Climb`, two threads for each hash of SHA-512.
+    ClimbPaired "climb_paired";
     /// Paths and roots out of cached nodes.
     Cached "cached";
     /// As `Xmss`, for little work.
@@ -110,10 +112,11 @@ impl Kernel {
         matches!(self, Kernel::LeafSolo | Kernel::ForsSolo | Kernel::ClimbSolo | Kernel::ForsClimbSolo)
     }
     /// Whether there is a Vulkan module of it. Not of those whose blocks share more than 16 kB, which not every device has:
-    /// kernels for few signatures, and `Links`, which goes on from them; there is a kernel that does the same for each. And
-    /// not of zkDilithium's.
+    /// kernels for few signatures, and `Links`, which goes on from them. Not of `ClimbPaired`, with which lavapipe
+    /// computes wrong roots. There is a kernel that does the same for each. And not of zkDilithium's.
     pub fn has_module(self) -> bool {
-        !(self.is_zk() || matches!(self, Kernel::XmssWide | Kernel::ForsPkWide | Kernel::LeafWide | Kernel::Links))
+        use Kernel::{ClimbPaired, ForsPkWide, LeafWide, Links, XmssWide};
+        !(self.is_zk() || matches!(self, XmssWide | ForsPkWide | LeafWide | Links | ClimbPaired))
     }
 }
 

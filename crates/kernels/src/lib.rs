@@ -146,6 +146,8 @@ pub use sizes::{BETWEEN, JOB_WORDS, KEY_WORDS};
 pub const TILE_WORDS: usize = number_after(include_str!("../stage/treehash.h"), "SHARED(tile, ") as usize;
 /// Leaves that a block of the cooperative kernels works on at a time.
 pub const COOPERATIVE_ROWS: u32 = number_after(include_str!("../stage/wide.h"), "#define WIDE_ROWS ");
+/// Rows of a block of [`Kernel::ClimbPaired`], at most.
+pub const PAIRED_ROWS: u32 = number_after(include_str!("../entry/climb_paired.k"), "#define PAIRS ");
 /// Levels that a thread of `LeafSolo` goes up, at most.
 pub const CPU_LEAF_LEVELS: u32 = 3;
 /// Levels that a thread of `ForsSolo` goes up.

@@ -80,11 +80,8 @@ FN void wide_rounds(ARR(U32, s, 8), U32 from) {
 #define WIDE_STATE U64
 #define WIDE_LOAD(s, key) load512(a.keys, key, s);
 #define WIDE_STORE(s, node) store512(s, node);
-#define WIDE_ROUND(a, b, c, d, e, f, g, h, i) { \
-  U64 t1 = h + (rotr64(e, 14u) ^ rotr64(e, 18u) ^ rotr64(e, 41u)) + ((e & f) ^ (~e & g)) \
-    + u64(schedules[from + 2u * (t + i)], schedules[from + 2u * (t + i) + 1u]); \
-  U64 t2 = (rotr64(a, 28u) ^ rotr64(a, 34u) ^ rotr64(a, 39u)) + ((a & b) ^ (a & c) ^ (b & c)); \
-  d += t1; h = t1 + t2; }
+#define WIDE_ROUND(a, b, c, d, e, f, g, h, i) \
+  ROUND512_OF(a, b, c, d, e, f, g, h, u64(schedules[from + 2u * (t + i)], schedules[from + 2u * (t + i) + 1u]))
 FN void wide_rounds(ARR(U64, s, 8), U32 from) {
   U64 a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
   ROLL for (U32 t = 0u; t < 80u; t += 16u) {

@@ -68,6 +68,8 @@ pub(super) struct Shape {
     pub(super) ends: usize,
     /// Whether threads are lanes of a CPU's vectors, for which there are other kernels for FIPS 205's lg_w.
     pub(super) on_cpu: bool,
+    /// Whether two threads may share a hash of SHA-512.
+    pub(super) pairs: bool,
     /// Iterations of all loops of a thread, at most.
     most_iterations: usize,
 }
@@ -91,7 +93,9 @@ impl Shape {
         };
         let ends = (budget / 4).min(ENDS_BYTES as u64) as usize;
         let on_cpu = facts.is_cpu && p.lg_w == 4;
-        Shape { p, op: plan.op, grown, cached, policy, ends, on_cpu, most_iterations: facts.most_iterations }
+        // Vulkan, whose blocks have a fixed size, lacks the kernel.
+        let pairs = p.family == Family::Sha2 && p.n > 16 && policy.levels > 2 && !facts.fixed_blocks && !facts.is_cpu;
+        Shape { p, op: plan.op, grown, cached, policy, ends, on_cpu, pairs, most_iterations: facts.most_iterations }
     }
     /// XMSS leaves of a job.
     pub(super) fn leaves(&self) -> usize {

@@ -382,6 +382,13 @@ arguments! {
         /// The chains' ends.
         ends: u64 => ends,
     }
+    /// As [`ClimbFromEnds`], with two threads a (job, layer).
+    ClimbInPairs for ClimbPaired => {
+        /// The jobs, their layers, signatures and roots.
+        climbing: Climbing => group,
+        /// The chains' ends.
+        ends: u64 => ends,
+    }
     /// From a signature's chain values to roots. A thread a (job, layer).
     ClimbFromValues for ClimbSolo => {
         /// The jobs, their layers, signatures and roots.
