@@ -14,19 +14,22 @@ use super::worker::BatchLimits;
 use crate::Error;
 use crate::scheme::Kind;
 use std::any::{Any, TypeId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::process::id;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
-use std::thread::{Builder, JoinHandle, current};
+use std::thread::{Builder, JoinHandle, current, yield_now};
 use std::time::{Duration, Instant};
 
 #[cfg(test)]
 mod tests;
+mod waiting;
+
+use waiting::{Entries, PlaceInLine, Taker, Waiting, core_among};
 
 /// The most jobs of a line's first batch: how many pay is known afterwards.
 const FIRST_BATCH: usize = 256;
@@ -85,27 +88,6 @@ struct Entry<J: Queued> {
     /// No result that comes at this time or later counts.
     deadline: Mutex<Option<Instant>>,
     shared: Weak<Shared>,
-}
-
-/// The place of an entry in its line. It changes under the queue's lock alone. So a batch is taken out of a line without a look at each of its entries,
-/// which are in the caches of the threads that submitted them.
-struct PlaceInLine(AtomicU64);
-
-impl PlaceInLine {
-    /// The place of an entry whose job was withdrawn while it was in the line.
-    const WITHDRAWN: u64 = u64::MAX;
-
-    fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    fn set(&self, place: u64) {
-        self.0.store(place, Relaxed);
-    }
-
-    fn is_withdrawn(&self) -> bool {
-        self.get() == PlaceInLine::WITHDRAWN
-    }
 }
 
 impl<J: Queued> Entry<J> {
@@ -292,99 +274,6 @@ impl Line {
         let is_enough = self.entries.jobs() >= self.of_threads().map_or(most, |few| most.min(few));
         let since = self.entries.since().filter(|_| !is_enough)?;
         max_delay.checked_sub(now - since).filter(|rest| !rest.is_zero())
-    }
-}
-
-trait Entries: Any + Send {
-    /// Takes the entries of a batch of at most `most` jobs out of the line, or one that counts for more. `withdrawn` has the number of entries in the
-    /// line whose job was withdrawn.
-    fn take(&mut self, most: usize, withdrawn: &mut usize) -> Option<Box<dyn TakenBatch>>;
-    fn len(&self) -> usize;
-    /// Jobs that the entries count for.
-    fn jobs(&self) -> usize;
-    /// [`Queued::BY_ALL_THREADS`] of the entries' jobs.
-    fn by_all_threads(&self) -> bool;
-    /// Counts out a job that was withdrawn and counts for so many, if its entry is in the line. Gives whether it is.
-    fn withdraw(&mut self, jobs: usize, place: &PlaceInLine) -> bool;
-    /// When the first job was submitted.
-    fn since(&self) -> Option<Instant>;
-    /// Removes entries whose job was withdrawn.
-    fn compact(&mut self);
-}
-
-/// The entries of a line.
-struct Waiting<J: Queued> {
-    /// Each entry, and the jobs that it counts for.
-    entries: VecDeque<(Arc<Entry<J>>, usize)>,
-    /// The jobs that all entries count for, without those whose job was withdrawn.
-    jobs: usize,
-    /// The place of the first entry that was not taken out of the line, and of the next entry that joins it.
-    first: u64,
-    next: u64,
-}
-
-impl<J: Queued> Waiting<J> {
-    fn push(&mut self, entry: Arc<Entry<J>>) {
-        entry.place.set(self.next);
-        self.next += 1;
-        self.jobs += entry.size.jobs;
-        let jobs = entry.size.jobs;
-        self.entries.push_back((entry, jobs));
-    }
-}
-
-impl<J: Queued> Entries for Waiting<J> {
-    fn take(&mut self, most: usize, withdrawn: &mut usize) -> Option<Box<dyn TakenBatch>> {
-        let mut batch =
-            TakenJobs { line_id: (None, TypeId::of::<J>()), entries: Vec::new(), size: 0, jobs: Vec::new() };
-        while batch.size < most {
-            let Some((entry, jobs)) = self.entries.front() else { break };
-            let (is_withdrawn, jobs) = (*withdrawn > 0 && entry.place.is_withdrawn(), *jobs);
-            // A job that counts for many waits for the next batch, unless it is alone.
-            if !is_withdrawn && batch.size > 0 && batch.size.saturating_add(jobs) > most {
-                break;
-            }
-            let Some((entry, _)) = self.entries.pop_front() else { break };
-            if is_withdrawn {
-                *withdrawn -= 1;
-            } else {
-                batch.size += jobs;
-                batch.entries.push(entry);
-            }
-        }
-        let last = batch.entries.last()?;
-        (batch.line_id, self.first) = (last.line_id(), last.place.get() + 1);
-        self.jobs -= batch.size;
-        Some(Box::new(batch))
-    }
-
-    fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    fn jobs(&self) -> usize {
-        self.jobs
-    }
-
-    fn by_all_threads(&self) -> bool {
-        J::BY_ALL_THREADS
-    }
-
-    fn withdraw(&mut self, jobs: usize, place: &PlaceInLine) -> bool {
-        let is_here = place.get() >= self.first;
-        if is_here {
-            place.set(PlaceInLine::WITHDRAWN);
-            self.jobs -= jobs;
-        }
-        is_here
-    }
-
-    fn since(&self) -> Option<Instant> {
-        self.entries.front().map(|(entry, _)| entry.since)
-    }
-
-    fn compact(&mut self) {
-        self.entries.retain(|(entry, _)| !entry.place.is_withdrawn());
     }
 }
 
@@ -600,7 +489,9 @@ impl State {
                 }
                 _ => line.limits.most,
             };
-            if let Some(batch) = line.entries.take(most, &mut line.withdrawn) {
+            if let Some(batch) =
+                line.entries.take(most, Taker { core: core_among(slots), in_flight }, &mut line.withdrawn)
+            {
                 if !all {
                     line.running += 1;
                     line.taken += batch.jobs();
@@ -766,8 +657,7 @@ impl Shared {
         }
         let known = state.lines.iter().position(|line| line.id == entry.line_id());
         let at = known.unwrap_or_else(|| {
-            let entries: Box<dyn Entries> =
-                Box::new(Waiting::<J> { entries: VecDeque::new(), jobs: 0, first: 0, next: 0 });
+            let entries: Box<dyn Entries> = Box::new(Waiting::<J>::default());
             let (most, of_thread, slots) = match self.scheduler.is_host_alone() {
                 true => (usize::MAX, Some(1), self.slots()),
                 false => (FIRST_BATCH, None, usize::MAX),
@@ -978,6 +868,10 @@ impl Shared {
         drop(state);
         self.wake(wakes);
         (tell.tell)();
+        if !others_go_on {
+            // Most of the threads that were notified wait for this core.
+            yield_now();
+        }
         let mut state = lock(&self.state);
         state.telling -= usize::from(others_go_on);
         self.release(state);
@@ -1061,7 +955,9 @@ impl Queue {
         // A job that no program does enters no line.
         let kind = requested.as_ref().ok().copied();
         let (cell, since) = (Cell::new(), (shared.clock)());
-        let (deadline, of, place) = (Mutex::new(None), Arc::downgrade(shared), PlaceInLine(AtomicU64::new(0)));
+        let has_cores = !J::BY_ALL_THREADS && shared.scheduler.is_host_alone();
+        let core = if has_cores { core_among(shared.slots()) } else { 0 };
+        let (deadline, of, place) = (Mutex::new(None), Arc::downgrade(shared), PlaceInLine::new(core));
         let job = Mutex::new(Some(job));
         let entry = Arc::new(Entry { job, cell, place, kind, size, since, deadline, shared: of });
         if let Err(why) = requested.and_then(|_| shared.add(entry.clone(), process, has_place)) {

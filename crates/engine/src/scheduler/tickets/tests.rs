@@ -370,7 +370,7 @@ fn a_slow_job_is_a_batch() {
 struct Jobless(usize);
 
 impl Entries for Jobless {
-    fn take(&mut self, _: usize, _: &mut usize) -> Option<Box<dyn TakenBatch>> {
+    fn take(&mut self, _: usize, _: Taker, _: &mut usize) -> Option<Box<dyn TakenBatch>> {
         None
     }
     fn len(&self) -> usize {
@@ -390,6 +390,64 @@ impl Entries for Jobless {
         None
     }
     fn compact(&mut self) {}
+}
+
+/// A line of jobs that threads on these cores submitted one after the other, and its entries.
+fn line_of_cores(cores: &[usize]) -> (Waiting<Gated>, Vec<Arc<Entry<Gated>>>) {
+    let mut line = Waiting::default();
+    let entry = |core: &usize| {
+        Arc::new(Entry {
+            job: Mutex::new(Some(Gated(Arc::default()))),
+            cell: Cell::new(),
+            place: PlaceInLine::new(*core),
+            kind: None,
+            size: Size { jobs: 1, bytes: 0 },
+            since: Instant::now(),
+            deadline: Mutex::new(None),
+            shared: Weak::new(),
+        })
+    };
+    let entries: Vec<_> = cores.iter().map(entry).collect();
+    entries.iter().for_each(|entry| line.push(entry.clone()));
+    (line, entries)
+}
+
+#[test]
+fn a_batch_begins_with_the_jobs_of_its_core() {
+    let (mut line, entries) = line_of_cores(&[1, 0, 1, 0, 2, 0, 0]);
+    let mut left: Vec<usize> = (0..entries.len()).collect();
+    let mut take = |most: usize, core: usize, in_flight: usize| {
+        let mut batch = line.take(most, Taker { core, in_flight }, &mut 0).expect("jobs wait");
+        batch.take_jobs(&TicketCounters::default());
+        let taken = left.extract_if(.., |number| lock(&entries[*number].job).is_none()).collect::<Vec<_>>();
+        assert_eq!((batch.len(), line.len(), line.jobs()), (taken.len(), left.len(), left.len()));
+        taken
+    };
+    assert_eq!(take(2, 0, 7), [1, 3]);
+    // Job 0 was overtaken by four others when job 5 came: by twice as many as are in flight, or by more.
+    assert_eq!(take(1, 0, 3), [5]);
+    assert_eq!(take(1, 0, 2), [0]);
+    // A core without jobs takes the oldest, and so does one whose jobs do not fill its batch.
+    assert_eq!(take(1, 7, 9), [2]);
+    assert_eq!(take(9, 0, 9), [4, 6]);
+    assert!(line.take(1, Taker { core: 0, in_flight: 9 }, &mut 0).is_none() && line.since().is_none());
+}
+
+#[test]
+fn a_job_is_withdrawn_from_the_jobs_of_its_core() {
+    let (mut line, entries) = line_of_cores(&[0, 1, 0, 1]);
+    let mut withdrawn = 0;
+    assert_eq!(line.take(1, Taker { core: 1, in_flight: 4 }, &mut withdrawn).map(|batch| batch.len()), Some(1));
+    // The job of the batch is no longer in the line.
+    let in_line: Vec<_> = entries.iter().map(|entry| line.withdraw(1, &entry.place)).collect();
+    assert_eq!((in_line, line.len(), line.jobs()), (vec![true, false, true, true], 3, 0));
+    withdrawn = 3;
+    assert!(line.take(4, Taker { core: 0, in_flight: 4 }, &mut withdrawn).is_none());
+    assert_eq!((withdrawn, line.len()), (0, 0));
+    let (mut line, entries) = line_of_cores(&[0, 1, 0, 1]);
+    assert!(line.withdraw(1, &entries[1].place));
+    line.compact();
+    assert_eq!((line.len(), line.jobs(), line.since()), (3, 3, Some(entries[0].since)));
 }
 
 #[test]

@@ -1,0 +1,204 @@
+//! The jobs of a line that wait, apart by the cores of the threads that brought them.
+//!
+//! Where the host is the only device, a dispatcher first takes the jobs that threads on its own core brought. These threads sleep there, so they are
+//! woken there. To wake a thread on another core interrupts that core, which costs more than the thread's own work. (32 callers that verify
+//! SHA2-128s on two cores: 40,400/s, in one queue 32,800/s; docs/lab/2026-11-28-tickets-by-core.md.)
+
+use super::{Entry, Queued, TakenBatch, TakenJobs};
+use std::any::{Any, TypeId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+/// The core on which this thread runs, as one of `number`. It may run on another one right afterwards.
+pub(super) fn core_among(number: usize) -> usize {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    return rustix::thread::sched_getcpu() % number.max(1);
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    return 0 % number.max(1);
+}
+
+/// The place of an entry in its line. It changes under the queue's lock alone. So a batch is taken out of a line without a look at each of its entries,
+/// which are in the caches of the threads that submitted them.
+pub(super) struct PlaceInLine {
+    /// The core of the thread that submitted it.
+    core: usize,
+    number: AtomicU64,
+}
+
+impl PlaceInLine {
+    /// The number of an entry whose job was withdrawn while it was in the line.
+    const WITHDRAWN: u64 = u64::MAX;
+
+    pub(super) fn new(core: usize) -> PlaceInLine {
+        PlaceInLine { core, number: AtomicU64::new(0) }
+    }
+
+    fn get(&self) -> u64 {
+        self.number.load(Relaxed)
+    }
+
+    fn set(&self, number: u64) {
+        self.number.store(number, Relaxed);
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        self.get() == PlaceInLine::WITHDRAWN
+    }
+}
+
+/// The dispatcher that takes a batch.
+#[derive(Clone, Copy)]
+pub(super) struct Taker {
+    /// Its core.
+    pub(super) core: usize,
+    /// Jobs that wait or run.
+    pub(super) in_flight: usize,
+}
+
+pub(super) trait Entries: Any + Send {
+    /// Takes the entries of a batch of at most `most` jobs out of the line, or one that counts for more: first those of the taker's core. Each
+    /// entry is overtaken by twice as many as are in flight, at most. `withdrawn` has the number of entries in the line whose job was withdrawn.
+    fn take(&mut self, most: usize, taker: Taker, withdrawn: &mut usize) -> Option<Box<dyn TakenBatch>>;
+    fn len(&self) -> usize;
+    /// Jobs that the entries count for.
+    fn jobs(&self) -> usize;
+    /// [`Queued::BY_ALL_THREADS`] of the entries' jobs.
+    fn by_all_threads(&self) -> bool;
+    /// Counts out a job that was withdrawn and counts for so many, if its entry is in the line. Gives whether it is.
+    fn withdraw(&mut self, jobs: usize, place: &PlaceInLine) -> bool;
+    /// When the first job was submitted.
+    fn since(&self) -> Option<Instant>;
+    /// Removes entries whose job was withdrawn.
+    fn compact(&mut self);
+}
+
+/// The entries of a line.
+pub(super) struct Waiting<J: Queued> {
+    cores: Vec<OfCore<J>>,
+    len: usize,
+    /// The jobs that all entries count for, without those whose job was withdrawn.
+    jobs: usize,
+    /// The number of the next entry that joins the line.
+    next: u64,
+}
+
+/// The entries that threads of one core submitted.
+struct OfCore<J: Queued> {
+    entries: VecDeque<InLine<J>>,
+    /// The number of the first entry. If there is none, greater than all numbers.
+    first: u64,
+}
+
+struct InLine<J: Queued> {
+    entry: Arc<Entry<J>>,
+    /// The jobs that it counts for.
+    jobs: usize,
+    number: u64,
+}
+
+impl<J: Queued> OfCore<J> {
+    const EMPTY: u64 = u64::MAX;
+
+    fn note_first(&mut self) {
+        self.first = self.entries.front().map_or(OfCore::<J>::EMPTY, |first| first.number);
+    }
+}
+
+impl<J: Queued> Default for Waiting<J> {
+    fn default() -> Waiting<J> {
+        Waiting { cores: Vec::new(), len: 0, jobs: 0, next: 0 }
+    }
+}
+
+impl<J: Queued> Waiting<J> {
+    pub(super) fn push(&mut self, entry: Arc<Entry<J>>) {
+        let (core, jobs, number) = (entry.place.core, entry.size.jobs, self.next);
+        entry.place.set(number);
+        (self.len, self.jobs, self.next) = (self.len + 1, self.jobs + jobs, number + 1);
+        if self.cores.len() <= core {
+            self.cores.resize_with(core + 1, || OfCore { entries: VecDeque::new(), first: OfCore::<J>::EMPTY });
+        }
+        let of = &mut self.cores[core];
+        of.entries.push_back(InLine { entry, jobs, number });
+        of.note_first();
+    }
+
+    /// The entries to go on with: those of this core, unless there are none, or others were overtaken by so many of them.
+    fn next_of(&mut self, core: usize, overtaken: u64) -> Option<&mut OfCore<J>> {
+        let first = |at: usize| self.cores.get(at).map_or(OfCore::<J>::EMPTY, |of| of.first);
+        let oldest = (0..self.cores.len()).min_by_key(|at| first(*at))?;
+        let is_fair = first(core) != OfCore::<J>::EMPTY && first(core) - first(oldest) <= overtaken;
+        let of = &mut self.cores[if is_fair { core } else { oldest }];
+        (!of.entries.is_empty()).then_some(of)
+    }
+}
+
+impl<J: Queued> Entries for Waiting<J> {
+    fn take(&mut self, most: usize, taker: Taker, withdrawn: &mut usize) -> Option<Box<dyn TakenBatch>> {
+        let mut batch =
+            TakenJobs { line_id: (None, TypeId::of::<J>()), entries: Vec::new(), size: 0, jobs: Vec::new() };
+        let (mut taken, mut is_full) = (0, false);
+        while !is_full && let Some(of) = self.next_of(taker.core, 2 * taker.in_flight as u64) {
+            while batch.size < most
+                && let Some(InLine { entry, jobs, .. }) = of.entries.front()
+            {
+                let is_withdrawn = *withdrawn > 0 && entry.place.is_withdrawn();
+                // A job that counts for many waits for the next batch, unless it is alone.
+                if !is_withdrawn && batch.size > 0 && batch.size.saturating_add(*jobs) > most {
+                    is_full = true;
+                    break;
+                }
+                let Some(InLine { entry, jobs, .. }) = of.entries.pop_front() else { break };
+                taken += 1;
+                if is_withdrawn {
+                    *withdrawn -= 1;
+                } else {
+                    batch.size += jobs;
+                    batch.entries.push(entry);
+                }
+            }
+            is_full |= batch.size >= most;
+            of.note_first();
+        }
+        self.len -= taken;
+        self.jobs -= batch.size;
+        batch.line_id = batch.entries.last()?.line_id();
+        Some(Box::new(batch))
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn jobs(&self) -> usize {
+        self.jobs
+    }
+
+    fn by_all_threads(&self) -> bool {
+        J::BY_ALL_THREADS
+    }
+
+    fn withdraw(&mut self, jobs: usize, place: &PlaceInLine) -> bool {
+        let is_here = self.cores.get(place.core).is_some_and(|of| place.get() >= of.first);
+        if is_here {
+            place.set(PlaceInLine::WITHDRAWN);
+            self.jobs -= jobs;
+        }
+        is_here
+    }
+
+    fn since(&self) -> Option<Instant> {
+        let oldest = self.cores.iter().min_by_key(|of| of.first)?;
+        oldest.entries.front().map(|first| first.entry.since)
+    }
+
+    fn compact(&mut self) {
+        for of in &mut self.cores {
+            of.entries.retain(|waits| !waits.entry.place.is_withdrawn());
+            of.note_first();
+        }
+        self.len = self.cores.iter().map(|of| of.entries.len()).sum();
+    }
+}
