@@ -23,13 +23,22 @@ pub(crate) fn sizes(jobs: usize, threads: usize, least: usize, most: usize) -> i
 /// last task of a thread could be a large one.
 pub(crate) fn each<T: Send>(tasks: Vec<T>, work: impl Fn(T) + Sync) {
     let threads = tasks.len().min(rayon::current_num_threads());
-    let tasks = Mutex::new(tasks.into_iter());
-    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
-    (0..threads).into_par_iter().with_max_len(1).for_each(|_| {
+    by_threads(threads, tasks, |next| {
         while let Some(task) = next() {
             work(task);
         }
     });
+}
+
+/// Runs `work` on so many threads of rayon's current pool, or on this thread if it is one. They take tasks by the function that they get, in the
+/// tasks' order, until none is left.
+pub(crate) fn by_threads<T: Send>(threads: usize, tasks: Vec<T>, work: impl Fn(&dyn Fn() -> Option<T>) + Sync) {
+    let tasks = Mutex::new(tasks.into_iter());
+    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+    match threads {
+        1 => work(&next),
+        _ => (0..threads).into_par_iter().with_max_len(1).for_each(|_| work(&next)),
+    }
 }
 
 #[cfg(test)]

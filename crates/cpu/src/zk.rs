@@ -142,7 +142,15 @@ impl ZkDilithium {
     }
     /// Writes the signatures to the caller's memory, which has a place for each job.
     pub fn sign_into(&self, jobs: &[Sign<'_>], signatures: &mut [&mut SignatureBytes]) {
-        self.share(jobs, signatures, ScratchEnd::Wipe, |lanes, jobs, signatures| lanes.sign(jobs, signatures));
+        assert_eq!(jobs.len(), signatures.len(), "a place for each job");
+        let (threads, trace) = (self.threads(), TraceContext::current());
+        let groups =
+            groups(share::sizes(jobs.len(), threads, LEAST_TO_SIGN, MOST), jobs, signatures).collect::<Vec<_>>();
+        let each = jobs.len() / threads;
+        share::by_threads(threads.min(groups.len()).max(1), groups, |next| {
+            let sign = || self.on_lanes(each, ScratchEnd::Wipe, |lanes| lanes.sign(next));
+            trace.counted(Step::Group, || (sign(), ()));
+        });
     }
     /// The verdicts, in the order of the jobs.
     pub fn verify(&self, jobs: &[Verify<'_>]) -> Vec<bool> {
@@ -165,11 +173,8 @@ impl ZkDilithium {
         run: impl Fn(&mut Lanes<'_>, &[J], &mut [T]) + Sync,
     ) {
         assert_eq!(jobs.len(), places.len(), "a place for each job");
-        let (threads, trace, mut left) = (self.threads(), TraceContext::current(), (jobs, places));
-        let groups = share::sizes(jobs.len(), threads, self.wide.lanes(), MOST).map(|size| {
-            let group = left.0.split_off(..size).expect("no more than are left");
-            (group, left.1.split_off_mut(..size).expect("a place for each job"))
-        });
+        let (threads, trace) = (self.threads(), TraceContext::current());
+        let groups = groups(share::sizes(jobs.len(), threads, self.wide.lanes(), MOST), jobs, places);
         let one = |(jobs, places): (&[J], &mut [T])| {
             let work = || self.on_lanes(jobs.len(), then, |lanes| run(lanes, jobs, places));
             trace.step(Step::Group, jobs.len(), work);
@@ -187,25 +192,41 @@ impl ZkDilithium {
     }
 
     /// Runs work on this thread, with lanes for so many jobs.
-    fn on_lanes(&self, jobs: usize, then: ScratchEnd, run: impl FnOnce(&mut Lanes<'_>)) {
+    fn on_lanes<R>(&self, jobs: usize, then: ScratchEnd, run: impl FnOnce(&mut Lanes<'_>) -> R) -> R {
         let wide = jobs >= self.wide.lanes();
         let (lattice, pool) = if wide { (&self.wide, &self.scratch[1]) } else { (&self.narrow, &self.scratch[0]) };
         let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut scratch = lock().pop().unwrap_or_else(|| Scratch::new(lattice.lanes()));
         let mut lanes = Lanes { lattice: &**lattice, lanes: lattice.lanes(), turn: self.turn, s: &mut scratch };
-        match then {
+        let result = match then {
             ScratchEnd::Keep => run(&mut lanes),
             ScratchEnd::Wipe => {
-                wiped(|| run(&mut lanes));
+                let result = wiped(|| run(&mut lanes));
                 scratch.zeroize();
+                result
             }
-        }
+        };
         lock().push(scratch);
+        result
     }
+}
+
+/// Groups of these sizes of jobs and of their places.
+fn groups<'a, J, T>(
+    sizes: impl Iterator<Item = usize>,
+    mut jobs: &'a [J],
+    mut places: &'a mut [T],
+) -> impl Iterator<Item = (&'a [J], &'a mut [T])> {
+    sizes.map(move |size| {
+        let group = jobs.split_off(..size).expect("no more than are left");
+        (group, places.split_off_mut(..size).expect("a place for each job"))
+    })
 }
 
 /// Jobs of a group, at most: more jobs make it no faster, but keep threads waiting for its end.
 const MOST: usize = 256;
+/// Jobs of a group to sign, at least. A thread begins its next group while jobs of the one before are open, so small groups leave no lanes empty.
+const LEAST_TO_SIGN: usize = 4;
 
 /// Whether scratch is kept as it is after a call, or wiped, since it held secrets.
 #[derive(Clone, Copy, PartialEq)]

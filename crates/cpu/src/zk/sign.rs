@@ -8,66 +8,83 @@ use hypergrove_zkdilithium::SignatureBytes;
 use hypergrove_zkdilithium::pack::{pack_codes, pack_fes, unpack_codes};
 use hypergrove_zkdilithium::params::*;
 use hypergrove_zkdilithium::poseidon::State;
+use std::collections::VecDeque;
 use zeroize::Zeroizing;
 
-/// The start of a message's attempts: Poseidon's state after μ, and the seed of the masks.
-struct Start {
+/// A message without its signature.
+struct OpenJob<'a> {
+    job: &'a Sign<'a>,
+    signature: &'a mut SignatureBytes,
+    /// Poseidon's state after μ, and the seed of the masks.
     after_mu: State,
     rho2: Box<Zeroizing<[u8; 64]>>,
+    /// The κ to try next.
+    kappa: u16,
+    is_signed: bool,
 }
 
-/// A message without its signature, and the κ to try next.
+/// A lane's attempt: at which open job, with which κ.
 #[derive(Clone, Copy)]
-struct OpenJob {
-    job: usize,
+struct Attempt {
+    at: usize,
     kappa: u16,
 }
 
+/// Jobs, and the places of their signatures.
+type Group<'a, 's> = (&'a [Sign<'a>], &'a mut [&'s mut SignatureBytes]);
+
 impl Lanes<'_> {
-    pub(super) fn sign(&mut self, jobs: &[Sign<'_>], out: &mut [&mut SignatureBytes]) {
-        let after_mu = self.after_mu(jobs.len(), |job| (jobs[job].key.state_after_tr(), jobs[job].message));
-        let starts: Vec<Start> = jobs
-            .iter()
-            .zip(after_mu)
-            .map(|(job, (mu, after_mu))| Start { after_mu, rho2: job.message.rho2(job.key.key(), job.key.tr(), &mu) })
-            .collect();
-        let mut signed = vec![false; jobs.len()];
+    /// Signs groups of jobs until there is no next one. The first jobs of a group fill lanes while the last ones of the group before are open. Gives
+    /// the number of jobs.
+    pub(super) fn sign<'a, 's: 'a>(&mut self, next: &dyn Fn() -> Option<Group<'a, 's>>) -> usize {
+        let (mut count, mut queue, mut open) = (0, VecDeque::new(), Vec::with_capacity(self.lanes));
         let (mut held, mut keys) = (Vec::new(), Vec::with_capacity(self.lanes));
-        let (mut open, mut lanes): (Vec<OpenJob>, _) = (Vec::new(), Vec::with_capacity(self.lanes));
-        let mut queue = 0..jobs.len();
+        let mut lanes = Vec::with_capacity(self.lanes);
         loop {
-            let free = self.lanes - open.len();
-            open.extend(queue.by_ref().take(free).map(|job| OpenJob { job, kappa: 0 }));
+            while open.len() < self.lanes {
+                if queue.is_empty()
+                    && let Some(group) = next()
+                {
+                    count += group.0.len();
+                    queue.extend(self.start(group));
+                }
+                let Some(first) = queue.pop_front() else { break };
+                open.push(first);
+            }
             if open.is_empty() {
-                break;
+                return count;
             }
             lanes.clear();
             for lane in 0..self.lanes {
                 let at = lane % open.len();
-                lanes.push(open[at]);
+                lanes.push(Attempt { at, kappa: open[at].kappa });
                 open[at].kappa += L as u16;
             }
             lanes.rotate_right(self.turn % self.lanes);
             keys.clear();
-            keys.extend(lanes.iter().map(|lane| jobs[lane.job].key));
+            keys.extend(lanes.iter().map(|lane| open[lane.at].job.key));
             let same = self.load_keys(&mut held, &keys, |key| {
                 key.a_hat().as_flattened().iter().chain(key.s1_hat()).chain(key.s2_hat()).map(|a| (a, 1.0))
             });
-            self.attempt(same, &lanes, &starts, &mut signed, out);
-            open.retain(|open| !signed[open.job]);
+            self.attempt(same, &lanes, &mut open);
+            open.retain(|open| !open.is_signed);
         }
     }
 
+    /// Makes jobs ready for their attempts.
+    fn start<'a>(&mut self, (jobs, signatures): Group<'a, '_>) -> Vec<OpenJob<'a>> {
+        let after_mu = self.after_mu(jobs.len(), |job| (jobs[job].key.state_after_tr(), jobs[job].message));
+        let of_jobs = jobs.iter().zip(signatures).zip(after_mu);
+        let open = of_jobs.map(|((job, signature), (mu, after_mu))| {
+            let rho2 = job.message.rho2(job.key.key(), job.key.tr(), &mu);
+            OpenJob { job, signature, after_mu, rho2, kappa: 0, is_signed: false }
+        });
+        open.collect()
+    }
+
     /// Makes one attempt in each lane. A message's lanes have rising κ: the first attempt that passes gives its signature.
-    fn attempt(
-        &mut self,
-        same: bool,
-        lanes: &[OpenJob],
-        starts: &[Start],
-        signed: &mut [bool],
-        out: &mut [&mut SignatureBytes],
-    ) {
-        self.expand_y(lanes, starts);
+    fn attempt(&mut self, same: bool, lanes: &[Attempt], open: &mut [OpenJob<'_>]) {
+        self.expand_y(lanes, open);
         // w = INTT(Â·NTT(y))
         let size = VECTOR * self.lanes;
         self.s.values[..size].copy_from_slice(&self.s.y);
@@ -79,7 +96,7 @@ impl Lanes<'_> {
         self.lattice.intt(&mut w);
         self.s.w = w;
         // c̃ = com(μ, w₁);  c = Ball(c̃)
-        self.com(self.lanes, |lane| &starts[lanes[lane].job].after_mu);
+        self.com(self.lanes, |lane| &open[lanes[lane].at].after_mu);
         // Nobody learns the w₁ of an attempt that fails, and c̃ is a hash of w₁.
         declassify(&*self.s.c_tilde);
         self.ball(self.lanes);
@@ -89,20 +106,21 @@ impl Lanes<'_> {
         self.lattice.low_norms(&self.s.w, &self.s.values[..size], &mut self.s.r0_norms);
         self.times_challenge(same, K * VECTOR);
         self.lattice.add_norms(&mut self.s.values[..size], &self.s.y, &mut self.s.z_norms);
-        for (lane, open) in (0..self.lanes).map(|i| self.lane(i)).map(|lane| (lane, &lanes[lane])) {
+        for lane in (0..self.lanes).map(|i| self.lane(i)) {
+            let open = &mut open[lanes[lane].at];
             // The test that an attempt fails is public: it depends on masks that are discarded then.
             let passes = !self.s.failed[lane]
                 && declassified(self.s.r0_norms[lane] < f64::from(GAMMA2 - BETA))
                 && declassified(self.s.z_norms[lane] < f64::from(GAMMA1 - BETA));
-            if passes && !signed[open.job] {
-                let bytes = &mut *out[open.job];
+            if passes && !open.is_signed {
+                let bytes = &mut *open.signature;
                 let (c_packed, z_packed) = bytes.split_at_mut(C_TILDE_BYTES);
                 pack_fes(&self.c_tilde(lane), c_packed);
                 let z: Vec<i32> = column(&self.s.values[..size], self.lanes, lane).map(|x| x as i32).collect();
                 pack_codes::<18>(&z, |x| GAMMA1.wrapping_sub(x as u32), z_packed);
                 // z passed both tests, so it reveals nothing of s₁.
                 declassify(&bytes[..]);
-                signed[open.job] = true;
+                open.is_signed = true;
             }
         }
     }
@@ -119,7 +137,7 @@ impl Lanes<'_> {
     }
 
     /// Computes y of each lane's κ.
-    fn expand_y(&mut self, lanes: &[OpenJob], starts: &[Start]) {
+    fn expand_y(&mut self, lanes: &[Attempt], open: &[OpenJob<'_>]) {
         const INPUT: usize = 66;
         const OUTPUT: usize = Y_BLOCKS * Shake::Shake256.rate();
         let (rows, s) = (N * self.lanes, &mut *self.s);
@@ -127,7 +145,7 @@ impl Lanes<'_> {
         let masks = (0..L as u16).flat_map(|i| lanes.iter().map(move |lane| (lane, lane.kappa.wrapping_add(i))));
         for (input, (lane, kappa)) in inputs.as_chunks_mut::<INPUT>().0.iter_mut().zip(masks) {
             let (rho2, last) = input.split_at_mut(INPUT - 2);
-            rho2.copy_from_slice(&starts[lane.job].rho2[..]);
+            rho2.copy_from_slice(&open[lane.at].rho2[..]);
             last.copy_from_slice(&kappa.to_le_bytes());
         }
         let streams = &mut s.bytes[..lanes.len() * L * OUTPUT];
