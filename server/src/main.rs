@@ -12,6 +12,7 @@ use hypergrove_server::serve::{listen, serve};
 use hypergrove_server::state::{Server, make_folder, sealed_master};
 use hypergrove_server::storage::{Sqlite, private_file};
 use hypergrove_server::telemetry;
+use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -148,7 +149,8 @@ fn main() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .init();
     // Secrets of a process that crashes stay out of files.
-    if let Err(why) = rlimit::Resource::CORE.set(0, 0) {
+    let nothing = Rlimit { current: Some(0), maximum: Some(0) };
+    if let Err(why) = setrlimit(Resource::Core, nothing) {
         tracing::warn!("core dumps could not be disabled: {why}");
     }
     // Linux gives a program of `core_pattern` a dump whatever the limit is, but none of a process that is not dumpable. No other process of this

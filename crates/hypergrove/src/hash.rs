@@ -346,7 +346,9 @@ impl Order {
 /// The most files that this call may have open. A quarter of the files that the process may open are for the rest of the program.
 fn most_files() -> usize {
     #[cfg(unix)]
-    if let Some(limit) = rlimit::Resource::NOFILE.get_soft().ok().filter(|limit| *limit != rlimit::INFINITY) {
+    use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+    #[cfg(unix)]
+    if let Some((limit, _)) = getrlimit(Resource::RLIMIT_NOFILE).ok().filter(|(limit, _)| *limit != RLIM_INFINITY) {
         return usize::try_from(limit / 4 * 3).unwrap_or(usize::MAX).max(1);
     }
     usize::MAX

@@ -14,7 +14,7 @@ use std::time::Instant;
 /// The core on which this thread runs, as one of `number`. It may run on another one right afterwards.
 pub(super) fn core_among(number: usize) -> usize {
     #[cfg(all(target_os = "linux", not(miri)))]
-    return rustix::thread::sched_getcpu() % number.max(1);
+    return nix::sched::sched_getcpu().unwrap_or(0) % number.max(1);
     #[cfg(not(all(target_os = "linux", not(miri))))]
     return 0 % number.max(1);
 }
