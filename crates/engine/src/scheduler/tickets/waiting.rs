@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// The core on which this thread runs, as one of `number`. It may run on another one right afterwards.
+/// The core on which this thread runs, as one of `number`. It may run on another one right afterwards. Only Linux tells; elsewhere all threads have
+/// core 0, and jobs go in the order in which they came.
 pub(super) fn core_among(number: usize) -> usize {
     #[cfg(all(target_os = "linux", not(miri)))]
     return nix::sched::sched_getcpu().unwrap_or(0) % number.max(1);
@@ -58,8 +59,8 @@ pub(super) struct Taker {
 }
 
 pub(super) trait Entries: Any + Send {
-    /// Takes the entries of a batch of at most `most` jobs out of the line, or one that counts for more: first those of the taker's core. Each
-    /// entry is overtaken by twice as many as are in flight, at most. `withdrawn` has the number of entries in the line whose job was withdrawn.
+    /// Takes the entries of a batch of at most `most` jobs out of the line, or one that counts for more: first those of the taker's core, unless others
+    /// were overtaken by more than twice as many as are in flight. `withdrawn` has the number of entries in the line whose job was withdrawn.
     fn take(&mut self, most: usize, taker: Taker, withdrawn: &mut usize) -> Option<Box<dyn TakenBatch>>;
     fn len(&self) -> usize;
     /// Jobs that the entries count for.
@@ -125,7 +126,7 @@ impl<J: Queued> Waiting<J> {
         of.note_first();
     }
 
-    /// The entries to go on with: those of this core, unless there are none, or others were overtaken by so many of them.
+    /// The entries to go on with: those of this core, unless there are none, or others were overtaken by more than so many.
     fn next_of(&mut self, core: usize, overtaken: u64) -> Option<&mut OfCore<J>> {
         let first = |at: usize| self.cores.get(at).map_or(OfCore::<J>::EMPTY, |of| of.first);
         let oldest = (0..self.cores.len()).min_by_key(|at| first(*at))?;
