@@ -143,11 +143,14 @@ impl ZkDilithium {
     /// Writes the signatures to the caller's memory, which has a place for each job.
     pub fn sign_into(&self, jobs: &[Sign<'_>], signatures: &mut [&mut SignatureBytes]) {
         assert_eq!(jobs.len(), signatures.len(), "a place for each job");
+        if jobs.is_empty() {
+            return;
+        }
         let (threads, trace) = (self.threads(), TraceContext::current());
         let groups =
             groups(share::sizes(jobs.len(), threads, LEAST_TO_SIGN, MOST), jobs, signatures).collect::<Vec<_>>();
         let each = jobs.len() / threads;
-        share::by_threads(threads.min(groups.len()).max(1), groups, |next| {
+        share::by_threads(threads.min(groups.len()), groups, |next| {
             let sign = || self.on_lanes(each, ScratchEnd::Wipe, |lanes| lanes.sign(next));
             trace.counted(Step::Group, || (sign(), ()));
         });
@@ -225,7 +228,8 @@ fn groups<'a, J, T>(
 
 /// Jobs of a group, at most: more jobs make it no faster, but keep threads waiting for its end.
 const MOST: usize = 256;
-/// Jobs of a group to sign, at least. A thread begins its next group while jobs of the one before are open, so small groups leave no lanes empty.
+/// Jobs of a group to sign, at least. A thread begins its next group while jobs of the one before are open, so small groups leave no lanes
+/// without an attempt.
 const LEAST_TO_SIGN: usize = 4;
 
 /// Whether scratch is kept as it is after a call, or wiped, since it held secrets.

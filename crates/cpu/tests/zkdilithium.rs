@@ -37,12 +37,16 @@ fn agree(sets: &[ZkDilithium], keys: usize, first: u64, messages: usize) {
         let verdict = reference::verify(job.key, job.message, job.signature, &mut Trace::default());
         assert_eq!(verdict, i % 3 != 2 && i % 5 != 4);
     }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     for zk in sets {
         let name = zk.isa().name();
         assert!(zk.keygen(&seeds) == pairs, "{name}: {keys} key pairs from {first} on");
         for (i, (signature, expected)) in zk.sign(&sign).iter().zip(&signatures).enumerate() {
             assert!(signature == expected, "{name}: message {i} from {first} on");
         }
+        // Two threads share the messages in several groups, each of which follows another.
+        let shared = pool.install(|| zk.sign(&sign));
+        assert!(shared == signatures, "{name}: messages from {first} on, by two threads");
         for (i, verdict) in zk.verify(&verify).into_iter().enumerate() {
             assert_eq!(verdict, i % 3 != 2 && i % 5 != 4, "{name}: verdict {i} from {first} on");
         }

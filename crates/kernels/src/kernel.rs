@@ -111,9 +111,9 @@ impl Kernel {
     pub fn is_for_cpu(self) -> bool {
         matches!(self, Kernel::LeafSolo | Kernel::ForsSolo | Kernel::ClimbSolo | Kernel::ForsClimbSolo)
     }
-    /// Whether there is a Vulkan module of it. Not of those whose blocks share more than 16 kB, which not every device has:
-    /// kernels for few signatures, and `Links`, which goes on from them. Not of `ClimbPaired`, with which lavapipe
-    /// computes wrong roots. There is a kernel that does the same for each. And not of zkDilithium's.
+    /// Whether there is a Vulkan module of it. zkDilithium's kernels have none. Nor have those whose blocks share more than 16 kB, which not every
+    /// device has: kernels for few signatures, and `Links`, which goes on from them. With `ClimbPaired` lavapipe computes wrong roots. There is
+    /// a kernel that does the same for each of these.
     pub fn has_module(self) -> bool {
         use Kernel::{ClimbPaired, ForsPkWide, LeafWide, Links, XmssWide};
         !(self.is_zk() || matches!(self, XmssWide | ForsPkWide | LeafWide | Links | ClimbPaired))

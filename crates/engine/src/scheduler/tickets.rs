@@ -268,6 +268,12 @@ impl Line {
         self.limits.of_thread.map(|few| few.saturating_mul(threads))
     }
 
+    /// This thread, as the taker of the line's next batch. Only where each of the host's threads runs batches of its own do jobs have cores.
+    fn taker(&self, slots: usize) -> Taker {
+        let has_cores = self.limits.of_thread.is_some() && !self.entries.by_all_threads();
+        Taker { core: if has_cores { core_among(slots) } else { 0 }, in_flight: self.entries.jobs() + self.taken }
+    }
+
     /// How long the line's jobs still wait for others; `None` if they may begin.
     fn waits(&self, (max_delay, now): Patience) -> Option<Duration> {
         let most = self.limits.most;
@@ -489,9 +495,8 @@ impl State {
                 }
                 _ => line.limits.most,
             };
-            if let Some(batch) =
-                line.entries.take(most, Taker { core: core_among(slots), in_flight }, &mut line.withdrawn)
-            {
+            let taker = line.taker(slots);
+            if let Some(batch) = line.entries.take(most, taker, &mut line.withdrawn) {
                 if !all {
                     line.running += 1;
                     line.taken += batch.jobs();

@@ -288,7 +288,7 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// A launch that hashes ends of chains, and climbs to the roots. With SHA-512, two threads share each hash if that leaves no more than a warp
-    /// to each of a unit's schedulers. (An H100 verifies 1.04 million signatures of 256f a second in programs of 8,192, and 0.96 million without; of
+    /// to each scheduler of a compute unit. (An H100 verifies 1.04 million signatures of 256f a second in programs of 8,192, and 0.96 million without; of
     /// 192f in programs of 16,384, which is beyond that, 1.20 and 1.21 million.)
     fn climb_from_ends(&self, jobs: usize, units: usize, climbing: Climbing, ends: u64) -> Launch {
         if !self.shape.pairs || units > 64 * self.gpu.facts().compute_units as usize {

@@ -424,12 +424,14 @@ fn a_batch_begins_with_the_jobs_of_its_core() {
         taken
     };
     assert_eq!(take(2, 0, 7), [1, 3]);
-    // Job 0 was overtaken by four others when job 5 came: by twice as many as are in flight, or by more.
+    // Job 5 came five after job 0, and job 6 six: within twice three, and beyond twice two.
     assert_eq!(take(1, 0, 3), [5]);
     assert_eq!(take(1, 0, 2), [0]);
+    // Job 6 came four after job 2: twice two.
+    assert_eq!(take(1, 0, 2), [6]);
     // A core without jobs takes the oldest, and so does one whose jobs do not fill its batch.
     assert_eq!(take(1, 7, 9), [2]);
-    assert_eq!(take(9, 0, 9), [4, 6]);
+    assert_eq!(take(9, 0, 9), [4]);
     assert!(line.take(1, Taker { core: 0, in_flight: 9 }, &mut 0).is_none() && line.since().is_none());
 }
 
@@ -444,10 +446,13 @@ fn a_job_is_withdrawn_from_the_jobs_of_its_core() {
     withdrawn = 3;
     assert!(line.take(4, Taker { core: 0, in_flight: 4 }, &mut withdrawn).is_none());
     assert_eq!((withdrawn, line.len()), (0, 0));
-    let (mut line, entries) = line_of_cores(&[0, 1, 0, 1]);
-    assert!(line.withdraw(1, &entries[1].place));
+    let (mut line, entries) = line_of_cores(&[0, 1, 0]);
+    assert!(line.withdraw(1, &entries[0].place));
     line.compact();
-    assert_eq!((line.len(), line.jobs(), line.since()), (3, 3, Some(entries[0].since)));
+    assert_eq!((line.len(), line.jobs(), line.since()), (2, 2, Some(entries[1].since)));
+    assert!(line.withdraw(1, &entries[2].place));
+    line.compact();
+    assert_eq!((line.len(), line.jobs(), line.since()), (1, 1, Some(entries[1].since)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Where the host is the only device, a dispatcher first takes the jobs that threads on its own core brought. These threads sleep there, so they are
 //! woken there. To wake a thread on another core interrupts that core, which costs more than the thread's own work. (32 callers that verify
-//! SHA2-128s on two cores: 40,400/s, in one queue 32,800/s; docs/lab/2026-11-28-tickets-by-core.md.)
+//! SHA2-128s on two cores: 39,500/s, in one queue 33,500/s; docs/lab/2026-11-28-tickets-by-core.md.)
 
 use super::{Entry, Queued, TakenBatch, TakenJobs};
 use std::any::{Any, TypeId};
@@ -17,7 +17,10 @@ pub(super) fn core_among(number: usize) -> usize {
     #[cfg(all(target_os = "linux", not(miri)))]
     return nix::sched::sched_getcpu().unwrap_or(0) % number.max(1);
     #[cfg(not(all(target_os = "linux", not(miri))))]
-    return 0 % number.max(1);
+    {
+        let _ = number;
+        0
+    }
 }
 
 /// The place of an entry in its line. It changes under the queue's lock alone. So a batch is taken out of a line without a look at each of its entries,
@@ -54,13 +57,14 @@ impl PlaceInLine {
 pub(super) struct Taker {
     /// Its core.
     pub(super) core: usize,
-    /// Jobs that wait or run.
+    /// Jobs of the line that wait or run.
     pub(super) in_flight: usize,
 }
 
 pub(super) trait Entries: Any + Send {
-    /// Takes the entries of a batch of at most `most` jobs out of the line, or one that counts for more: first those of the taker's core, unless others
-    /// were overtaken by more than twice as many as are in flight. `withdrawn` has the number of entries in the line whose job was withdrawn.
+    /// Takes the entries of a batch of at most `most` jobs out of the line, or one that counts for more: first those of the taker's core, unless the
+    /// oldest entry came more than twice as many entries before them as are in flight. `withdrawn` has the number of entries in the line whose job
+    /// was withdrawn.
     fn take(&mut self, most: usize, taker: Taker, withdrawn: &mut usize) -> Option<Box<dyn TakenBatch>>;
     fn len(&self) -> usize;
     /// Jobs that the entries count for.
@@ -126,7 +130,8 @@ impl<J: Queued> Waiting<J> {
         of.note_first();
     }
 
-    /// The entries to go on with: those of this core, unless there are none, or others were overtaken by more than so many.
+    /// The entries to go on with: those of this core, unless there are none, or the oldest entry came more than
+    /// `overtaken` entries before them.
     fn next_of(&mut self, core: usize, overtaken: u64) -> Option<&mut OfCore<J>> {
         let first = |at: usize| self.cores.get(at).map_or(OfCore::<J>::EMPTY, |of| of.first);
         let oldest = (0..self.cores.len()).min_by_key(|at| first(*at))?;
