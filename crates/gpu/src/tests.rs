@@ -17,7 +17,7 @@ use hypergrove_fips205::{
 };
 use hypergrove_kernels::{Config, Kernel};
 use hypergrove_testkit::digests::{DigestJobs, KEYS, text};
-use hypergrove_testkit::toys::TOY_SHA2_16;
+use hypergrove_testkit::toys::{TOY_SHA2_16, TOY_SHA2_24};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -655,6 +655,27 @@ fn a_check_that_did_not_run_is_noticed() {
             assert!(matches!(program.run(batch, &mut out), Err(Error::Inconsistent { .. })), "{kernel:?}");
             assert!(out.iter().all(|byte| *byte == 0), "{kernel:?}");
         });
+    }
+}
+
+/// With SHA-512 two threads share a hash where rows are few: 40 jobs have 80, and 100 have 200. A device of two units has room for 128.
+#[test]
+fn few_rows_of_sha_512_climb_in_pairs() {
+    let p = &TOY_SHA2_24;
+    let keys = [Key { pk_seed: &[1; 24], sk_seed: &[2; 24], cached_nodes: &[], cached_id: 0 }];
+    let position = Position { fors: [1, 2, 3, 4].into_iter().collect(), idx_tree: TREE, idx_leaf: REVEALED as u32 };
+    for (jobs, kernel, other) in [(40, Kernel::ClimbPaired, Kernel::Climb), (100, Kernel::Climb, Kernel::ClimbPaired)] {
+        let gpu = Arc::new(HostGpu::new(false));
+        let (gpus, device) = device(gpu.clone());
+        let (plan, key_of, positions) = (Plan::new(p, Op::Sign), vec![0; jobs], vec![position.clone(); jobs]);
+        let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &[] };
+        let mut program = gpus.prepare(&device, &plan, jobs, &Policy::default()).unwrap();
+        let mut without = |skipped: Kernel| {
+            gpu.skip.store(skipped as u32, Ordering::Relaxed);
+            program.run(&batch, &mut vec![0; jobs * p.sig_bytes()])
+        };
+        assert!(without(other).is_ok(), "{jobs} jobs do not need {other:?}");
+        assert!(matches!(without(kernel), Err(Error::Inconsistent { .. })), "{jobs} jobs need {kernel:?}");
     }
 }
 
