@@ -667,7 +667,7 @@ fn few_rows_of_sha_512_climb_in_pairs() {
     for (jobs, kernel, other) in [(40, Kernel::ClimbPaired, Kernel::Climb), (100, Kernel::Climb, Kernel::ClimbPaired)] {
         let gpu = Arc::new(HostGpu::new(false));
         let (gpus, device) = device(gpu.clone());
-        let (plan, key_of, positions) = (Plan::new(p, Op::Sign), vec![0; jobs], vec![position.clone(); jobs]);
+        let (plan, key_of, positions) = (Plan::new(p, Op::Sign), vec![0; jobs], vec![position; jobs]);
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &[] };
         let mut program = gpus.prepare(&device, &plan, jobs, &Policy::default()).unwrap();
         let mut without = |skipped: Kernel| {
