@@ -961,7 +961,7 @@ impl Queue {
         let kind = requested.as_ref().ok().copied();
         let (cell, since) = (Cell::new(), (shared.clock)());
         let has_cores = !J::BY_ALL_THREADS && shared.scheduler.is_host_alone();
-        let core = if has_cores { core_among(shared.slots()) } else { 0 };
+        let core = if has_cores { core_among(shared.scheduler.options.threads) } else { 0 };
         let (deadline, of, place) = (Mutex::new(None), Arc::downgrade(shared), PlaceInLine::new(core));
         let job = Mutex::new(Some(job));
         let entry = Arc::new(Entry { job, cell, place, kind, size, since, deadline, shared: of });

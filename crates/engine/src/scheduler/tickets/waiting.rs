@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 /// The core on which this thread runs, as one of `number`. It may run on another one right afterwards. Only Linux tells; elsewhere all threads have
-/// core 0, and jobs go in the order in which they came.
+/// core 0, and jobs go in the order in which they came. (`nix` asks the C library. `rustix` reads the vDSO by itself, and crashes under Valgrind.)
 pub(super) fn core_among(number: usize) -> usize {
     #[cfg(all(target_os = "linux", not(miri)))]
     return nix::sched::sched_getcpu().unwrap_or(0) % number.max(1);
