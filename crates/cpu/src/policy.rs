@@ -44,13 +44,12 @@ pub(crate) fn axes(isas: bool) -> Vec<Axis> {
     ]
 }
 
-/// The fewest signatures of a group, unless there are too few for all threads. Smaller groups leave lanes empty.
-const LEAST_GROUP: usize = 2;
-
 impl CpuPolicy {
-    /// The sizes of the groups of so many signatures, each of which one thread verifies.
-    pub(crate) fn groups(&self, jobs: usize) -> impl Iterator<Item = usize> + use<> {
-        share::sizes(jobs, self.threads, LEAST_GROUP, self.verify_group)
+    /// The sizes of the groups of so many signatures, which have so many layers. One thread verifies a group, and before each layer it can give half of the
+    /// group to another thread. If there are few layers, that is seldom, so the last groups are small. (Signatures a second of 1,024 rows on 16 cores,
+    /// where the last groups have 8 or 32: 200,000 and 197,000 with 128s, 77,100 and 78,800 with 128f; docs/lab/2026-11-28-divided-groups.md.)
+    pub(crate) fn groups(&self, jobs: usize, layers: usize) -> impl Iterator<Item = usize> + use<> {
+        share::sizes(jobs, self.threads, layers.next_power_of_two(), self.verify_group)
     }
 
     /// The policy with the named values, and defaults for the rest.

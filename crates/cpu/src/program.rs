@@ -4,8 +4,9 @@ use crate::clock::Clock;
 use crate::forest::{Forest, ForestOutput, Leaves, Tree, run, subtree_height};
 use crate::policy::CpuPolicy;
 use crate::scratch::{Pool, Scratch, sized};
+use crate::share;
 use crate::swapped::Swapped;
-use crate::verify::{SlotValues, VerifyGroup};
+use crate::verify::{SlotValues, Verification, VerifyGroup};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::trace::{Step, TraceContext};
@@ -307,17 +308,21 @@ impl CpuProgram {
             }
             Op::Verify => {
                 let (mut roots, mut kept, mut next) = (&mut *out, &mut kept[..jobs * each], 0);
-                let tasks = self.policy.groups(jobs).map(|size| {
+                let groups = self.policy.groups(jobs, p.d).map(|size| {
                     let of_roots = roots.split_off_mut(..size * p.n).expect("a root for each job");
                     let of_kept = kept.split_off_mut(..size * each).expect("memory for each job");
                     let jobs = next..next + size;
                     next = jobs.end;
-                    (VerifyGroup { p, hash: self.hash(), keys: &keys, batch, jobs, digests }, of_roots, of_kept)
+                    VerifyGroup::new(jobs, of_roots, of_kept)
                 });
-                self.pool.with(|scratch| {
-                    let parallel = threads > 1 && jobs > 1 && !clock.runs();
-                    run(parallel, &self.pool, scratch, tasks, |scratch, (group, roots, kept)| {
-                        trace.step(Step::Group, group.jobs.len(), || group.roots(scratch, roots, kept, &clock));
+                let all = Verification { p, hash: self.hash(), keys: &keys, batch, digests };
+                let groups: Vec<_> = groups.collect();
+                let threads = if clock.runs() { 1 } else { threads.min(groups.len()) };
+                share::by_threads(threads, groups, |next, offer| {
+                    self.pool.with(|scratch| {
+                        while let Some(group) = next() {
+                            trace.counted(Step::Group, || (all.roots(scratch, group, offer, &clock), ()));
+                        }
                     });
                 });
             }
@@ -454,7 +459,7 @@ mod tests {
                 assert!(got == expected && !digests.is_queried, "{p}, {jobs} jobs, {threads} threads");
                 // Different messages give different roots.
                 assert!(jobs == 1 || got[..p.n] != got[p.n..2 * p.n], "{p}");
-                let groups = program.policy.groups(jobs).count();
+                let groups = program.policy.groups(jobs, p.d).count();
                 assert!(groups >= threads.min(jobs), "{jobs}: {groups}");
             }
         }

@@ -1,8 +1,11 @@
 //! Work that a pool's threads share: groups of jobs in one queue.
 
+use rayon::Scope;
 use rayon::prelude::*;
 use std::iter;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::vec::IntoIter;
 
 /// The sizes of groups of so many jobs, of which a thread does one after the other. A group has a thread's share of the jobs that are left, from `least`
 /// to `most`, and at first no more than half of a thread's share of all, because some threads are slower than others. So the last groups are small and
@@ -23,27 +26,67 @@ pub(crate) fn sizes(jobs: usize, threads: usize, least: usize, most: usize) -> i
 /// last task of a thread could be a large one.
 pub(crate) fn each<T: Send>(tasks: Vec<T>, work: impl Fn(T) + Sync) {
     let threads = tasks.len().min(rayon::current_num_threads());
-    by_threads(threads, tasks, |next| {
+    by_threads(threads, tasks, |next, _| {
         while let Some(task) = next() {
             work(task);
         }
     });
 }
 
-/// Runs `work` on so many threads of rayon's current pool, or on this thread if it is one. They take tasks by the function that they get, in the
-/// tasks' order, until none is left.
-pub(crate) fn by_threads<T: Send>(threads: usize, tasks: Vec<T>, work: impl Fn(&dyn Fn() -> Option<T>) + Sync) {
-    let tasks = Mutex::new(tasks.into_iter());
-    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+/// Gives the next task, if one is left.
+pub(crate) type Next<'n, T> = &'n mut dyn FnMut() -> Option<T>;
+
+/// Calls its argument for a part of the task at hand if a thread has nothing to do, and gives the part to that thread.
+pub(crate) type Offer<'o, T> = &'o dyn Fn(&mut dyn FnMut() -> T);
+
+/// Runs `work` on so many threads of rayon's current pool, or on this thread if it is one. They take tasks in the tasks' order, until none is left. Then
+/// threads that still work can give parts of their tasks to the others. So tasks may be large, and all threads still end at about the same time.
+pub(crate) fn by_threads<T: Send>(threads: usize, tasks: Vec<T>, work: impl Fn(Next<'_, T>, Offer<'_, T>) + Sync) {
+    let all = Shared { tasks: Mutex::new(tasks.into_iter()), busy: AtomicUsize::new(threads), threads, work };
     match threads {
-        1 => work(&next),
-        _ => (0..threads).into_par_iter().with_max_len(1).for_each(|_| work(&next)),
+        0 => {}
+        1 => (all.work)(&mut || all.next(), &|_| ()),
+        _ => rayon::scope(|scope| (0..threads).into_par_iter().with_max_len(1).for_each(|_| all.run(scope, None))),
+    }
+}
+
+/// Tasks that threads share.
+struct Shared<T, W> {
+    tasks: Mutex<IntoIter<T>>,
+    threads: usize,
+    /// Threads that have a task or look for one, and those that rayon has not started yet.
+    busy: AtomicUsize,
+    work: W,
+}
+
+impl<T: Send, W: Fn(Next<'_, T>, Offer<'_, T>) + Sync> Shared<T, W> {
+    fn next(&self) -> Option<T> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).next()
+    }
+
+    /// Works on this task, and then on others until none is left.
+    fn run<'s>(&'s self, scope: &Scope<'s>, mut given: Option<T>)
+    where
+        T: 's,
+    {
+        let offer = |part: &mut dyn FnMut() -> T| {
+            let one_more = |busy| (busy < self.threads).then_some(busy + 1);
+            if self.busy.fetch_update(Relaxed, Relaxed, one_more).is_ok() {
+                let part = part();
+                scope.spawn(move |scope| self.run(scope, Some(part)));
+            }
+        };
+        (self.work)(&mut || given.take().or_else(|| self.next()), &offer);
+        self.busy.fetch_sub(1, Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::mem::replace;
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn the_last_groups_are_small() {
@@ -57,6 +100,42 @@ mod tests {
         assert!(many.is_sorted_by(|a, b| a >= b) && many.iter().sum::<usize>() == 1024);
         assert_eq!([32, 16, 8, 4].map(|size| many.iter().filter(|of| **of == size).count()), [17, 15, 15, 30]);
         assert_eq!(sizes(9, 2, 4, 1).collect::<Vec<_>>(), [1; 9]);
+    }
+
+    #[test]
+    fn threads_without_tasks_get_parts_of_others() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("threads");
+        let (done, parts) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+        let start = Instant::now();
+        pool.install(|| {
+            by_threads(3, vec![0..1000, 1000..1001], |next, offer| {
+                while let Some(mut task) = next() {
+                    while let Some(number) = task.next() {
+                        // The first task goes on until both other threads have got a part of it, or of a part.
+                        while number == 0 && parts.load(Relaxed) < 2 && start.elapsed() < Duration::from_secs(30) {
+                            offer(&mut || {
+                                parts.fetch_add(1, Relaxed);
+                                let middle = task.start + task.len() / 2;
+                                middle..replace(&mut task.end, middle)
+                            });
+                            thread::yield_now();
+                        }
+                        done.lock().expect("no panic").push(number);
+                    }
+                }
+            });
+        });
+        let mut done = done.into_inner().expect("no panic");
+        done.sort_unstable();
+        assert!(done.into_iter().eq(0..1001));
+        assert!(parts.into_inner() >= 2);
+        // A thread that is alone has nobody to give a part to.
+        by_threads(1, vec![7], |next, offer| {
+            assert_eq!(next(), Some(7));
+            offer(&mut || panic!("there is no other thread"));
+            assert_eq!(next(), None);
+        });
+        by_threads(0, Vec::<()>::new(), |_, _| panic!("there is no task"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::scratch::{Scratch, sized};
+use crate::share::Offer;
 use crate::wots;
 use hypergrove_engine::trace::{self, Step};
 use hypergrove_engine::{Batch, Digests};
@@ -9,15 +10,48 @@ use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
 use hypergrove_lanes::{KeyState, Keys, Steps, TweakableHash};
 use std::ops::Range;
 
-/// The signatures of a batch that are verified together, and the keys and hash for them.
-pub(crate) struct VerifyGroup<'a> {
+/// Jobs of half a group, at least: smaller groups leave most lanes empty.
+const LEAST_HALF: usize = 2;
+
+/// Signatures of a batch that are verified, and the keys and hash for them.
+pub(crate) struct Verification<'a> {
     pub p: &'static Params,
     pub hash: &'a dyn TweakableHash,
     pub keys: &'a [KeyState],
     pub batch: &'a Batch<'a>,
-    pub jobs: Range<usize>,
     /// Gives the messages, unless the batch has their positions.
     pub digests: Option<&'a dyn Digests>,
+}
+
+/// Signatures that are verified together, and how far they are.
+pub(crate) struct VerifyGroup<'a> {
+    jobs: Range<usize>,
+    /// What the messages select, once they are hashed; empty if the batch has it.
+    positions: Vec<Position>,
+    /// The number of layers whose roots are known, and the root of the last of them for each job; before that, PK_FORS. `None` at the beginning.
+    layers: Option<usize>,
+    roots: &'a mut [u8],
+    /// [`SlotValues`] of each job.
+    kept: &'a mut [u8],
+}
+
+impl<'a> VerifyGroup<'a> {
+    pub(crate) fn new(jobs: Range<usize>, roots: &'a mut [u8], kept: &'a mut [u8]) -> VerifyGroup<'a> {
+        VerifyGroup { jobs, positions: Vec::new(), layers: None, roots, kept }
+    }
+
+    /// Splits off the second half.
+    fn half(&mut self) -> VerifyGroup<'a> {
+        let (all, first) = (self.jobs.len(), self.jobs.len() / 2);
+        let jobs = self.jobs.start + first..self.jobs.end;
+        self.jobs.end = jobs.start;
+        let positions = self.positions.split_off(first.min(self.positions.len()));
+        let roots = self.roots.len() / all * first;
+        let kept = self.kept.len() / all * first;
+        let roots = self.roots.split_off_mut(roots..).expect("each job has a root");
+        let kept = self.kept.split_off_mut(kept..).expect("each job has a place");
+        VerifyGroup { jobs, positions, layers: self.layers, roots, kept }
+    }
 }
 
 /// Intermediate values of one job, in the order of `Slot`: FORS roots, PK_FORS, XMSS roots.
@@ -33,6 +67,10 @@ impl<'a> SlotValues<'a> {
     pub(crate) fn new(p: &'static Params, bytes: &'a mut [u8]) -> SlotValues<'a> {
         SlotValues { p, bytes }
     }
+    /// Those of jobs one after the other.
+    fn of_jobs(p: &'static Params, kept: &'a mut [u8]) -> impl Iterator<Item = SlotValues<'a>> {
+        kept.chunks_mut(SlotValues::bytes(p)).map(move |bytes| SlotValues::new(p, bytes))
+    }
     pub(crate) fn fors_roots(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.p.k * self.p.n]
     }
@@ -44,9 +82,9 @@ impl<'a> SlotValues<'a> {
     }
 }
 
-impl VerifyGroup<'_> {
-    fn keys<'a>(&'a self, key_of: &'a mut Vec<u32>, per: usize) -> Keys<'a> {
-        let of = &self.batch.key_of[self.jobs.clone()];
+impl Verification<'_> {
+    fn keys<'a>(&'a self, jobs: &Range<usize>, key_of: &'a mut Vec<u32>, per: usize) -> Keys<'a> {
+        let of = &self.batch.key_of[jobs.clone()];
         if of.iter().all(|key| *key == of[0]) {
             return Keys::One(&self.keys[of[0] as usize]);
         }
@@ -55,47 +93,70 @@ impl VerifyGroup<'_> {
         Keys::Of { keys: self.keys, of: key_of }
     }
 
-    /// The roots, n bytes a job.
-    pub(crate) fn roots(&self, scratch: &mut Scratch, roots: &mut [u8], kept: &mut [u8], clock: &Clock) {
+    /// Computes the roots of a group, n bytes a job, and values on the way to them. Where the group can be divided, half of it is offered to other threads.
+    /// Gives the number of jobs that are left for this thread.
+    pub(crate) fn roots<'g>(
+        &self,
+        scratch: &mut Scratch,
+        mut group: VerifyGroup<'g>,
+        offer: Offer<'_, VerifyGroup<'g>>,
+        clock: &Clock,
+    ) -> usize {
         // Rows of a known length are copied by one or two instructions instead of a call.
         match self.p.n {
-            16 => self.roots_n::<16>(scratch, roots, kept, clock),
-            24 => self.roots_n::<24>(scratch, roots, kept, clock),
-            _ => self.roots_n::<32>(scratch, roots, kept, clock),
+            16 => self.roots_n::<16>(scratch, &mut group, offer, clock),
+            24 => self.roots_n::<24>(scratch, &mut group, offer, clock),
+            _ => self.roots_n::<32>(scratch, &mut group, offer, clock),
         }
+        group.jobs.len()
     }
 
     /// The positions that the messages select. The thread that verifies a group hashes its messages too, so no thread waits between the two.
     ///
     /// FIPS 205, Algorithm 20: lines 4–11.
-    fn positions(&self, digests: &dyn Digests) -> Vec<Position> {
+    fn positions(&self, jobs: Range<usize>, digests: &dyn Digests) -> Vec<Position> {
         let of = |job: usize| {
             let pk_seed = self.batch.keys[self.batch.key_of[job] as usize].pk_seed;
             let r = &self.batch.signatures[job][self.p.r_range()];
             Position::of(self.p, r, pk_seed, digests.pk_root(job), &digests.m_prime(job))
         };
-        self.jobs.clone().map(of).collect()
+        jobs.map(of).collect()
     }
 
-    #[expect(clippy::too_many_lines, reason = "the stages of verification, in one scratch")]
-    fn roots_n<const N: usize>(&self, scratch: &mut Scratch, roots: &mut [u8], kept: &mut [u8], clock: &Clock) {
-        let (p, jobs, len) = (self.p, self.jobs.len(), self.p.len());
-        let made;
-        let positions = match self.digests {
-            Some(digests) => {
-                made = trace::step(Step::HashMessages, jobs, || self.positions(digests));
-                &made[..]
-            }
-            None => &self.batch.positions[self.jobs.clone()],
-        };
+    fn roots_n<'g, const N: usize>(
+        &self,
+        scratch: &mut Scratch,
+        group: &mut VerifyGroup<'g>,
+        offer: Offer<'_, VerifyGroup<'g>>,
+        clock: &Clock,
+    ) {
         clock.start();
-        let signatures = &self.batch.signatures[self.jobs.clone()];
-        let job_keys = &self.batch.key_of[self.jobs.clone()];
-        let Scratch { adrs, key_of, digits, order, values, nodes, parents, messages, .. } = scratch;
-        let kept = kept.chunks_mut(SlotValues::bytes(p));
+        let first = group.layers.unwrap_or_else(|| {
+            if let Some(digests) = self.digests {
+                let jobs = group.jobs.clone();
+                group.positions = trace::step(Step::HashMessages, jobs.len(), || self.positions(jobs, digests));
+            }
+            clock.start();
+            self.fors_pks::<N>(scratch, group, clock);
+            0
+        });
+        for layer in first..self.p.d {
+            group.layers = Some(layer);
+            if group.jobs.len() >= 2 * LEAST_HALF {
+                offer(&mut || group.half());
+            }
+            self.layer::<N>(scratch, group, layer);
+        }
+        clock.lap("climb");
+    }
 
-        // FORS leaves from the revealed secrets, then the climb (FIPS 205, Algorithm 17).
-        let trees = sized(nodes, jobs * p.k * N);
+    /// Computes the roots of FORS trees from the revealed secrets, and PK_FORS of each job (FIPS 205, Algorithm 17).
+    fn fors_pks<const N: usize>(&self, scratch: &mut Scratch, group: &mut VerifyGroup<'_>, clock: &Clock) {
+        let (p, jobs) = (self.p, &group.jobs);
+        let positions = self.positions_of(jobs, &group.positions);
+        let signatures = &self.batch.signatures[jobs.clone()];
+        let Scratch { adrs, key_of, values, nodes, .. } = scratch;
+        let trees = sized(nodes, jobs.len() * p.k * N);
         let fors = || positions.iter().map(|at| Adrs::new(0, at.idx_tree, AdrsType::ForsTree).key_pair(at.idx_leaf));
         // For each node on a path at height z: its tree's address, and its index among the nodes of all of the key pair's trees.
         let level = |z: usize| {
@@ -109,7 +170,7 @@ impl VerifyGroup<'_> {
         for (node, part) in rows_mut::<N>(trees).iter_mut().zip(parts()) {
             *node = *row(part, 0);
         }
-        self.hash.f(self.keys(key_of, p.k), adrs, trees);
+        self.hash.f(self.keys(jobs, key_of, p.k), adrs, trees);
         for z in 0..p.a {
             let pairs = sized(values, 2 * trees.len());
             adrs.clear();
@@ -119,91 +180,103 @@ impl VerifyGroup<'_> {
                 put_siblings(pair, node, row(part, 1 + z), index);
                 adrs.push(tree.node(z as u32 + 1, index >> 1).0);
             }
-            self.hash.t_l(self.keys(key_of, p.k), adrs, 2, pairs, trees);
+            self.hash.t_l(self.keys(jobs, key_of, p.k), adrs, 2, pairs, trees);
         }
         clock.lap("fors_climb");
-        let messages = sized(messages, jobs * N);
         adrs.clear();
         adrs.extend(positions.iter().map(|at| Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf).0));
-        self.hash.t_l(self.keys(key_of, 1), adrs, p.k, trees, messages);
+        self.hash.t_l(self.keys(jobs, key_of, 1), adrs, p.k, trees, group.roots);
         clock.lap("fors_pk");
-        let mut kept: Vec<SlotValues<'_>> = kept.map(|bytes| SlotValues::new(p, bytes)).collect();
-        for ((kept, roots), message) in kept.iter_mut().zip(trees.chunks(p.k * N)).zip(messages.chunks(N)) {
+        for ((mut kept, roots), pk) in
+            SlotValues::of_jobs(p, group.kept).zip(trees.chunks(p.k * N)).zip(group.roots.chunks(N))
+        {
             kept.fors_roots().copy_from_slice(roots);
-            kept.fors_pk().copy_from_slice(message);
+            kept.fors_pk().copy_from_slice(pk);
         }
+    }
 
-        // Layer by layer: chains to their ends, T_len, the climb (FIPS 205, Algorithms 8, 11 and 13).
-        let digits = sized(digits, 2 * jobs * len);
-        let (digits, sorted) = digits.split_at_mut(jobs * len);
+    /// Computes the roots of a layer from those of the layer below: chains to their ends, T_len, the climb (FIPS 205, Algorithms 8, 11 and 13).
+    fn layer<const N: usize>(&self, scratch: &mut Scratch, group: &mut VerifyGroup<'_>, layer: usize) {
+        let (p, jobs, len) = (self.p, &group.jobs, self.p.len());
+        let positions = self.positions_of(jobs, &group.positions);
+        let signatures = &self.batch.signatures[jobs.clone()];
+        let job_keys = &self.batch.key_of[jobs.clone()];
+        let Scratch { adrs, key_of, digits, order, values, parents, messages, .. } = scratch;
+        // Other threads write roots next to these.
+        let messages = sized(messages, group.roots.len());
+        messages.copy_from_slice(group.roots);
+        let digits = sized(digits, 2 * jobs.len() * len);
+        let (digits, sorted) = digits.split_at_mut(jobs.len() * len);
         // The place of each chain among all of them in their sorted order.
-        let order = sized(order, jobs * len);
+        let order = sized(order, jobs.len() * len);
         let one_key = job_keys.iter().all(|key| *key == job_keys[0]);
-        for layer in 0..p.d {
-            let places: Vec<(u64, u32)> = positions.iter().map(|at| at.at_layer(p, layer)).collect();
-            let range = p.xmss_range(layer);
-            let parts: Vec<&[[u8; N]]> = signatures.iter().map(|s| rows(&s[range.clone()])).collect();
-            for (message, digits) in messages.chunks(N).zip(digits.chunks_mut(len)) {
-                wots::digits(p, message, digits);
-            }
-            let mut starts = starts(p.w(), digits);
-            let chains = rows_mut::<N>(sized(values, jobs * len * N));
-            adrs.resize(chains.len(), [0; 8]);
-            key_of.resize(if one_key { 0 } else { chains.len() }, 0);
-            // Values are read in the order of the signatures, which are too large for the caches.
-            let mut sources = digits.iter().zip(&mut *order);
-            for ((part, (tree, leaf)), key) in parts.iter().zip(&places).zip(job_keys) {
-                let of_job = Adrs::new(layer as u32, *tree, AdrsType::WotsHash).key_pair(*leaf);
-                for ((value, i), (digit, place)) in part.iter().zip(0..len as u32).zip(&mut sources) {
-                    let next = &mut starts[usize::from(*digit)];
-                    *place = *next;
-                    *next += 1;
-                    let at = *place as usize;
-                    chains[at] = *value;
-                    sorted[at] = *digit;
-                    adrs[at] = of_job.chain(i).0;
-                    if !one_key {
-                        key_of[at] = *key;
-                    }
+        let places: Vec<(u64, u32)> = positions.iter().map(|at| at.at_layer(p, layer)).collect();
+        let range = p.xmss_range(layer);
+        let parts: Vec<&[[u8; N]]> = signatures.iter().map(|s| rows(&s[range.clone()])).collect();
+        for (message, digits) in messages.chunks(N).zip(digits.chunks_mut(len)) {
+            wots::digits(p, message, digits);
+        }
+        let mut starts = starts(p.w(), digits);
+        let chains = rows_mut::<N>(sized(values, jobs.len() * len * N));
+        adrs.resize(chains.len(), [0; 8]);
+        key_of.resize(if one_key { 0 } else { chains.len() }, 0);
+        // Values are read in the order of the signatures, which are too large for the caches.
+        let mut sources = digits.iter().zip(&mut *order);
+        for ((part, (tree, leaf)), key) in parts.iter().zip(&places).zip(job_keys) {
+            let of_job = Adrs::new(layer as u32, *tree, AdrsType::WotsHash).key_pair(*leaf);
+            for ((value, i), (digit, place)) in part.iter().zip(0..len as u32).zip(&mut sources) {
+                let next = &mut starts[usize::from(*digit)];
+                *place = *next;
+                *next += 1;
+                let at = *place as usize;
+                chains[at] = *value;
+                sorted[at] = *digit;
+                adrs[at] = of_job.chain(i).0;
+                if !one_key {
+                    key_of[at] = *key;
                 }
-            }
-            let keys = if one_key {
-                Keys::One(&self.keys[job_keys[0] as usize])
-            } else {
-                Keys::Of { keys: self.keys, of: key_of }
-            };
-            self.hash.chain(keys, adrs, p.w(), Steps::From(sorted), chains.as_flattened_mut(), None);
-
-            let ends = sized(parents, jobs * len * N);
-            for (end, place) in rows_mut::<N>(ends).iter_mut().zip(&*order) {
-                *end = chains[*place as usize];
-            }
-            let at = |kind| places.iter().map(move |(tree, leaf)| (Adrs::new(layer as u32, *tree, kind), *leaf));
-            adrs.clear();
-            adrs.extend(at(AdrsType::WotsPk).map(|(adrs, leaf)| adrs.key_pair(leaf).0));
-            self.hash.t_l(self.keys(key_of, 1), adrs, len, ends, messages);
-            for z in 0..p.hp {
-                let pairs = sized(values, 2 * messages.len());
-                adrs.clear();
-                for (((pair, node), part), (tree, leaf)) in rows_mut::<N>(pairs)
-                    .as_chunks_mut::<2>()
-                    .0
-                    .iter_mut()
-                    .zip(rows::<N>(messages))
-                    .zip(&parts)
-                    .zip(at(AdrsType::Tree))
-                {
-                    put_siblings(pair, node, &part[len + z], leaf >> z);
-                    adrs.push(tree.node(z as u32 + 1, leaf >> (z + 1)).0);
-                }
-                self.hash.t_l(self.keys(key_of, 1), adrs, 2, pairs, messages);
-            }
-            for (kept, root) in kept.iter_mut().zip(messages.chunks(N)) {
-                kept.xmss_root(layer).copy_from_slice(root);
             }
         }
-        clock.lap("climb");
-        roots.copy_from_slice(messages);
+        let keys = if one_key {
+            Keys::One(&self.keys[job_keys[0] as usize])
+        } else {
+            Keys::Of { keys: self.keys, of: key_of }
+        };
+        self.hash.chain(keys, adrs, p.w(), Steps::From(sorted), chains.as_flattened_mut(), None);
+
+        let ends = sized(parents, jobs.len() * len * N);
+        for (end, place) in rows_mut::<N>(ends).iter_mut().zip(&*order) {
+            *end = chains[*place as usize];
+        }
+        let at = |kind| places.iter().map(move |(tree, leaf)| (Adrs::new(layer as u32, *tree, kind), *leaf));
+        adrs.clear();
+        adrs.extend(at(AdrsType::WotsPk).map(|(adrs, leaf)| adrs.key_pair(leaf).0));
+        self.hash.t_l(self.keys(jobs, key_of, 1), adrs, len, ends, messages);
+        for z in 0..p.hp {
+            let pairs = sized(values, 2 * messages.len());
+            adrs.clear();
+            for (((pair, node), part), (tree, leaf)) in rows_mut::<N>(pairs)
+                .as_chunks_mut::<2>()
+                .0
+                .iter_mut()
+                .zip(rows::<N>(messages))
+                .zip(&parts)
+                .zip(at(AdrsType::Tree))
+            {
+                put_siblings(pair, node, &part[len + z], leaf >> z);
+                adrs.push(tree.node(z as u32 + 1, leaf >> (z + 1)).0);
+            }
+            self.hash.t_l(self.keys(jobs, key_of, 1), adrs, 2, pairs, messages);
+        }
+        group.roots.copy_from_slice(messages);
+        for (mut kept, root) in SlotValues::of_jobs(p, group.kept).zip(messages.chunks(N)) {
+            kept.xmss_root(layer).copy_from_slice(root);
+        }
+    }
+
+    /// What the messages of these jobs select: `made`, unless the batch has it.
+    fn positions_of<'p>(&'p self, jobs: &Range<usize>, made: &'p [Position]) -> &'p [Position] {
+        if self.digests.is_some() { made } else { &self.batch.positions[jobs.clone()] }
     }
 }
 
@@ -236,4 +309,66 @@ fn starts(w: usize, digits: &[u8]) -> [u32; 257] {
         starts[digit + 1] += starts[digit];
     }
     starts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hypergrove_engine::Key;
+    use hypergrove_fips205::plan::Op;
+    use hypergrove_testkit::digests::{DigestJobs, KEYS, text};
+    use hypergrove_testkit::toys::{TOY_SHA2_16, TOY_SHA2_32, TOY_SHAKE_24};
+    use std::cell::RefCell;
+
+    /// Divides a group at every offer, and checks that its roots and the values on the way to them are those of the whole group.
+    #[test]
+    fn halves_of_a_group_have_its_roots() {
+        const JOBS: usize = 13;
+        let text = text();
+        for p in [&TOY_SHA2_16, &TOY_SHAKE_24, &TOY_SHA2_32] {
+            let mut digests = DigestJobs::new(p, Op::Verify, (JOBS, 0), &text);
+            let positions = digests.positions();
+            let row = |job: usize| {
+                let mut row = text[job..].iter().copied().cycle().take(p.sig_bytes()).collect::<Vec<_>>();
+                row[p.r_range()].copy_from_slice(&digests.r(job));
+                row
+            };
+            let rows: Vec<Vec<u8>> = (0..JOBS).map(row).collect();
+            let signatures: Vec<&[u8]> = rows.iter().map(|row| &row[..]).collect();
+            let key = |of| Key { pk_seed: digests.pk_seed(of), sk_seed: &[], cached_nodes: &[], cached_id: 0 };
+            let keys = [0, 1, 2].map(key);
+            let states = keys.map(|key| KeyState::new(key.pk_seed, key.sk_seed));
+            let key_of: Vec<u32> = (0..JOBS).map(|job| (job % KEYS) as u32).collect();
+            let isa = hypergrove_lanes::Isa::fastest();
+            let hash = crate::Cpu::with(isa).expect("available").hash(p, isa);
+            let compute = |digests: Option<&dyn Digests>, divides: bool| {
+                let positions = if digests.is_some() { &[][..] } else { &positions };
+                let batch = Batch { keys: &keys, key_of: &key_of, positions, signatures: &signatures };
+                let all = Verification { p, hash: &*hash, keys: &states, batch: &batch, digests };
+                let (mut roots, mut kept) = (vec![0; JOBS * p.n], vec![0; JOBS * SlotValues::bytes(p)]);
+                let groups = RefCell::new(vec![VerifyGroup::new(0..JOBS, &mut roots, &mut kept)]);
+                let offer = |part: &mut dyn FnMut() -> _| {
+                    if divides {
+                        groups.borrow_mut().push(part());
+                    }
+                };
+                let mut counts = Vec::new();
+                let next = || groups.borrow_mut().pop();
+                while let Some(group) = next() {
+                    counts.push(all.roots(&mut Scratch::default(), group, &offer, &Clock::new(false)));
+                }
+                drop(groups);
+                assert_eq!(counts.iter().sum::<usize>(), JOBS);
+                (roots, kept, counts.len())
+            };
+            let (roots, kept, groups) = compute(None, false);
+            assert_eq!(groups, 1);
+            assert!(roots[..p.n] != roots[p.n..2 * p.n], "{p}");
+            for digests in [None, Some(&digests as &dyn Digests)] {
+                let divided = compute(digests, true);
+                assert!(divided.0 == roots && divided.1 == kept, "{p}");
+                assert!(divided.2 >= JOBS / (2 * LEAST_HALF), "{p}: {} groups", divided.2);
+            }
+        }
+    }
 }

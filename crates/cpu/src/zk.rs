@@ -11,7 +11,7 @@ mod sign;
 mod verify;
 
 use crate::share;
-use hypergrove_engine::trace::{Step, TraceContext};
+use hypergrove_engine::trace::{self, Step, TraceContext};
 use hypergrove_engine::wiped;
 use hypergrove_lanes::{Constants, Isa, Lattice, Width, lattice};
 use hypergrove_zkdilithium::digest::Message;
@@ -23,6 +23,7 @@ use hypergrove_zkdilithium::{
 };
 use lanes::{Lanes, Scratch};
 pub use program::LatticeWrapper;
+use sign::SignTask;
 use std::sync::{Mutex, PoisonError};
 use zeroize::Zeroize;
 
@@ -148,10 +149,11 @@ impl ZkDilithium {
         }
         let (threads, trace) = (self.threads(), TraceContext::current());
         let groups =
-            groups(share::sizes(jobs.len(), threads, LEAST_TO_SIGN, MOST), jobs, signatures).collect::<Vec<_>>();
+            groups(share::sizes(jobs.len(), threads, LEAST_TO_SIGN, MOST), jobs, signatures).map(SignTask::Group);
+        let groups: Vec<_> = groups.collect();
         let each = jobs.len() / threads;
-        share::by_threads(threads.min(groups.len()), groups, |next| {
-            let sign = || self.on_lanes(each, ScratchEnd::Wipe, |lanes| lanes.sign(next));
+        share::by_threads(threads.min(groups.len()), groups, |next, offer| {
+            let mut sign = || self.on_lanes(each, ScratchEnd::Wipe, |lanes| lanes.sign(next, offer));
             trace.counted(Step::Group, || (sign(), ()));
         });
     }
@@ -166,8 +168,8 @@ impl ZkDilithium {
         verdicts
     }
 
-    /// Shares jobs out among the threads of the current pool, in groups, each in lanes of the width that suits its number of jobs. Outside of any pool,
-    /// the calling thread runs one group after the other. `run` gets the jobs' places.
+    /// Shares jobs out among the threads of the current pool, in groups, each thread in lanes of the width that suits its number of jobs. Outside of any
+    /// pool, the calling thread runs one group after the other. `run` gets the jobs' places.
     fn share<J: Sync, T: Send>(
         &self,
         jobs: &[J],
@@ -177,15 +179,18 @@ impl ZkDilithium {
     ) {
         assert_eq!(jobs.len(), places.len(), "a place for each job");
         let (threads, trace) = (self.threads(), TraceContext::current());
-        let groups = groups(share::sizes(jobs.len(), threads, self.wide.lanes(), MOST), jobs, places);
-        let one = |(jobs, places): (&[J], &mut [T])| {
-            let work = || self.on_lanes(jobs.len(), then, |lanes| run(lanes, jobs, places));
-            trace.step(Step::Group, jobs.len(), work);
-        };
-        match threads {
-            1 => groups.for_each(one),
-            _ => share::each(groups.collect(), one),
-        }
+        let each = jobs.len() / threads;
+        let groups: Vec<_> = groups(share::sizes(jobs.len(), threads, self.wide.lanes(), MOST), jobs, places).collect();
+        // A thread has the same lanes for all its groups: to wipe them takes as long as a key.
+        share::by_threads(threads.min(groups.len()), groups, |next, _| {
+            trace.enter(|| {
+                self.on_lanes(each, then, |lanes| {
+                    while let Some((jobs, places)) = next() {
+                        trace::step(Step::Group, jobs.len(), || run(lanes, jobs, places));
+                    }
+                });
+            });
+        });
     }
 
     /// Threads of the pool that this thread belongs to; 1 if it belongs to none, or computes alone. Outside of any pool rayon would start its
@@ -237,4 +242,42 @@ const LEAST_TO_SIGN: usize = 4;
 enum ScratchEnd {
     Keep,
     Wipe,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// Gives half of the open messages away at every offer, and checks that the signatures are those of one thread.
+    #[test]
+    fn open_messages_are_signed_by_whoever_has_them() {
+        let zk = ZkDilithium::with(Isa::fastest()).expect("available");
+        let keys = zk.keygen(&[[3; SEED_BYTES], [4; SEED_BYTES]]);
+        let keys: Vec<_> = keys.iter().map(SigningKey::expand).collect();
+        let messages: Vec<[u8; 2]> = (0..40u8).map(|i| [i, 1]).collect();
+        let keys_in_turn = keys.iter().cycle();
+        let jobs =
+            messages.iter().zip(keys_in_turn).map(|(message, key)| Sign { key, message: Message::Bytes(message) });
+        let jobs: Vec<Sign<'_>> = jobs.collect();
+        let right = zk.sign(&jobs);
+        for lanes in [zk.narrow.lanes(), zk.wide.lanes()] {
+            let mut signatures: Vec<Signature> = jobs.iter().map(|_| Signature::zeros()).collect();
+            let mut places: Vec<_> = signatures.iter_mut().map(Signature::bytes_mut).collect();
+            let sizes = [25, 4, 11].into_iter();
+            let tasks = RefCell::new(groups(sizes, &jobs, &mut places).map(SignTask::Group).collect::<Vec<_>>());
+            let (mut threads, mut count) = (0, 0);
+            while !tasks.borrow().is_empty() {
+                threads += 1;
+                // Each thread begins with one task, and finds no other.
+                let mut task = tasks.borrow_mut().pop();
+                let offer = |part: &mut dyn FnMut() -> _| tasks.borrow_mut().push(part());
+                count += zk.on_lanes(lanes, ScratchEnd::Wipe, |lanes| lanes.sign(&mut || task.take(), &offer));
+            }
+            drop(tasks);
+            assert!(signatures == right, "{lanes} lanes");
+            assert_eq!(count, jobs.len());
+            assert!(threads > 10, "{threads}");
+        }
+    }
 }

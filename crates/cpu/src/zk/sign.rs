@@ -2,6 +2,7 @@
 
 use super::Sign;
 use super::lanes::{Lanes, VECTOR, Y_BLOCKS, column, shake};
+use crate::share::{Next, Offer};
 use hypergrove_lanes::{Rows, Shake};
 use hypergrove_taint::{declassified, declassify};
 use hypergrove_zkdilithium::SignatureBytes;
@@ -12,7 +13,7 @@ use std::collections::VecDeque;
 use zeroize::Zeroizing;
 
 /// A message without its signature.
-struct OpenJob<'a> {
+pub(super) struct OpenJob<'a> {
     job: &'a Sign<'a>,
     signature: &'a mut SignatureBytes,
     /// Poseidon's state after μ, and the seed of the masks.
@@ -30,26 +31,39 @@ struct Attempt {
     kappa: u16,
 }
 
-/// Jobs, and the places of their signatures.
-type Group<'a, 's> = (&'a [Sign<'a>], &'a mut [&'s mut SignatureBytes]);
+/// Messages that a thread signs.
+pub(super) enum SignTask<'a, 's> {
+    /// Jobs, and the places of their signatures.
+    Group((&'a [Sign<'a>], &'a mut [&'s mut SignatureBytes])),
+    /// Messages that another thread has begun with.
+    Open(Vec<OpenJob<'a>>),
+}
 
 impl Lanes<'_> {
     /// Signs groups of jobs until there is no next one. The first jobs of a group fill lanes while the last ones of the group before are open. Gives
-    /// the number of jobs.
-    pub(super) fn sign<'a, 's: 'a>(&mut self, next: &dyn Fn() -> Option<Group<'a, 's>>) -> usize {
+    /// the number of jobs. When there is no next group, half of the open jobs are offered to other threads before each round of attempts.
+    pub(super) fn sign<'a, 's: 'a>(
+        &mut self,
+        next: Next<'_, SignTask<'a, 's>>,
+        offer: Offer<'_, SignTask<'a, 's>>,
+    ) -> usize {
         let (mut count, mut queue, mut open) = (0, VecDeque::new(), Vec::with_capacity(self.lanes));
         let (mut held, mut keys) = (Vec::new(), Vec::with_capacity(self.lanes));
         let mut lanes = Vec::with_capacity(self.lanes);
         loop {
             while open.len() < self.lanes {
-                if queue.is_empty()
-                    && let Some(group) = next()
-                {
-                    count += group.0.len();
-                    queue.extend(self.start(group));
+                if queue.is_empty() {
+                    match next() {
+                        Some(SignTask::Group(group)) => queue.extend(self.start(group)),
+                        Some(SignTask::Open(jobs)) => queue.extend(jobs),
+                        None => {}
+                    }
                 }
                 let Some(first) = queue.pop_front() else { break };
                 open.push(first);
+            }
+            if queue.is_empty() && open.len() > 1 {
+                offer(&mut || SignTask::Open(open.split_off(open.len() / 2)));
             }
             if open.is_empty() {
                 return count;
@@ -67,12 +81,14 @@ impl Lanes<'_> {
                 key.a_hat().as_flattened().iter().chain(key.s1_hat()).chain(key.s2_hat()).map(|a| (a, 1.0))
             });
             self.attempt(same, &lanes, &mut open);
+            let before = open.len();
             open.retain(|open| !open.is_signed);
+            count += before - open.len();
         }
     }
 
     /// Makes jobs ready for their attempts.
-    fn start<'a>(&mut self, (jobs, signatures): Group<'a, '_>) -> Vec<OpenJob<'a>> {
+    fn start<'a>(&mut self, (jobs, signatures): (&'a [Sign<'a>], &'a mut [&mut SignatureBytes])) -> Vec<OpenJob<'a>> {
         let after_mu = self.after_mu(jobs.len(), |job| (jobs[job].key.state_after_tr(), jobs[job].message));
         let of_jobs = jobs.iter().zip(signatures).zip(after_mu);
         let open = of_jobs.map(|((job, signature), (mu, after_mu))| {
