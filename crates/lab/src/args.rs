@@ -139,7 +139,7 @@ pub struct Bench {
     #[arg(long, requires = "trace")]
     pub force: bool,
     /// Measure in turns, as a process of the study `cores`
-    #[arg(long, requires = "json", conflicts_with_all = ["study", "sha256", "callers", "scheme", "trace"], hide = true)]
+    #[arg(long, requires = "json", conflicts_with_all = ["study", "sha256", "callers", "trace"], hide = true)]
     pub turns: bool,
 }
 

@@ -5,8 +5,8 @@ use crate::failure::{Exit, Failure};
 use crate::lines::{head, tell};
 use crate::printer::{Printer, grouped, seconds, significant};
 use crate::record::Record;
+use crate::stopwatch::Question;
 use crate::stopwatch::callers::{self, CallerKind};
-use crate::stopwatch::{Question, measure, measure_at};
 use crate::trace::{Recorded, Recording, observed};
 use crate::version::{COMMIT, VERSION};
 use crate::{machine, sha256, study, zkdilithium};
@@ -63,10 +63,7 @@ fn slh_dsa(args: &Bench, options: &MachineOptions, printer: &Printer, into: Reco
             let cached_layers = if op == Op::Sign { args.cache_layers } else { 0 };
             let (batch, budget, rows) = (args.batch, args.budget(SECONDS), args.rows);
             let question = Question { params: SlhDsa::from(p), op, batch, cached_layers, budget, rows };
-            let measured = match args.turns {
-                true => measure_at(&engine, question, options, &|run| study::cores::in_turns(budget, printer, run)),
-                false => measure(&engine, question, options),
-            };
+            let measured = study::cores::measure(args, &engine, question, options, printer);
             let measured = measured.map_err(|failure| failure.of(format_args!("{p} {}", op_name(op))))?;
             let record = Record { redundant, ..measured.record(&engine, question) };
             tell(args, printer, &record)?;

@@ -7,7 +7,8 @@ use crate::machine::{self, Limits};
 use crate::printer::{Printer, significant};
 use crate::record::Record;
 use crate::sha256;
-use crate::stopwatch::{Question, Timed, measure};
+use crate::stopwatch::{Question, Timed};
+use crate::study::cores;
 use crate::trace::{Recorded, observed};
 use hypergrove::backend::Policy;
 use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
@@ -98,7 +99,7 @@ pub(crate) fn bench(
             let (batch, budget, rows) = (args.batch, args.budget(SECONDS), args.rows);
             let question = Question { params: ZkDilithium, op, batch, cached_layers: 0, budget, rows };
             let clock = machine::clock();
-            let mut measured = measure(&engine, question, options)
+            let mut measured = cores::measure(args, &engine, question, options, printer)
                 .map_err(|failure| failure.of(format_args!("{NAME} {}", op_name(op))))?;
             // The highest clock that was seen: the bound is that of the cycles there were.
             let clock = clock.zip(machine::clock()).map(|(before, after)| before.max(after));

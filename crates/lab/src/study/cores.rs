@@ -3,13 +3,13 @@
 
 use super::definition::{CoresRow, Kind};
 use super::under_way::{Study, StudyDevice, describe};
-use crate::args::{RowMemory, op_name};
+use crate::args::{Bench, MachineOptions, RowMemory, op_name};
 use crate::failure::Failure;
 use crate::machine::{self, Limits};
 use crate::printer::Printer;
 use crate::record::Record;
-use crate::stopwatch::{LEAST_RUNS, Question, Timed, Times, until_used_up};
-use hypergrove::{Op, Params, SlhDsa};
+use crate::stopwatch::{self, LEAST_RUNS, Measurement, Question, Timed, Times, measure_at, until_used_up};
+use hypergrove::{Engine, Op, Params, SlhDsa};
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Lines, Write, stdin};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -19,8 +19,9 @@ use std::time::Duration;
 const ROWS: RowMemory = RowMemory::Host;
 
 /// The timed runs of a process that measures in turns. It prints `null` once its jobs are prepared. Each line of standard input begins a turn, and standard
-/// output gets the median of its runs. The result has the runs of all turns.
-pub(crate) fn in_turns(
+/// output gets the mean of its runs: a median would leave out the runs in which the process's core did something else, but an engine's run takes as long as
+/// its slowest core. The result has the runs of all turns.
+fn in_turns(
     budget: Duration,
     printer: &Printer,
     run: &mut dyn FnMut() -> Result<Duration, Failure>,
@@ -30,10 +31,25 @@ pub(crate) fn in_turns(
     for line in stdin().lines() {
         line.map_err(|error| Failure::io("read", "standard input", &error))?;
         let times = until_used_up(LEAST_RUNS, budget, &mut *run)?;
-        printer.line(times.median())?;
+        printer.line(times.mean())?;
         all.extend_from_slice(times.all());
     }
     if all.is_empty() { until_used_up(LEAST_RUNS, budget, run) } else { Ok(Times::new(all)) }
+}
+
+/// Measures, in turns if another process begins them.
+pub(crate) fn measure<S: Timed>(
+    args: &Bench,
+    engine: &Engine,
+    question: Question<S>,
+    options: &MachineOptions,
+    printer: &Printer,
+) -> Result<Measurement, Failure> {
+    let budget = question.budget;
+    match args.turns {
+        true => measure_at(engine, question, options, &|run| in_turns(budget, printer, run)),
+        false => stopwatch::measure(engine, question, options),
+    }
 }
 
 /// A process that measures in turns. It ends with its standard input.
