@@ -26,7 +26,7 @@ pub(crate) struct Verification<'a> {
 /// Signatures that are verified together, and how far they are.
 pub(crate) struct VerifyGroup<'a> {
     jobs: Range<usize>,
-    /// What the messages select, once they are hashed; empty if the batch has it.
+    /// Positions that the messages select, once they are hashed; empty if the batch has them.
     positions: Vec<Position>,
     /// The number of layers whose roots are known, and the root of the last of them for each job; before that, PK_FORS. `None` at the beginning.
     layers: Option<usize>,
@@ -274,7 +274,7 @@ impl Verification<'_> {
         }
     }
 
-    /// What the messages of these jobs select: `made`, unless the batch has it.
+    /// The positions of these jobs: `made`, unless the batch has them.
     fn positions_of<'p>(&'p self, jobs: &Range<usize>, made: &'p [Position]) -> &'p [Position] {
         if self.digests.is_some() { made } else { &self.batch.positions[jobs.clone()] }
     }
