@@ -45,9 +45,9 @@ pub(crate) fn axes(isas: bool) -> Vec<Axis> {
 }
 
 impl CpuPolicy {
-    /// The sizes of the groups of so many signatures, which have so many layers. One thread verifies a group, and before each layer it can give half of the
-    /// group to another thread. If there are few layers, that is seldom, so the last groups are small. (Signatures a second of 1,024 rows on 16 cores,
-    /// where the last groups have 8 or 32: 200,000 and 197,000 with 128s, 77,100 and 78,800 with 128f; docs/lab/2026-11-28-divided-groups.md.)
+    /// The sizes of the groups of so many signatures, which have so many layers. A thread can give away half of a group only before a layer. So sets with few
+    /// layers need small last groups, and sets with many keep groups that fill lanes: the least size is the number of layers, rounded up to a power of two.
+    /// (Measured in docs/lab/2026-11-28-divided-groups.md.)
     pub(crate) fn groups(&self, jobs: usize, layers: usize) -> impl Iterator<Item = usize> + use<> {
         share::sizes(jobs, self.threads, layers.next_power_of_two(), self.verify_group)
     }

@@ -251,7 +251,7 @@ impl CpuProgram {
         let mut failed = Ok(());
         let trace = TraceContext::current();
         let clock = Clock::new(self.policy.stages == 1);
-        // A group of signatures is verified by one thread.
+        // If stages are timed, one thread verifies all groups.
         let alone = if self.plan.op == Op::Verify { 1 } else { threads };
         match self.plan.op {
             Op::Keygen => {
@@ -317,7 +317,7 @@ impl CpuProgram {
                 });
                 let all = Verification { p, hash: self.hash(), keys: &keys, batch, digests };
                 let groups: Vec<_> = groups.collect();
-                let threads = if clock.runs() { 1 } else { threads.min(groups.len()) };
+                let threads = if clock.runs() { 1 } else { threads };
                 share::by_threads(threads, groups, |next, offer| {
                     self.pool.with(|scratch| {
                         while let Some(group) = next() {

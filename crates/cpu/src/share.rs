@@ -25,8 +25,7 @@ pub(crate) fn sizes(jobs: usize, threads: usize, least: usize, most: usize) -> i
 /// Runs tasks on the threads of rayon's current pool: each takes the next one, in their order, until none is left. If rayon divided them instead, the
 /// last task of a thread could be a large one.
 pub(crate) fn each<T: Send>(tasks: Vec<T>, work: impl Fn(T) + Sync) {
-    let threads = tasks.len().min(rayon::current_num_threads());
-    by_threads(threads, tasks, |next, _| {
+    by_threads(rayon::current_num_threads(), tasks, |next, _| {
         while let Some(task) = next() {
             work(task);
         }
@@ -36,17 +35,18 @@ pub(crate) fn each<T: Send>(tasks: Vec<T>, work: impl Fn(T) + Sync) {
 /// Gives the next task, if one is left.
 pub(crate) type Next<'n, T> = &'n mut dyn FnMut() -> Option<T>;
 
-/// Calls its argument for a part of the task at hand if a thread has nothing to do, and gives the part to that thread.
+/// Calls its argument for half of the current task if a thread has no task, and gives the half to that thread.
 pub(crate) type Offer<'o, T> = &'o dyn Fn(&mut dyn FnMut() -> T);
 
-/// Runs `work` on so many threads of rayon's current pool, or on this thread if it is one. They take tasks in the tasks' order, until none is left. Then
-/// threads that still work can give parts of their tasks to the others. So tasks may be large, and all threads still end at about the same time.
+/// Runs `work` on so many threads of rayon's current pool, or on this thread if one suffices. They take tasks in the tasks' order, until none is left. Then
+/// threads that still work can give halves of their tasks to the others. So tasks may be large, and all threads still end at about the same time.
 pub(crate) fn by_threads<T: Send>(threads: usize, tasks: Vec<T>, work: impl Fn(Next<'_, T>, Offer<'_, T>) + Sync) {
-    let all = Shared { tasks: Mutex::new(tasks.into_iter()), busy: AtomicUsize::new(threads), threads, work };
-    match threads {
+    let runs = threads.min(tasks.len());
+    let all = Shared { tasks: Mutex::new(tasks.into_iter()), threads, busy: AtomicUsize::new(runs), work };
+    match runs {
         0 => {}
         1 => (all.work)(&mut || all.next(), &|_| ()),
-        _ => rayon::scope(|scope| (0..threads).into_par_iter().with_max_len(1).for_each(|_| all.run(scope, None))),
+        _ => rayon::scope(|scope| (0..runs).into_par_iter().with_max_len(1).for_each(|_| all.run(scope, None))),
     }
 }
 
@@ -64,16 +64,16 @@ impl<T: Send, W: Fn(Next<'_, T>, Offer<'_, T>) + Sync> Shared<T, W> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).next()
     }
 
-    /// Works on this task, and then on others until none is left.
+    /// Works on the half of a task that another thread gave, and then on tasks until none is left.
     fn run<'s>(&'s self, scope: &Scope<'s>, mut given: Option<T>)
     where
         T: 's,
     {
-        let offer = |part: &mut dyn FnMut() -> T| {
+        let offer = |half: &mut dyn FnMut() -> T| {
             let one_more = |busy| (busy < self.threads).then_some(busy + 1);
             if self.busy.fetch_update(Relaxed, Relaxed, one_more).is_ok() {
-                let part = part();
-                scope.spawn(move |scope| self.run(scope, Some(part)));
+                let half = half();
+                scope.spawn(move |scope| self.run(scope, Some(half)));
             }
         };
         (self.work)(&mut || given.take().or_else(|| self.next()), &offer);
@@ -85,6 +85,7 @@ impl<T: Send, W: Fn(Next<'_, T>, Offer<'_, T>) + Sync> Shared<T, W> {
 mod tests {
     use super::*;
     use std::mem::replace;
+    use std::sync::Barrier;
     use std::thread;
     use std::time::{Duration, Instant};
 
@@ -103,18 +104,17 @@ mod tests {
     }
 
     #[test]
-    fn threads_without_tasks_get_parts_of_others() {
+    fn threads_without_tasks_get_halves_of_others() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("threads");
-        let (done, parts) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+        let (done, others) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
         let start = Instant::now();
         pool.install(|| {
             by_threads(3, vec![0..1000, 1000..1001], |next, offer| {
                 while let Some(mut task) = next() {
                     while let Some(number) = task.next() {
-                        // The first task goes on until both other threads have got a part of it, or of a part.
-                        while number == 0 && parts.load(Relaxed) < 2 && start.elapsed() < Duration::from_secs(30) {
+                        // The first task waits at its first number until two other runs have done numbers of it.
+                        while number == 0 && others.load(Relaxed) < 2 && start.elapsed() < Duration::from_secs(30) {
                             offer(&mut || {
-                                parts.fetch_add(1, Relaxed);
                                 let middle = task.start + task.len() / 2;
                                 middle..replace(&mut task.end, middle)
                             });
@@ -122,14 +122,29 @@ mod tests {
                         }
                         done.lock().expect("no panic").push(number);
                     }
+                    others.fetch_add(usize::from(task.end < 1001), Relaxed);
                 }
             });
         });
+        assert!(others.into_inner() > 2, "two halves were done elsewhere");
         let mut done = done.into_inner().expect("no panic");
         done.sort_unstable();
         assert!(done.into_iter().eq(0..1001));
-        assert!(parts.into_inner() >= 2);
-        // A thread that is alone has nobody to give a part to.
+    }
+
+    #[test]
+    fn nobody_gets_a_half_while_all_threads_have_tasks() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("threads");
+        let both = Barrier::new(2);
+        pool.install(|| {
+            by_threads(2, vec![0, 1], |next, offer| {
+                while next().is_some() {
+                    both.wait();
+                    offer(&mut || panic!("both threads have a task"));
+                    both.wait();
+                }
+            });
+        });
         by_threads(1, vec![7], |next, offer| {
             assert_eq!(next(), Some(7));
             offer(&mut || panic!("there is no other thread"));

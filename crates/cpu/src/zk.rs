@@ -10,8 +10,8 @@ mod program;
 mod sign;
 mod verify;
 
-use crate::share;
-use hypergrove_engine::trace::{self, Step, TraceContext};
+use crate::share::{self, Next, Offer};
+use hypergrove_engine::trace::{Step, TraceContext};
 use hypergrove_engine::wiped;
 use hypergrove_lanes::{Constants, Isa, Lattice, Width, lattice};
 use hypergrove_zkdilithium::digest::Message;
@@ -133,7 +133,16 @@ impl ZkDilithium {
     }
     /// Writes the keys of these seeds to the caller's memory, which has a place for each seed.
     pub fn keygen_into(&self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) {
-        self.share(seeds, keys, ScratchEnd::Wipe, |lanes, seeds, keys| lanes.keygen(seeds, keys));
+        assert_eq!(seeds.len(), keys.len(), "a place for each seed");
+        let sizes = share::sizes(seeds.len(), self.threads(), self.wide.lanes(), MOST);
+        self.in_wiped_lanes(seeds.len(), groups(sizes, seeds, keys).collect(), |lanes, next, _| {
+            let mut count = 0;
+            while let Some((seeds, keys)) = next() {
+                lanes.keygen(seeds, keys);
+                count += seeds.len();
+            }
+            count
+        });
     }
     /// The signatures, in the order of the jobs.
     pub fn sign(&self, jobs: &[Sign<'_>]) -> Vec<Signature> {
@@ -144,52 +153,38 @@ impl ZkDilithium {
     /// Writes the signatures to the caller's memory, which has a place for each job.
     pub fn sign_into(&self, jobs: &[Sign<'_>], signatures: &mut [&mut SignatureBytes]) {
         assert_eq!(jobs.len(), signatures.len(), "a place for each job");
-        if jobs.is_empty() {
-            return;
-        }
-        let (threads, trace) = (self.threads(), TraceContext::current());
-        let groups =
-            groups(share::sizes(jobs.len(), threads, LEAST_TO_SIGN, MOST), jobs, signatures).map(SignTask::Group);
-        let groups: Vec<_> = groups.collect();
-        let each = jobs.len() / threads;
-        share::by_threads(threads.min(groups.len()), groups, |next, offer| {
-            let mut sign = || self.on_lanes(each, ScratchEnd::Wipe, |lanes| lanes.sign(next, offer));
-            trace.counted(Step::Group, || (sign(), ()));
-        });
+        let sizes = share::sizes(jobs.len(), self.threads(), LEAST_TO_SIGN, MOST);
+        let tasks = groups(sizes, jobs, signatures).map(SignTask::Group).collect();
+        self.in_wiped_lanes(jobs.len(), tasks, |lanes, next, offer| lanes.sign(next, offer));
     }
     /// The verdicts, in the order of the jobs.
     pub fn verify(&self, jobs: &[Verify<'_>]) -> Vec<bool> {
-        let mut verdicts = vec![false; jobs.len()];
-        self.share(jobs, &mut verdicts, ScratchEnd::Keep, |lanes, jobs, places| {
-            let mut verdicts = Vec::with_capacity(jobs.len());
-            lanes.verify(jobs, &mut verdicts);
-            places.copy_from_slice(&verdicts);
+        let (mut verdicts, threads, trace) = (vec![false; jobs.len()], self.threads(), TraceContext::current());
+        let sizes = share::sizes(jobs.len(), threads, self.wide.lanes(), MOST);
+        share::by_threads(threads, groups(sizes, jobs, &mut verdicts).collect(), |next, _| {
+            while let Some((jobs, places)) = next() {
+                let mut verdicts = Vec::with_capacity(jobs.len());
+                let verify = || self.on_lanes(jobs.len(), ScratchEnd::Keep, |lanes| lanes.verify(jobs, &mut verdicts));
+                trace.step(Step::Group, jobs.len(), verify);
+                places.copy_from_slice(&verdicts);
+            }
         });
         verdicts
     }
 
-    /// Shares jobs out among the threads of the current pool, in groups, each thread in lanes of the width that suits its number of jobs. Outside of any
-    /// pool, the calling thread runs one group after the other. `run` gets the jobs' places.
-    fn share<J: Sync, T: Send>(
+    /// Shares tasks of so many jobs out among the threads of the current pool. Outside of any pool, the calling thread does all of them. Wiping the lanes
+    /// takes as long as making a key, so a thread wipes them once, after its last task. `work` gives its number of jobs.
+    fn in_wiped_lanes<T: Send>(
         &self,
-        jobs: &[J],
-        places: &mut [T],
-        then: ScratchEnd,
-        run: impl Fn(&mut Lanes<'_>, &[J], &mut [T]) + Sync,
+        jobs: usize,
+        tasks: Vec<T>,
+        work: impl Fn(&mut Lanes<'_>, Next<'_, T>, Offer<'_, T>) -> usize + Sync,
     ) {
-        assert_eq!(jobs.len(), places.len(), "a place for each job");
         let (threads, trace) = (self.threads(), TraceContext::current());
-        let each = jobs.len() / threads;
-        let groups: Vec<_> = groups(share::sizes(jobs.len(), threads, self.wide.lanes(), MOST), jobs, places).collect();
-        // A thread has the same lanes for all its groups: to wipe them takes as long as a key.
-        share::by_threads(threads.min(groups.len()), groups, |next, _| {
-            trace.enter(|| {
-                self.on_lanes(each, then, |lanes| {
-                    while let Some((jobs, places)) = next() {
-                        trace::step(Step::Group, jobs.len(), || run(lanes, jobs, places));
-                    }
-                });
-            });
+        share::by_threads(threads, tasks, |next, offer| {
+            let each = jobs.div_ceil(threads);
+            let mut run = || self.on_lanes(each, ScratchEnd::Wipe, |lanes| work(lanes, next, offer));
+            trace.counted(Step::Group, || (run(), ()));
         });
     }
 

@@ -138,7 +138,7 @@ pub struct Bench {
     /// With --trace: replace a file that exists; by default, it is an error
     #[arg(long, requires = "trace")]
     pub force: bool,
-    /// Measure in turns, as a process of the study `cores`
+    /// Measure in turns: each line of standard input begins one, as the study `cores` does
     #[arg(long, requires = "json", conflicts_with_all = ["study", "sha256", "callers", "trace"], hide = true)]
     pub turns: bool,
 }

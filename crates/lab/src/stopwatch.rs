@@ -164,7 +164,7 @@ impl Times {
         let middle = self.0.len() / 2;
         if self.0.len() % 2 == 1 { self.0[middle] } else { (self.0[middle - 1] + self.0[middle]) / 2.0 }
     }
-    /// The seconds of a run at the rate of all of them together.
+    /// The mean of the runs.
     pub(crate) fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }

@@ -35,13 +35,13 @@ struct Attempt {
 pub(super) enum SignTask<'a, 's> {
     /// Jobs, and the places of their signatures.
     Group((&'a [Sign<'a>], &'a mut [&'s mut SignatureBytes])),
-    /// Messages that another thread has begun with.
+    /// Messages that another thread has begun to sign.
     Open(Vec<OpenJob<'a>>),
 }
 
 impl Lanes<'_> {
-    /// Signs groups of jobs until there is no next one. The first jobs of a group fill lanes while the last ones of the group before are open. Gives
-    /// the number of jobs. When there is no next group, half of the open jobs are offered to other threads before each round of attempts.
+    /// Signs groups of jobs until there is no next one. The first jobs of a group fill lanes while the last ones of the group before are open. Before
+    /// each round of attempts, half of the jobs are offered to other threads. Gives the number of jobs that this thread signed.
     pub(super) fn sign<'a, 's: 'a>(
         &mut self,
         next: Next<'_, SignTask<'a, 's>>,
@@ -62,8 +62,13 @@ impl Lanes<'_> {
                 let Some(first) = queue.pop_front() else { break };
                 open.push(first);
             }
-            if queue.is_empty() && open.len() > 1 {
-                offer(&mut || SignTask::Open(open.split_off(open.len() / 2)));
+            let half = (queue.len() + open.len()) / 2;
+            if half > 0 {
+                offer(&mut || {
+                    let mut jobs: Vec<_> = queue.split_off(queue.len().saturating_sub(half)).into();
+                    jobs.extend(open.split_off(open.len() - (half - jobs.len())));
+                    SignTask::Open(jobs)
+                });
             }
             if open.is_empty() {
                 return count;

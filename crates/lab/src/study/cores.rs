@@ -19,8 +19,8 @@ use std::time::Duration;
 const ROWS: RowMemory = RowMemory::Host;
 
 /// The timed runs of a process that measures in turns. It prints `null` once its jobs are prepared. Each line of standard input begins a turn, and standard
-/// output gets the mean of its runs: a median would leave out the runs in which the process's core did something else, but an engine's run takes as long as
-/// its slowest core. The result has the runs of all turns.
+/// output gets the mean of its runs. A process's median would leave out runs in which its core did other work; an engine's run cannot, because it ends with
+/// the slowest core. The result has the runs of all turns.
 fn in_turns(
     budget: Duration,
     printer: &Printer,
@@ -37,7 +37,7 @@ fn in_turns(
     if all.is_empty() { until_used_up(LEAST_RUNS, budget, run) } else { Ok(Times::new(all)) }
 }
 
-/// Measures, in turns if another process begins them.
+/// Measures as `bench` does; with `--turns`, in turns that standard input begins.
 pub(crate) fn measure<S: Timed>(
     args: &Bench,
     engine: &Engine,
