@@ -338,8 +338,12 @@ fn sets_share_batches_of_all_threads() {
     };
     wait_for(0);
     *lock(&keeper.gate.0) = false;
-    let running = [keeper.submit_set(2), keeper.submit_set(2)];
-    wait_for(running.len());
+    // Each is a batch of its own: the first one runs before the second one comes.
+    let running = [1, 2].map(|batches| {
+        let ticket = keeper.submit_set(2);
+        wait_for(batches);
+        ticket
+    });
     // A thread's batch has 32 jobs. A set of more than both threads' is a batch of its own.
     let waiting = [10, 20, 20, 15, 100, 1].map(|jobs| keeper.submit_set(jobs));
     keeper.open();
