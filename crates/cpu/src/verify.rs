@@ -42,7 +42,7 @@ impl<'a> VerifyGroup<'a> {
     }
 
     /// Splits off the second half.
-    fn half(&mut self) -> VerifyGroup<'a> {
+    fn split_off_half(&mut self) -> VerifyGroup<'a> {
         let (all, first) = (self.jobs.len(), self.jobs.len() / 2);
         let jobs = self.jobs.start + first..self.jobs.end;
         self.jobs.end = jobs.start;
@@ -143,7 +143,7 @@ impl Verification<'_> {
         for layer in first..self.p.d {
             group.layers = Some(layer);
             if group.jobs.len() >= 2 * LEAST_HALF {
-                offer(&mut || group.half());
+                offer(&mut || group.split_off_half());
             }
             self.layer::<N>(scratch, group, layer);
         }
@@ -347,9 +347,9 @@ mod tests {
                 let all = Verification { p, hash: &*hash, keys: &states, batch: &batch, digests };
                 let (mut roots, mut kept) = (vec![0; JOBS * p.n], vec![0; JOBS * SlotValues::bytes(p)]);
                 let groups = RefCell::new(vec![VerifyGroup::new(0..JOBS, &mut roots, &mut kept)]);
-                let offer = |part: &mut dyn FnMut() -> _| {
+                let offer = |half: &mut dyn FnMut() -> _| {
                     if divides {
-                        groups.borrow_mut().push(part());
+                        groups.borrow_mut().push(half());
                     }
                 };
                 let mut counts = Vec::new();

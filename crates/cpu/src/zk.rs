@@ -164,7 +164,7 @@ impl ZkDilithium {
         share::by_threads(threads, groups(sizes, jobs, &mut verdicts).collect(), |next, _| {
             while let Some((jobs, places)) = next() {
                 let mut verdicts = Vec::with_capacity(jobs.len());
-                let verify = || self.on_lanes(jobs.len(), ScratchEnd::Keep, |lanes| lanes.verify(jobs, &mut verdicts));
+                let verify = || self.on_lanes(jobs.len(), |lanes| lanes.verify(jobs, &mut verdicts));
                 trace.step(Step::Group, jobs.len(), verify);
                 places.copy_from_slice(&verdicts);
             }
@@ -183,8 +183,12 @@ impl ZkDilithium {
         let (threads, trace) = (self.threads(), TraceContext::current());
         share::by_threads(threads, tasks, |next, offer| {
             let each = jobs.div_ceil(threads);
-            let mut run = || self.on_lanes(each, ScratchEnd::Wipe, |lanes| work(lanes, next, offer));
-            trace.counted(Step::Group, || (run(), ()));
+            let mut run = |lanes: &mut Lanes<'_>| {
+                let count = wiped(|| work(lanes, next, offer));
+                lanes.s.zeroize();
+                count
+            };
+            trace.counted(Step::Group, || (self.on_lanes(each, &mut run), ()));
         });
     }
 
@@ -194,21 +198,13 @@ impl ZkDilithium {
         rayon::current_thread_index().filter(|_| !self.alone).map_or(1, |_| rayon::current_num_threads())
     }
 
-    /// Runs work on this thread, with lanes for so many jobs.
-    fn on_lanes<R>(&self, jobs: usize, then: ScratchEnd, run: impl FnOnce(&mut Lanes<'_>) -> R) -> R {
+    /// Runs work on this thread, with lanes for so many jobs. Afterwards the lanes keep what the work left in them.
+    fn on_lanes<R>(&self, jobs: usize, run: impl FnOnce(&mut Lanes<'_>) -> R) -> R {
         let wide = jobs >= self.wide.lanes();
         let (lattice, pool) = if wide { (&self.wide, &self.scratch[1]) } else { (&self.narrow, &self.scratch[0]) };
         let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut scratch = lock().pop().unwrap_or_else(|| Scratch::new(lattice.lanes()));
-        let mut lanes = Lanes { lattice: &**lattice, lanes: lattice.lanes(), turn: self.turn, s: &mut scratch };
-        let result = match then {
-            ScratchEnd::Keep => run(&mut lanes),
-            ScratchEnd::Wipe => {
-                let result = wiped(|| run(&mut lanes));
-                scratch.zeroize();
-                result
-            }
-        };
+        let result = run(&mut Lanes { lattice: &**lattice, lanes: lattice.lanes(), turn: self.turn, s: &mut scratch });
         lock().push(scratch);
         result
     }
@@ -231,13 +227,6 @@ const MOST: usize = 256;
 /// Jobs of a group to sign, at least. A thread begins its next group while jobs of the one before are open, so small groups leave no lanes
 /// without an attempt.
 const LEAST_TO_SIGN: usize = 4;
-
-/// Whether scratch is kept as it is after a call, or wiped, since it held secrets.
-#[derive(Clone, Copy, PartialEq)]
-enum ScratchEnd {
-    Keep,
-    Wipe,
-}
 
 #[cfg(test)]
 mod tests {
@@ -266,8 +255,8 @@ mod tests {
                 threads += 1;
                 // Each thread begins with one task, and finds no other.
                 let mut task = tasks.borrow_mut().pop();
-                let offer = |part: &mut dyn FnMut() -> _| tasks.borrow_mut().push(part());
-                count += zk.on_lanes(lanes, ScratchEnd::Wipe, |lanes| lanes.sign(&mut || task.take(), &offer));
+                let offer = |half: &mut dyn FnMut() -> _| tasks.borrow_mut().push(half());
+                count += zk.on_lanes(lanes, |lanes| lanes.sign(&mut || task.take(), &offer));
             }
             drop(tasks);
             assert!(signatures == right, "{lanes} lanes");

@@ -31,10 +31,13 @@ struct Attempt {
     kappa: u16,
 }
 
+/// Jobs, and the places of their signatures.
+type Group<'a, 's> = (&'a [Sign<'a>], &'a mut [&'s mut SignatureBytes]);
+
 /// Messages that a thread signs.
 pub(super) enum SignTask<'a, 's> {
-    /// Jobs, and the places of their signatures.
-    Group((&'a [Sign<'a>], &'a mut [&'s mut SignatureBytes])),
+    /// Messages that nobody has begun to sign.
+    Group(Group<'a, 's>),
     /// Messages that another thread has begun to sign.
     Open(Vec<OpenJob<'a>>),
 }
@@ -93,7 +96,7 @@ impl Lanes<'_> {
     }
 
     /// Makes jobs ready for their attempts.
-    fn start<'a>(&mut self, (jobs, signatures): (&'a [Sign<'a>], &'a mut [&mut SignatureBytes])) -> Vec<OpenJob<'a>> {
+    fn start<'a>(&mut self, (jobs, signatures): Group<'a, '_>) -> Vec<OpenJob<'a>> {
         let after_mu = self.after_mu(jobs.len(), |job| (jobs[job].key.state_after_tr(), jobs[job].message));
         let of_jobs = jobs.iter().zip(signatures).zip(after_mu);
         let open = of_jobs.map(|((job, signature), (mu, after_mu))| {
