@@ -125,29 +125,40 @@ impl<'a> ChainBatch<'a> {
         batch
     }
 
+    /// The number of steps of a whole chain.
+    #[inline]
+    pub(crate) fn last(&self) -> u32 {
+        self.w as u32 - 1
+    }
+
     /// The steps that a job takes.
     #[inline]
     pub(crate) fn steps(&self, job: usize) -> Range<u32> {
-        let last = self.w as u32 - 1;
         match self.steps {
-            Steps::All => 0..last,
-            Steps::From(start) => u32::from(start[job.min(start.len() - 1)])..last,
-            Steps::To(end) => 0..u32::from(end[job.min(end.len() - 1)]),
+            Steps::All => 0..self.last(),
+            Steps::From(start) => u32::from(start[job])..self.last(),
+            Steps::To(end) => 0..u32::from(end[job]),
         }
     }
 
-    /// The range of all steps that any of the jobs takes, and the range of the steps that all of them take.
-    #[inline]
+    /// The range of all steps that any of the jobs takes, and the range of the steps that all of them take. Without jobs, steps begin with 0.
+    #[inline(never)]
     pub(crate) fn hull(&self, first: usize, rows: usize) -> (Range<u32>, Range<u32>) {
-        let (mut any, mut all) = (self.steps(first), self.steps(first));
-        if let Steps::From(_) | Steps::To(_) = self.steps {
-            for job in first + 1..first + rows {
-                let steps = self.steps(job);
-                any = any.start.min(steps.start)..any.end.max(steps.end);
-                all = all.start.max(steps.start)..all.end.min(steps.end);
+        let least_and_most = |digits: &[u8]| {
+            let digits = &digits[first..first + rows];
+            [digits.iter().min(), digits.iter().max()].map(|digit| digit.copied().map_or(0, u32::from))
+        };
+        match self.steps {
+            Steps::All => (0..self.last(), 0..self.last()),
+            Steps::From(start) => {
+                let [least, most] = least_and_most(start);
+                (least..self.last(), most..self.last())
+            }
+            Steps::To(end) => {
+                let [least, most] = least_and_most(end);
+                (0..most, 0..least)
             }
         }
-        (any, all)
     }
 
     /// The first steps that a group's jobs take, and the ends of their steps.
@@ -165,7 +176,16 @@ impl<'a> ChainBatch<'a> {
     /// The values of [`bounds_in_lanes`](Self::bounds_in_lanes).
     #[inline(never)]
     fn bounds(&self, first: usize) -> [[u32; MOST_LANES]; 2] {
-        [array!(|lane| self.steps(first + lane).start), array!(|lane| self.steps(first + lane).end)]
+        let of = |digits: &[u8]| {
+            let mut bounds = [0; MOST_LANES];
+            bounds.iter_mut().zip(&digits[first..]).for_each(|(bound, digit)| *bound = u32::from(*digit));
+            bounds
+        };
+        match self.steps {
+            Steps::All => [[0; MOST_LANES], [self.last(); MOST_LANES]],
+            Steps::From(start) => [of(start), [self.last(); MOST_LANES]],
+            Steps::To(end) => [[0; MOST_LANES], of(end)],
+        }
     }
 
     /// Whether values of any of these jobs are kept.

@@ -351,11 +351,21 @@ fn chains_in_lanes<T: Simd, const N: usize>(token: T, few: usize, batch: &mut Ch
             T::Sha256Wide::LANES,
             T::U32s::LANES,
             #[inline(always)]
-            |width, first, rows| match width {
-                Width::Narrow if const { T::U32s::LANES < T::Sha256Wide::LANES } => {
-                    chain_lanes::<T::U32s, N>(batch, first, rows);
+            |width, first, rows| {
+                let has_narrow = const { T::U32s::LANES < T::Sha256Wide::LANES };
+                let (half, last) = (rows.min(T::U32s::LANES), batch.last());
+                // Chains to be verified come sorted, the longest first. Those in the first half of wide lanes take their first steps in narrow lanes,
+                // until the other half begins. (One signature of 128f: 180 µs, without this 220 µs. Groups of 64 take as long as without.)
+                let both = match width {
+                    Width::Narrow if has_narrow => last,
+                    _ => batch.hull(first + half, rows - half).0.start,
+                };
+                if has_narrow && batch.hull(first, half).0.start < both {
+                    chain_lanes::<T::U32s, N>(batch, first, half, 0..both);
                 }
-                _ => chain_lanes::<T::Sha256Wide, N>(batch, first, rows),
+                if both < last {
+                    chain_lanes::<T::Sha256Wide, N>(batch, first, rows, both..last);
+                }
             },
         )
     })
@@ -369,9 +379,14 @@ fn reached<V: Lanes<u32>>(bound: V, step: u32) -> V {
     sign.xor(V::splat(1)).add(V::splat(u32::MAX))
 }
 
-/// Computes one group of chains in lanes.
+/// Computes one group of chains in lanes, of their steps those within a range.
 #[inline(always)]
-fn chain_lanes<V: Lanes<u32>, const N: usize>(batch: &mut ChainBatch<'_>, first: usize, rows: usize) {
+fn chain_lanes<V: Lanes<u32>, const N: usize>(
+    batch: &mut ChainBatch<'_>,
+    first: usize,
+    rows: usize,
+    within: Range<u32>,
+) {
     let end = first + rows;
     let mid = mid256::<V>(batch.keys, first);
     let adrs = adrs256::<V>(batch.adrs, first, end);
@@ -384,7 +399,9 @@ fn chain_lanes<V: Lanes<u32>, const N: usize>(batch: &mut ChainBatch<'_>, first:
         ),
     };
     let (any, all) = batch.hull(first, rows);
-    let bounds = if any == all { [V::splat(0); 2] } else { batch.bounds_in_lanes(first) };
+    let any = any.start.max(within.start)..any.end.min(within.end);
+    let are_all = all.start <= any.start && any.end <= all.end;
+    let bounds = if are_all { [V::splat(0); 2] } else { batch.bounds_in_lanes(first) };
     let keeps = batch.keeps(first, rows);
     let mut values = [[0; N]; MOST_LANES];
     chain_group::<V, N>(

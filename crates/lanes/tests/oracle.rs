@@ -125,12 +125,14 @@ fn check(isa: Isa, hash: &dyn TweakableHash, x: &Fixture) {
     }
 }
 
-/// Chains: all steps, from and to varied digits, with some values kept.
+/// Chains: all steps, from and to varied digits, from sorted digits as in verification, no steps, and with some values kept.
 fn check_chains(isa: Isa, hash: &dyn TweakableHash, x: &Fixture) {
     let (family, n) = (x.family, x.n);
     for (w, jobs) in [(16, 33), (16, 70), (4, 5), (8, 18), (16, 1), (16, 2), (256, 3)] {
         let adrs = addresses(jobs, |_| 0);
         let digits: Vec<u8> = bytes(jobs, w).iter().map(|b| (*b as usize % w) as u8).collect();
+        let (mut sorted, none) = (digits.clone(), vec![w as u8 - 1; jobs]);
+        sorted.sort_unstable();
         let start = bytes(jobs * n, 79);
         x.each(jobs, |keys, seeds| {
             // values[i][s]: value s of chain i, counted from its first value.
@@ -143,11 +145,17 @@ fn check_chains(isa: Isa, hash: &dyn TweakableHash, x: &Fixture) {
                 }
                 values
             };
-            for (name, steps) in [("all", Steps::All), ("from", Steps::From(&digits)), ("to", Steps::To(&digits))] {
+            for (name, steps) in [
+                ("all", Steps::All),
+                ("from", Steps::From(&digits)),
+                ("to", Steps::To(&digits)),
+                ("from sorted digits", Steps::From(&sorted)),
+                ("without steps", Steps::From(&none)),
+            ] {
                 let range = |i: usize| match steps {
                     Steps::All => (0, w - 1),
-                    Steps::From(_) => (digits[i] as usize, w - 1),
-                    Steps::To(_) => (0, digits[i] as usize),
+                    Steps::From(start) => (start[i] as usize, w - 1),
+                    Steps::To(end) => (0, end[i] as usize),
                 };
                 let want: Vec<u8> =
                     (0..jobs).flat_map(|i| walk(i, range(i).0, range(i).1).pop().expect("the last")).collect();
