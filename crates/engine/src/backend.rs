@@ -175,9 +175,8 @@ impl Batch<'_> {
             return Err(Error::Value { what: format!("key {bad} of a batch with {} keys", self.keys.len()) });
         }
         length("the list of signatures", if plan.op == Op::Verify { jobs } else { 0 }, self.signatures.len())?;
-        for signature in self.signatures {
-            length("a signature", p.sig_bytes(), signature.len())?;
-        }
+        let size = p.sig_bytes();
+        self.signatures.iter().try_for_each(|signature| length("a signature", size, signature.len()))?;
         length("the output", jobs * plan.out_bytes(), out)
     }
 

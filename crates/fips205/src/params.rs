@@ -181,12 +181,7 @@ impl Params {
     }
     /// len₂: WOTS+ digits of the checksum (FIPS 205, Algorithm 1).
     pub const fn len2(&self) -> usize {
-        let (mut len2, mut capacity) = (1, self.w());
-        while capacity <= self.len1() * (self.w() - 1) {
-            len2 += 1;
-            capacity *= self.w();
-        }
-        len2
+        (self.len1() * (self.w() - 1)).ilog2() as usize / self.lg_w + 1
     }
     /// len = len₁ + len₂: chains of a WOTS+ key.
     #[allow(clippy::len_without_is_empty)] // the standard's name, not a collection's length

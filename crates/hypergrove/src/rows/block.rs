@@ -15,7 +15,7 @@ use zeroize::Zeroize;
 /// The fewest rows that a thread reads: reading one row takes less than a microsecond.
 const ROWS_OF_A_THREAD: usize = 512;
 
-/// Up to this many rows, the calling thread reads alone: waking other threads would take longer. (Reading 1,024 rows takes 15 µs. Other threads
+/// Up to this many rows, the calling thread reads alone: waking other threads would take longer. (Reading 1,024 rows takes 18 µs. Other threads
 /// begin after 0.1 ms.)
 const FEW_ROWS: usize = 1024;
 
@@ -28,7 +28,7 @@ pub(crate) trait RowColumns: Send + Sync {
     }
     /// The bytes of a row's results in each of the caller's columns.
     fn widths(&self) -> [usize; 2];
-    /// Checks the columns of a call with this number of rows. Errors of a single row are found by [`Rows::read`] instead.
+    /// Checks the columns of a call with this number of rows. Errors of a single row are found by [`Rows::reader`] instead.
     fn check(&self, rows: usize) -> Result<(), Error>;
     /// The bytes of memory that the columns occupy.
     fn inputs(&self) -> usize;
@@ -36,9 +36,12 @@ pub(crate) trait RowColumns: Send + Sync {
     fn foreign(&self) -> ForeignColumns<'_> {
         [None; 3]
     }
-    /// The bytes of memory that a row needs in addition to the caller's. They include what [`Rows::read`] keeps of the row.
+    /// The bytes of memory that a row needs in addition to the caller's. They include what [`Rows::reader`] keeps of the row.
     fn held(&self, facts: &GroupFacts, options: &Options) -> usize;
 }
+
+/// Copies of a row's values in foreign columns.
+pub(super) type Copies<'m> = [Option<&'m [u8]>; 3];
 
 /// A reference to the columns of a call of rows.
 pub(super) trait Rows: RowColumns + Copy {
@@ -46,9 +49,9 @@ pub(super) trait Rows: RowColumns + Copy {
     type Row<'m>: Copy + Send + Sync
     where
         Self: 'm;
-    /// Reads a row, taking the values of foreign columns from `copied`. The error is the status of a row that cannot be computed. Lengths and
-    /// offsets are checked here and nowhere else.
-    fn read<'m>(self, row: usize, copied: [Option<&'m [u8]>; 3]) -> Result<Self::Row<'m>, RowStatus>
+    /// Gives a function that reads the row of a number, with the values of foreign columns from copies. Its error is the status of a row that cannot be
+    /// computed. Lengths and offsets are checked there and nowhere else.
+    fn reader<'m>(self) -> impl Fn(usize, Copies<'m>) -> Result<Self::Row<'m>, RowStatus> + Sync
     where
         Self: 'm;
 }
@@ -92,8 +95,8 @@ pub(super) fn read_rows<'m, R: Rows + 'm>(
     columns: &[R],
     lent: &LentRows<'m>,
 ) -> (Vec<R::Row<'m>>, Vec<Option<RowStatus>>) {
-    let rows = lent.blocks.iter().map(|block| block.rows.len()).sum();
-    let read = trace::step(Step::ReadRows, rows, || read(columns, lent, rows));
+    let count = lent.blocks.iter().map(|block| block.rows.len()).sum();
+    let read = trace::step(Step::ReadRows, count, || read(columns, lent, count));
     // Usually no row is refused. Then the number of rows is known, and collecting them needs no repeated growth.
     if read.iter().all(Result::is_ok) {
         return (read.into_iter().map(|row| row.expect("none is refused")).collect(), Vec::new());
@@ -575,18 +578,23 @@ fn read<'m, R: Rows + 'm>(
     count: usize,
 ) -> Vec<Result<R::Row<'m>, RowStatus>> {
     let (place, bytes) = (&run.place, *bytes);
+    let readers: Vec<_> = columns.iter().map(|columns| columns.reader()).collect();
     let of_block = |nth: usize, row| {
         let copy = |column: &Option<Copied<'_>>| column.as_ref().map(|column| &bytes[column.place(row)]);
-        columns[blocks[nth].columns].read(row, copied[nth].each_ref().map(copy))
+        readers[blocks[nth].columns](row, copied[nth].each_ref().map(copy))
     };
-    let are_of_one_call = blocks[0].columns == blocks[blocks.len() - 1].columns;
-    if place.pool.is_some() && count > FEW_ROWS && are_of_one_call && bytes.is_empty() {
-        // The blocks of a chunk are adjacent.
-        let (of, start) = (columns[blocks[0].columns], blocks[0].rows.start);
-        return place.map_in_place(count, ROWS_OF_A_THREAD, &|nth| of.read(start + nth, [None; 3]));
+    let are_few = place.pool.is_none() || count <= FEW_ROWS;
+    let (head, tail) = (&blocks[0], &blocks[blocks.len() - 1]);
+    let are_adjacent = head.columns == tail.columns && tail.rows.end.checked_sub(head.rows.start) == Some(count);
+    if are_adjacent && bytes.is_empty() {
+        let (reader, start) = (&readers[head.columns], head.rows.start);
+        if are_few {
+            return (start..start + count).map(|row| reader(row, [None; 3])).collect();
+        }
+        return place.map_in_place(count, ROWS_OF_A_THREAD, &|nth| reader(start + nth, [None; 3]));
     }
     let mut read = Vec::with_capacity(count);
-    if place.pool.is_none() || count <= FEW_ROWS {
+    if are_few {
         for (nth, LentBlock { rows, .. }) in blocks.iter().enumerate() {
             read.extend(rows.clone().map(|row| of_block(nth, row)));
         }

@@ -127,6 +127,7 @@ impl<'a> Column<'a> {
 
     /// A value of a column that was checked. `None` if its offsets are wrong, if there is no such row, or if the column is foreign.
     #[doc(hidden)]
+    #[inline]
     pub fn get(&self, row: usize) -> Option<&'a [u8]> {
         match self {
             Column::Packed { rows, .. } if row >= *rows => None,

@@ -20,7 +20,7 @@ use crate::scheme::{
     in_succession, room,
 };
 use crate::{Engine, Error, Op, check_length};
-use block::{ColumnsOfCalls, Computed, LentBlock, LentRows, RowColumns, Rows, of_calls, parts, read_rows};
+use block::{ColumnsOfCalls, Computed, Copies, LentBlock, LentRows, RowColumns, Rows, of_calls, parts, read_rows};
 use foreign::ForeignColumns;
 use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::{Options, Run};
@@ -447,16 +447,17 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
     where
         Self: 'm;
 
-    fn read<'m>(self, row: usize, [_, copied, _]: [Option<&'m [u8]>; 3]) -> Result<Self::Row<'m>, RowStatus>
+    fn reader<'m>(self) -> impl Fn(usize, Copies<'m>) -> Result<Self::Row<'m>, RowStatus> + Sync
     where
         Self: 'm,
     {
-        let keys = self.keys.all();
-        let key = self.keys.indices().map_or(Ok(0), |of| index_in(keys, of, row))?;
-        let message = S::message_of_row(&self.messages, self.mode, row, copied)?;
-        let (_, randomizer) = S::shorten_lifetimes(self.mode, self.randomizer);
-        let randomizer = S::of_private(&keys[0]).randomizer_of_row(randomizer, row);
-        Ok(SignRow { of: self, key, message, randomizer })
+        let (keys, indices) = (self.keys.all(), self.keys.indices());
+        let (set, (_, randomizer)) = (S::of_private(&keys[0]), S::shorten_lifetimes(self.mode, self.randomizer));
+        move |row, [_, copied, _]| {
+            let key = indices.map_or(Ok(0), |of| index_in(keys, of, row))?;
+            let message = S::message_of_row(&self.messages, self.mode, row, copied)?;
+            Ok(SignRow { of: self, key, message, randomizer: set.randomizer_of_row(randomizer, row) })
+        }
     }
 }
 
@@ -584,25 +585,26 @@ impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
     where
         Self: 'm;
 
-    fn read<'m>(self, row: usize, copied: [Option<&'m [u8]>; 3]) -> Result<Self::Row<'m>, RowStatus>
+    fn reader<'m>(self) -> impl Fn(usize, Copies<'m>) -> Result<Self::Row<'m>, RowStatus> + Sync
     where
         Self: 'm,
     {
-        let [of_signature, of_message, of_key] = copied;
         let Sizes { public, signature, .. } = self.keys.set().sizes();
-        let (index, key) = match self.keys {
-            RowVerifyingKeys::One(key) => (0, PublicKey::Key(key)),
-            RowVerifyingKeys::Table { keys, of } => {
-                let index = index_in(keys, of, row)?;
-                (index, PublicKey::Key(&keys[index as usize]))
-            }
-            RowVerifyingKeys::Encoded { keys, .. } => {
-                (0, PublicKey::Bytes(keys.get_exact(row, of_key, public, RowStatus::KeyLength)?))
-            }
-        };
-        let signature = self.signatures.get_exact(row, of_signature, signature, RowStatus::SignatureLength)?;
-        let message = S::message_of_row(&self.messages, self.mode, row, of_message)?;
-        Ok(VerifyRow { of: self, index, key, message, signature })
+        move |row, [of_signature, of_message, of_key]| {
+            let (index, key) = match self.keys {
+                RowVerifyingKeys::One(key) => (0, PublicKey::Key(key)),
+                RowVerifyingKeys::Table { keys, of } => {
+                    let index = index_in(keys, of, row)?;
+                    (index, PublicKey::Key(&keys[index as usize]))
+                }
+                RowVerifyingKeys::Encoded { keys, .. } => {
+                    (0, PublicKey::Bytes(keys.get_exact(row, of_key, public, RowStatus::KeyLength)?))
+                }
+            };
+            let signature = self.signatures.get_exact(row, of_signature, signature, RowStatus::SignatureLength)?;
+            let message = S::message_of_row(&self.messages, self.mode, row, of_message)?;
+            Ok(VerifyRow { of: self, index, key, message, signature })
+        }
     }
 }
 
