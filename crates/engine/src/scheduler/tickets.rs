@@ -540,6 +540,13 @@ struct Shared {
     process: OnceLock<u32>,
 }
 
+/// Sets a flag that all cores read, and that seldom changes: a write would take its cache line from them.
+fn set(flag: &AtomicBool, value: bool) {
+    if flag.load(Relaxed) != value {
+        flag.store(value, Relaxed);
+    }
+}
+
 thread_local! {
     /// The queue whose callbacks this thread calls.
     static SERVES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
@@ -569,7 +576,9 @@ impl Shared {
         self.is_process(id())
     }
 
+    /// Gives an error if the calling process, which is `process`, was forked off.
     fn is_process(&self, process: u32) -> Result<(), Error> {
+        self.scheduler.is_process(|| process)?;
         let first = self.process.get();
         if first.is_some_and(|first| *first != process) { Err(Error::of_parent()) } else { Ok(()) }
     }
@@ -589,7 +598,6 @@ impl Shared {
 
     /// Locks the queue of this process, unless it takes no more jobs.
     fn open(&self, process: u32) -> Result<MutexGuard<'_, State>, Error> {
-        self.scheduler.same_process()?;
         self.is_process(process)?;
         let state = lock(&self.state);
         match state.is_closed {
@@ -604,7 +612,6 @@ impl Shared {
         let (jobs, bytes) = self.capacity;
         let is_small = size.jobs <= jobs / SMALL as usize && size.bytes <= bytes / SMALL;
         if is_small && self.has_much_room.load(Relaxed) {
-            self.scheduler.same_process()?;
             self.is_process(process)?;
             return Ok(false);
         }
@@ -631,7 +638,7 @@ impl Shared {
     fn note_room(&self, state: &State) {
         let (jobs, bytes) = self.capacity;
         let is_half_empty = state.jobs < jobs / 2 && state.bytes < bytes / 2;
-        self.has_much_room.store(is_half_empty && !state.is_closed && state.dispatchers > 0, Relaxed);
+        set(&self.has_much_room, is_half_empty && !state.is_closed && state.dispatchers > 0);
     }
 
     /// Starts a dispatcher.
@@ -789,7 +796,7 @@ impl Shared {
                 Some(mut batch) => {
                     state.running += 1;
                     state.taken += batch.jobs();
-                    self.is_busy.store(true, Relaxed);
+                    set(&self.is_busy, true);
                     // This thread may be the dispatcher that was to look at the other lines, or may have left jobs for other devices.
                     let wakes = (patience.is_some() || !self.scheduler.is_host_alone()) && self.rouse(&mut state);
                     drop(state);
@@ -864,7 +871,7 @@ impl Shared {
         state.running -= 1;
         state.taken -= jobs;
         state.latest = tickets;
-        self.is_busy.store(state.running > 0 || state.latest > 1, Relaxed);
+        set(&self.is_busy, state.running > 0 || state.latest > 1);
         // On the host this thread goes on itself: another dispatcher would take the core of the threads that are notified, which bring the next jobs.
         // Results that code of others waits for must not wait for this thread.
         let others_go_on = tell.runs_code_of_others || !self.scheduler.is_host_alone();
