@@ -586,7 +586,7 @@ fn read<'m, R: Rows + 'm>(
     let are_few = place.pool.is_none() || count <= FEW_ROWS;
     let (head, tail) = (&blocks[0], &blocks[blocks.len() - 1]);
     let are_adjacent = head.columns == tail.columns && tail.rows.end.checked_sub(head.rows.start) == Some(count);
-    if are_adjacent && bytes.is_empty() {
+    if are_adjacent && copied.iter().flatten().all(Option::is_none) {
         let (reader, start) = (&readers[head.columns], head.rows.start);
         if are_few {
             return (start..start + count).map(|row| reader(row, [None; 3])).collect();

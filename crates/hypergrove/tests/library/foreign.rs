@@ -167,6 +167,20 @@ fn each_byte_is_read_once() {
     }
 }
 
+/// Rows whose copies are empty are copied even so: few that one thread reads, and as many as all threads read together.
+#[test]
+fn empty_messages_are_signed() {
+    let (one, engine) = (key(1), Engine::builder().backend(Arc::new(Cpu::new())).threads(2).build().unwrap());
+    let expected = signatures(&one, &[Vec::new()]).remove(0);
+    for count in [1, 1100] {
+        let watched = Watched::of(&vec![Vec::new(); count], false);
+        let (mut out, mut statuses) = (vec![0; count * P.sig_bytes()], vec![RowStatus::Valid; count]);
+        engine.sign_rows(&rows_of(&one, &watched), &mut out, &mut statuses).unwrap();
+        assert_eq!(statuses, vec![RowStatus::Signed; count]);
+        assert!(out.chunks(P.sig_bytes()).all(|signature| *signature == expected));
+    }
+}
+
 /// A column that is no array of the right width is refused row by row, without a copy.
 #[test]
 fn rows_of_another_width_are_not_read() {
