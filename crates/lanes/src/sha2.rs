@@ -355,7 +355,7 @@ fn chains_in_lanes<T: Simd, const N: usize>(token: T, few: usize, batch: &mut Ch
                 let has_narrow = const { T::U32s::LANES < T::Sha256Wide::LANES };
                 let (half, last) = (rows.min(T::U32s::LANES), batch.last());
                 // Chains to be verified come sorted, the longest first. Those in the first half of wide lanes take their first steps in narrow lanes,
-                // until the other half begins. (One signature of 128f: 180 µs, without this 220 µs. Groups of 64 take as long as without.)
+                // until the other half begins. (Measured in docs/lab/2026-11-28-few-signatures.md.)
                 let both = match width {
                     Width::Narrow if has_narrow => last,
                     _ => batch.hull(first + half, rows - half).0.start,
@@ -379,7 +379,7 @@ fn reached<V: Lanes<u32>>(bound: V, step: u32) -> V {
     sign.xor(V::splat(1)).add(V::splat(u32::MAX))
 }
 
-/// Computes one group of chains in lanes, of their steps those within a range.
+/// Computes the steps in `within` of one group of chains.
 #[inline(always)]
 fn chain_lanes<V: Lanes<u32>, const N: usize>(
     batch: &mut ChainBatch<'_>,
@@ -388,6 +388,7 @@ fn chain_lanes<V: Lanes<u32>, const N: usize>(
     within: Range<u32>,
 ) {
     let end = first + rows;
+    debug_assert!(batch.source == Source::Nodes || within.start == 0, "a first value is no node");
     let mid = mid256::<V>(batch.keys, first);
     let adrs = adrs256::<V>(batch.adrs, first, end);
     let mut v = match batch.source {

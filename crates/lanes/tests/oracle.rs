@@ -128,7 +128,7 @@ fn check(isa: Isa, hash: &dyn TweakableHash, x: &Fixture) {
 /// Chains: all steps, from and to varied digits, from sorted digits as in verification, no steps, and with some values kept.
 fn check_chains(isa: Isa, hash: &dyn TweakableHash, x: &Fixture) {
     let (family, n) = (x.family, x.n);
-    for (w, jobs) in [(16, 33), (16, 70), (4, 5), (8, 18), (16, 1), (16, 2), (256, 3)] {
+    for (w, jobs) in [(16, 33), (16, 70), (4, 5), (8, 18), (16, 1), (16, 2), (256, 3), (256, 33)] {
         let adrs = addresses(jobs, |_| 0);
         let digits: Vec<u8> = bytes(jobs, w).iter().map(|b| (*b as usize % w) as u8).collect();
         let (mut sorted, none) = (digits.clone(), vec![w as u8 - 1; jobs]);

@@ -576,9 +576,7 @@ impl Shared {
         self.is_process(id())
     }
 
-    /// Gives an error if the calling process, which is `process`, was forked off.
     fn is_process(&self, process: u32) -> Result<(), Error> {
-        self.scheduler.is_process(|| process)?;
         let first = self.process.get();
         if first.is_some_and(|first| *first != process) { Err(Error::of_parent()) } else { Ok(()) }
     }
@@ -598,6 +596,7 @@ impl Shared {
 
     /// Locks the queue of this process, unless it takes no more jobs.
     fn open(&self, process: u32) -> Result<MutexGuard<'_, State>, Error> {
+        self.scheduler.is_process(|| process)?;
         self.is_process(process)?;
         let state = lock(&self.state);
         match state.is_closed {
@@ -612,6 +611,7 @@ impl Shared {
         let (jobs, bytes) = self.capacity;
         let is_small = size.jobs <= jobs / SMALL as usize && size.bytes <= bytes / SMALL;
         if is_small && self.has_much_room.load(Relaxed) {
+            self.scheduler.is_process(|| process)?;
             self.is_process(process)?;
             return Ok(false);
         }

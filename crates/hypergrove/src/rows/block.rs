@@ -49,8 +49,8 @@ pub(super) trait Rows: RowColumns + Copy {
     type Row<'m>: Copy + Send + Sync
     where
         Self: 'm;
-    /// Gives a function that reads the row of a number, with the values of foreign columns from copies. Its error is the status of a row that cannot be
-    /// computed. Lengths and offsets are checked there and nowhere else.
+    /// Returns a function that reads a row, given the row's number and its copies from foreign columns. The function returns a status for a row that
+    /// cannot be computed. Only this function checks lengths and offsets.
     fn reader<'m>(self) -> impl Fn(usize, Copies<'m>) -> Result<Self::Row<'m>, RowStatus> + Sync
     where
         Self: 'm;

@@ -104,7 +104,7 @@ pub(crate) struct ForeignColumn<'a> {
     wanted: Option<usize>,
 }
 
-/// The columns of a call whose rows are copied: signatures, messages and keys; `None` for a column that is not copied. [`Rows::read`](super::block::Rows::read)
+/// The columns of a call whose rows are copied: signatures, messages and keys; `None` for a column that is not copied. [`Rows::reader`](super::block::Rows::reader)
 /// gets copies in this order. A device may read the signatures without the host.
 pub(crate) type ForeignColumns<'a> = [Option<ForeignColumn<'a>>; 3];
 
