@@ -64,7 +64,7 @@ fn a_child_computes_or_gets_an_error() {
     let two_devices = || mock(2, 2).engine();
     for build in [&cpu as &dyn Fn() -> Engine, &two_devices] {
         let engine = build();
-        // To read statistics is no use.
+        // Whoever reads statistics has not used the engine yet.
         assert_eq!(engine.stats().tickets.submitted, 0);
         in_child("before the first use", || assert_eq!(sign(&engine, &key, 20), (Ok(()), 20)));
         assert_eq!(sign(&engine, &key, 20), (Ok(()), 20), "the parent's is its own");

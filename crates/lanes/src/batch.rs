@@ -125,7 +125,7 @@ impl<'a> ChainBatch<'a> {
         batch
     }
 
-    /// The number of steps of a whole chain.
+    /// The number of a chain's last value, which is also the number of steps of a whole chain.
     #[inline]
     pub(crate) fn last(&self) -> u32 {
         self.w as u32 - 1

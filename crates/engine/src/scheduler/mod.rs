@@ -691,11 +691,12 @@ impl Scheduler {
     /// Gives an error in a forked process. After a fork the child has none of its parent's threads, and permits that they held are never given back.
     /// Calls that run on the calling thread alone need neither.
     fn same_process(&self) -> Result<(), Error> {
-        self.is_process(std::process::id)
+        self.same_process_as(std::process::id)
     }
 
-    /// Gives an error if the calling process, which `process` gives, was forked off; see [`Scheduler::same_process`].
-    fn is_process(&self, process: impl FnOnce() -> u32) -> Result<(), Error> {
+    /// Does as [`Scheduler::same_process`] does, for a caller that knows its process. The first process that calls this is the scheduler's, so whoever does
+    /// no job must not call it.
+    fn same_process_as(&self, process: impl FnOnce() -> u32) -> Result<(), Error> {
         // The system is asked for the process only where that matters: under some hypervisors, each system call costs microseconds.
         if self.all().all(|worker| self.works_on_calling_thread(worker)) {
             return Ok(());

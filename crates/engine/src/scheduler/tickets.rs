@@ -596,7 +596,7 @@ impl Shared {
 
     /// Locks the queue of this process, unless it takes no more jobs.
     fn open(&self, process: u32) -> Result<MutexGuard<'_, State>, Error> {
-        self.scheduler.is_process(|| process)?;
+        self.scheduler.same_process_as(|| process)?;
         self.is_process(process)?;
         let state = lock(&self.state);
         match state.is_closed {
@@ -611,7 +611,7 @@ impl Shared {
         let (jobs, bytes) = self.capacity;
         let is_small = size.jobs <= jobs / SMALL as usize && size.bytes <= bytes / SMALL;
         if is_small && self.has_much_room.load(Relaxed) {
-            self.scheduler.is_process(|| process)?;
+            self.scheduler.same_process_as(|| process)?;
             self.is_process(process)?;
             return Ok(false);
         }

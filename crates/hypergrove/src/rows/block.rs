@@ -578,16 +578,17 @@ fn read<'m, R: Rows + 'm>(
     count: usize,
 ) -> Vec<Result<R::Row<'m>, RowStatus>> {
     let (place, bytes) = (&run.place, *bytes);
-    let readers: Vec<_> = columns.iter().map(|columns| columns.reader()).collect();
+    let (head, tail) = (&blocks[0], &blocks[blocks.len() - 1]);
+    // Blocks come in the order of their calls.
+    let readers: Vec<_> = columns[head.columns..=tail.columns].iter().map(|columns| columns.reader()).collect();
     let of_block = |nth: usize, row| {
         let copy = |column: &Option<Copied<'_>>| column.as_ref().map(|column| &bytes[column.place(row)]);
-        readers[blocks[nth].columns](row, copied[nth].each_ref().map(copy))
+        readers[blocks[nth].columns - head.columns](row, copied[nth].each_ref().map(copy))
     };
     let are_few = place.pool.is_none() || count <= FEW_ROWS;
-    let (head, tail) = (&blocks[0], &blocks[blocks.len() - 1]);
     let are_adjacent = head.columns == tail.columns && tail.rows.end.checked_sub(head.rows.start) == Some(count);
     if are_adjacent && copied.iter().flatten().all(Option::is_none) {
-        let (reader, start) = (&readers[head.columns], head.rows.start);
+        let (reader, start) = (&readers[0], head.rows.start);
         if are_few {
             return (start..start + count).map(|row| reader(row, [None; 3])).collect();
         }

@@ -167,7 +167,7 @@ fn each_byte_is_read_once() {
     }
 }
 
-/// Rows whose copies are empty are copied even so: few that one thread reads, and as many as all threads read together.
+/// Empty messages in foreign memory are signed: one row, which one thread reads, and as many rows as all threads read together.
 #[test]
 fn empty_messages_are_signed() {
     let (one, engine) = (key(1), Engine::builder().backend(Arc::new(Cpu::new())).threads(2).build().unwrap());
