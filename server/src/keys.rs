@@ -141,12 +141,16 @@ impl Key {
         Key { record, set: self.set, versions: self.versions.clone() }
     }
 
-    /// Opens a stored key.
-    pub fn open(stored: &[u8], master: &Master, storage: &dyn Storage) -> Result<Key, Error> {
+    /// Opens the stored key of this name.
+    pub fn open(name: &str, stored: &[u8], master: &Master, storage: &dyn Storage) -> Result<Key, Error> {
         let unreadable = |why: &dyn fmt::Display| {
-            Error::internal(format!("a key in the database is damaged: {why}; restore a backup"))
+            Error::internal(format!("the key {name} in the database is damaged: {why}; restore a backup"))
         };
         let record: Record = serde_json::from_slice(stored).map_err(|why| unreadable(&why))?;
+        // The private keys are bound to the name in the record, and policies, requests and the audit log know the record's place.
+        if record.name != name {
+            return Err(unreadable(&format_args!("its record is that of the key {}", record.name)));
+        }
         let set = set_of(&record.set).ok_or_else(|| unreadable(&record.set))?;
         if record.versions.is_empty() {
             return Err(unreadable(&"it has no version"));
@@ -276,7 +280,7 @@ mod tests {
         let words =
             "\"versions\":[] \"slh-dsa-sha2-128s\" \"hash_slh_dsa\":true {\"created\":0 \"min_signing_version\":";
         crate::fuzz::fuzz(5_000, &[&stored, &none], words, |input| {
-            let opened = match Key::open(input, &master, &storage) {
+            let opened = match Key::open("a", input, &master, &storage) {
                 Ok(opened) => opened,
                 Err(why) => return why.to_string(),
             };

@@ -7,6 +7,7 @@ pub mod audit;
 mod auth;
 pub mod config;
 pub mod error;
+pub mod files;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod fuzz;

@@ -6,10 +6,11 @@ use hypergrove::{EncryptedSigningKey, SigningKey};
 use hypergrove_server::audit::{self, Entry, Keys, Verified};
 use hypergrove_server::config::Config;
 use hypergrove_server::error::Error;
+use hypergrove_server::files::{Readers, make_folder, read_trusted};
 use hypergrove_server::keys::{Key, check_name, set_of};
 use hypergrove_server::seal::{Source, random, read_secret};
 use hypergrove_server::serve::{listen, serve};
-use hypergrove_server::state::{Server, make_folder, sealed_master};
+use hypergrove_server::state::{Server, sealed_master};
 use hypergrove_server::storage::{Sqlite, private_file};
 use hypergrove_server::telemetry;
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -112,7 +113,7 @@ impl Deployment {
             return Ok(secret);
         }
         match &self.passphrase_file {
-            Some(path) => read_secret(path),
+            Some(path) => read_secret(path, Readers::Warned),
             None => {
                 let passphrase = ask("Passphrase that unseals the server: ")?;
                 match is_new && ask("The same again: ")? != passphrase {
@@ -283,8 +284,8 @@ async fn dev(data: PathBuf, listen: SocketAddr) -> Result<(), Error> {
 /// A random secret next to the database.
 fn write_secret(config: &Config) -> Result<(), Error> {
     let Source::File { path } = &config.seal else { return Ok(()) };
+    make_folder(&config.data)?;
     let write = || {
-        make_folder(&config.data)?;
         let secret = Zeroizing::new(random::<32>().map_err(std::io::Error::other)?);
         let mut file = private_file().write(true).create_new(true).open(path)?;
         writeln!(file, "{}", *Zeroizing::new(hex::encode(*secret)))?;
@@ -318,13 +319,13 @@ async fn serve_until_stopped(server: Arc<Server>) -> Result<(), Error> {
 
 fn read_key(file: &Path, passphrase: Option<&Path>) -> Result<SigningKey, Error> {
     let named = |why: &dyn std::fmt::Display| Error::bad(format!("{}: {why}", file.display()));
-    let bytes = Zeroizing::new(std::fs::read(file).map_err(|why| named(&why))?);
+    let bytes = read_trusted(file, Readers::Warned)?;
     if !EncryptedSigningKey::looks_like_it(&bytes) {
         return SigningKey::read_pkcs8(&bytes).map_err(|why| named(&why));
     }
     let encrypted = EncryptedSigningKey::read(&bytes).map_err(|why| named(&why))?;
     let passphrase = match passphrase {
-        Some(path) => read_secret(path)?,
+        Some(path) => read_secret(path, Readers::Warned)?,
         None => ask("Passphrase of the private key: ")?,
     };
     SigningKey::decrypt(&encrypted, &passphrase).map_err(|why| named(&why))

@@ -1,6 +1,7 @@
 //! The master key: what it seals, and how it is itself sealed under a secret of the operator.
 
 use crate::error::Error;
+use crate::files::{Readers, read_trusted};
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes256Gcm, KeyInit};
 use argon2::{Algorithm, Argon2, Params, Version};
@@ -162,7 +163,7 @@ impl Source {
     pub fn secret(&self) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
         match self {
             Source::Passphrase => Ok(None),
-            Source::File { path } => read_secret(path).map(Some),
+            Source::File { path } => read_secret(path, Readers::Group).map(Some),
             Source::Command { command } => {
                 let (program, arguments) =
                     command.split_first().ok_or_else(|| Error::bad("[seal] command: the list is empty"))?;
@@ -184,10 +185,8 @@ impl Source {
 }
 
 /// A secret of one line from a file.
-pub fn read_secret(path: &std::path::Path) -> Result<Zeroizing<Vec<u8>>, Error> {
-    let name = path.display().to_string();
-    let secret = std::fs::read(path).map_err(|why| Error::internal(format!("{name}: {why}")))?;
-    one_line(Zeroizing::new(secret), &name)
+pub fn read_secret(path: &std::path::Path, readers: Readers) -> Result<Zeroizing<Vec<u8>>, Error> {
+    one_line(read_trusted(path, readers)?, &path.display().to_string())
 }
 
 fn one_line(secret: Zeroizing<Vec<u8>>, of: &str) -> Result<Zeroizing<Vec<u8>>, Error> {

@@ -3,6 +3,7 @@
 use crate::api::handle;
 use crate::config::Tls;
 use crate::error::Error;
+use crate::files::{Readers, read_trusted};
 use crate::state::Server;
 use http_body_util::BodyExt;
 use hyper::Request;
@@ -35,7 +36,7 @@ const MAX_HEAD: usize = 64 << 10;
 pub fn tls(tls: &Tls) -> Result<TlsAcceptor, Error> {
     let failed = |path: &Path, why: &dyn Display| Error::bad(format!("[tls] {}: {why}", path.display()));
     let certificates = |path: &Path| {
-        let read = CertificateDer::pem_file_iter(path).and_then(|all| all.collect::<Result<Vec<_>, _>>());
+        let read = CertificateDer::pem_slice_iter(&read_trusted(path, Readers::All)?).collect::<Result<Vec<_>, _>>();
         match read.map_err(|why| failed(path, &why))? {
             none if none.is_empty() => Err(failed(path, &"there is no certificate in this file")),
             all => Ok(all),
@@ -55,7 +56,8 @@ pub fn tls(tls: &Tls) -> Result<TlsAcceptor, Error> {
             builder.with_client_cert_verifier(verifier.map_err(|why| failed(path, &why))?)
         }
     };
-    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|why| failed(&tls.key, &why))?;
+    let key = PrivateKeyDer::from_pem_slice(&read_trusted(&tls.key, Readers::Warned)?);
+    let key = key.map_err(|why| failed(&tls.key, &why))?;
     let config = builder.with_single_cert(certificates(&tls.certificate)?, key);
     Ok(TlsAcceptor::from(Arc::new(config.map_err(|why| failed(&tls.key, &why))?)))
 }

@@ -6,12 +6,9 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::keys::Key;
 use crate::seal::{Master, SealedMaster};
-use crate::storage::{Change, Kind, Sqlite, Storage, private_file};
+use crate::storage::{Change, Kind, Sqlite, Storage};
 use hypergrove::Engine;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, TryLockError};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::{OwnedRwLockReadGuard, Semaphore};
 use zeroize::Zeroizing;
@@ -61,7 +58,6 @@ pub struct Server {
     changes: Mutex<()>,
     /// One attempt to unseal at a time, because each takes memory and time.
     unsealing: tokio::sync::Mutex<()>,
-    _lock: File,
 }
 
 /// An unsealed server, for as long as this is held.
@@ -70,25 +66,6 @@ pub type Opened = Arc<OwnedRwLockReadGuard<Option<Open>, Open>>;
 fn poisoned<T>(result: Result<T, PoisonError<T>>) -> T {
     // Each change replaces whole values, so what a panic leaves behind is consistent.
     result.unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Makes a folder that only its owner reads, unless there is one.
-pub fn make_folder(folder: &Path) -> std::io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
-/// A folder that only its owner reads, with a lock that one process holds.
-fn lock_folder(folder: &Path) -> Result<File, Error> {
-    let failed = |why: std::io::Error| Error::internal(format!("{}: {why}", folder.display()));
-    make_folder(folder).map_err(failed)?;
-    let lock = private_file().create(true).append(true).open(folder.join("server.lock")).map_err(failed)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => {
-            Err(Error::internal(format!("{}: a server uses this folder; stop it first", folder.display())))
-        }
-        Err(TryLockError::Error(why)) => Err(failed(why)),
-    }
 }
 
 fn stored<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, Error> {
@@ -105,8 +82,7 @@ pub fn sealed_master(storage: &dyn Storage) -> Result<Option<SealedMaster>, Erro
 impl Server {
     /// Makes the database of a deployment with a master key under this secret, and a root token, which is returned.
     pub fn init(config: &Config, secret: &[u8]) -> Result<Zeroizing<String>, Error> {
-        let _lock = lock_folder(&config.data)?;
-        let storage = Sqlite::open(&config.database())?;
+        let storage = Sqlite::open_alone(&config.database())?;
         if sealed_master(&storage)?.is_some() {
             return Err(Error::bad(format!("{}: there is a database already", config.data.display())));
         }
@@ -123,8 +99,7 @@ impl Server {
 
     /// Opens the database of a deployment, sealed.
     pub fn start(config: Config) -> Result<Arc<Server>, Error> {
-        let lock = lock_folder(&config.data)?;
-        let storage = Sqlite::open(&config.database())?;
+        let storage = Sqlite::open_alone(&config.database())?;
         let sealed = sealed_master(&storage)?.ok_or_else(|| {
             Error::bad(format!("{}: there is no database; make one with `init`", config.data.display()))
         })?;
@@ -133,8 +108,13 @@ impl Server {
             access.policies.insert(name, Policy::parse(&String::from_utf8_lossy(&text))?);
         }
         for (accessor, record) in storage.list(Kind::Token)? {
-            let record: TokenRecord = serde_json::from_slice(&record)
-                .map_err(|_| Error::internal(format!("the token {accessor} in the database is damaged")))?;
+            let damaged =
+                || Error::internal(format!("the token {accessor} in the database is damaged, or another one's"));
+            let record: TokenRecord = serde_json::from_slice(&record).map_err(|_| damaged())?;
+            // Under another accessor, it would outlive its revocation.
+            if record.accessor != accessor {
+                return Err(damaged());
+            }
             access.tokens.insert(accessor, Arc::new(Token::new(record)));
         }
         let limits = &config.limits;
@@ -159,7 +139,6 @@ impl Server {
             open: Arc::default(),
             changes: Mutex::new(()),
             unsealing: tokio::sync::Mutex::new(()),
-            _lock: lock,
             config,
         }))
     }
@@ -199,7 +178,8 @@ impl Server {
             let master = server.sealed.open(&secret)?;
             let mut keys = BTreeMap::new();
             for (name, record) in server.storage.list(Kind::Key)? {
-                keys.insert(name, Arc::new(Key::open(&record, &master, &*server.storage)?));
+                let key = Key::open(&name, &record, &master, &*server.storage)?;
+                keys.insert(name, Arc::new(key));
             }
             let (path, fsync) = (server.config.audit_log(), server.config.audit.fsync);
             let audit = Audit::open(&path, fsync, Keys::new(&master), server.storage.clone())?;

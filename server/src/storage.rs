@@ -1,11 +1,12 @@
 //! The database. The trait [`Storage`] is all that the rest of the server knows of it; [`Sqlite`] keeps it in one file.
 
 use crate::error::Error;
+use crate::files::{check_owner, folder_of, make_folder};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
-use std::fs::OpenOptions;
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -75,6 +76,49 @@ pub trait Storage: Send + Sync {
 /// An SQLite database.
 pub struct Sqlite {
     connection: Mutex<Connection>,
+    /// The database's file and its path, if this process alone may write. The locks of SQLite would end if this file were closed before the
+    /// connection.
+    alone: Option<(PathBuf, Locks)>,
+}
+
+/// Files that one process locks: the database, its folder, and the file that servers of version 0.9.0 lock.
+struct Locks {
+    database: File,
+    _others: [File; 2],
+}
+
+/// The lock of a file or a folder. It is one of `flock`, by which no reader is kept out: SQLite has locks of another kind.
+fn lock(file: File, path: &Path) -> Result<File, Error> {
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::internal(format!("{}: a server uses this database; stop it first", path.display())))
+        }
+        Err(TryLockError::Error(why)) => Err(Error::internal(format!("{}: {why}", path.display()))),
+    }
+}
+
+impl Locks {
+    fn take(path: &Path) -> Result<Locks, Error> {
+        let folder = folder_of(path);
+        make_folder(folder)?;
+        let open = |path: &Path, options: &mut OpenOptions| {
+            options.open(path).map_err(|why| Error::internal(format!("{}: {why}", path.display())))
+        };
+        let private = |path: &Path| open(path, private_file().append(true).create(true));
+        let older = path.with_file_name("server.lock");
+        let others = [lock(open(folder, OpenOptions::new().read(true))?, folder)?, lock(private(&older)?, &older)?];
+        let mut database = private(path)?;
+        for suffix in ["", "-wal", "-shm"] {
+            let part = PathBuf::from(format!("{}{suffix}", path.display()));
+            part.metadata().map_or(Ok(()), |it| check_owner(&part, &it))?;
+        }
+        // Elsewhere SQLite's locks and this one may exclude each other.
+        if cfg!(target_os = "linux") {
+            database = lock(database, path)?;
+        }
+        Ok(Locks { database, _others: others })
+    }
 }
 
 fn failed(why: rusqlite::Error) -> Error {
@@ -82,6 +126,12 @@ fn failed(why: rusqlite::Error) -> Error {
 }
 
 impl Sqlite {
+    /// Opens the database for a process that alone may write, and makes it if it is not there. Others may read meanwhile.
+    pub fn open_alone(path: &Path) -> Result<Sqlite, Error> {
+        let locks = Locks::take(path)?;
+        Ok(Sqlite { alone: Some((path.into(), locks)), ..Sqlite::open(path)? })
+    }
+
     /// Opens the database, and makes it if it is not there.
     pub fn open(path: &Path) -> Result<Sqlite, Error> {
         // SQLite gives its other files the mode of this one, and says itself why a file cannot be opened.
@@ -104,12 +154,24 @@ impl Sqlite {
                 path.display()
             ))
         })?;
-        Ok(Sqlite { connection: Mutex::new(connection) })
+        Ok(Sqlite { connection: Mutex::new(connection), alone: None })
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
         // SQLite rolls an interrupted transaction back.
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection, for a change. A change in a file that was removed would be lost with it, and numbers would come twice.
+    fn writer(&self) -> Result<MutexGuard<'_, Connection>, Error> {
+        if let Some((path, locks)) = &self.alone {
+            let place = |it: std::io::Result<Metadata>| it.map(|it| (it.dev(), it.ino())).ok();
+            if place(path.metadata()) != place(locks.database.metadata()) {
+                let what = "the database was removed or replaced while the server runs; stop the server, and put the file back";
+                return Err(Error::internal(format!("{}: {what}", path.display())));
+            }
+        }
+        Ok(self.connection())
     }
 }
 
@@ -143,7 +205,7 @@ impl Storage for Sqlite {
     }
 
     fn commit(&self, changes: &[Change]) -> Result<(), Error> {
-        let mut connection = self.connection();
+        let mut connection = self.writer()?;
         let commit = |connection: &mut Connection| {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             for change in changes {
@@ -169,7 +231,7 @@ impl Storage for Sqlite {
     }
 
     fn lease(&self, counter: &str, want: u64, limit: u64) -> Result<Range<u64>, Error> {
-        let mut connection = self.connection();
+        let mut connection = self.writer()?;
         let lease = |connection: &mut Connection| {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let from = leased(&transaction, counter)?;
@@ -182,7 +244,7 @@ impl Storage for Sqlite {
     }
 
     fn give_back(&self, counter: &str, unused: Range<u64>) -> Result<(), Error> {
-        let mut connection = self.connection();
+        let mut connection = self.writer()?;
         let give_back = |connection: &mut Connection| {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             if leased(&transaction, counter)? == unused.end {

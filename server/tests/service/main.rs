@@ -6,4 +6,5 @@ mod attacks;
 mod clients;
 mod deployment;
 mod reliability;
+mod store;
 mod transit;
