@@ -23,9 +23,16 @@ struct Lease {
     leased: u64,
     /// How many of these, the last ones, are left to use.
     left: u64,
+    /// Whether the key was deleted. Its numbers would begin at 0 again.
+    is_deleted: bool,
 }
 
 impl Lease {
+    /// All of these numbers are used.
+    fn of(leased: u64) -> Lease {
+        Lease { leased, left: 0, is_deleted: false }
+    }
+
     fn used(&self) -> u64 {
         self.leased - self.left
     }
@@ -40,18 +47,21 @@ impl Counter {
     /// The counter of a version of a key.
     pub fn open(storage: &dyn Storage, id: String) -> Result<Counter, Error> {
         let leased = storage.leased(&id)?;
-        Ok(Counter { id, lease: Arc::new(Mutex::new(Lease { leased, left: 0 })) })
+        Ok(Counter { id, lease: Arc::new(Mutex::new(Lease::of(leased))) })
     }
 
     /// A counter that begins at 0.
     pub fn new(id: String) -> Counter {
-        Counter { id, lease: Arc::new(Mutex::new(Lease { leased: 0, left: 0 })) }
+        Counter { id, lease: Arc::new(Mutex::new(Lease::of(0))) }
     }
 
     /// Takes `count` numbers. Returns how many are used then. If fewer are left, it takes none.
     pub async fn take(&self, storage: &Arc<dyn Storage>, count: u64, limit: Option<u64>) -> Result<u64, Error> {
         let most = limit.unwrap_or(NO_LIMIT);
         let mut lease = self.lease.clone().lock_owned().await;
+        if lease.is_deleted {
+            return Err(Error::bad("the key was deleted meanwhile"));
+        }
         let spent = move |used: u64| {
             let left = most.saturating_sub(used);
             let what = format!(
@@ -81,6 +91,17 @@ impl Counter {
         .await?
     }
 
+    /// Calls `delete`, which deletes these counters with their key. Requests that hold the key take no number afterwards. Not for a task.
+    pub fn delete<'c>(
+        counters: impl Iterator<Item = &'c Counter>,
+        delete: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut leases: Vec<_> = counters.map(|counter| counter.lease.blocking_lock()).collect();
+        delete()?;
+        leases.iter_mut().for_each(|lease| lease.is_deleted = true);
+        Ok(())
+    }
+
     /// How many numbers are used.
     pub async fn used(&self) -> u64 {
         self.lease.lock().await.used()
@@ -94,7 +115,7 @@ impl Counter {
             if lease.left > 0 {
                 storage.give_back(&id, lease.used()..lease.leased)?;
             }
-            *lease = Lease { leased: storage.leased(&id)?, left: 0 };
+            *lease = Lease::of(storage.leased(&id)?);
             Ok(())
         })
         .await?

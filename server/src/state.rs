@@ -1,19 +1,46 @@
 //! The server's state: what is in memory, and how a change of it reaches the database first.
 
-use crate::access::{DEFAULT, Policy, ROOT, Token, TokenRecord, make_token};
+use crate::access::{DEFAULT, Policy, ROOT, Token, TokenRecord, make_token, now};
 use crate::audit::{Audit, Keys};
 use crate::config::Config;
 use crate::error::Error;
 use crate::keys::Key;
+use crate::limits::Counter;
 use crate::seal::{Master, SealedMaster};
 use crate::storage::{Change, Kind, Sqlite, Storage};
 use hypergrove::Engine;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedRwLockReadGuard, Semaphore};
 use zeroize::Zeroizing;
 
 const MASTER: &str = "master";
+
+/// Seconds after its end for which a token is kept, and time for which the clock must have run evenly before it deletes a token. So a clock that is
+/// wrong for some hours deletes none.
+const GRACE: u64 = 24 * 3600;
+const EVEN: Duration = Duration::from_secs(12 * 3600);
+/// Seconds by which the clock may differ from an even one.
+const UNEVEN: u64 = 60;
+
+/// A time since which the clock has run evenly.
+struct Clock {
+    wall: u64,
+    at: Instant,
+}
+
+impl Clock {
+    /// Whether the clock has run evenly for long, if it shows `wall` at the time `at`. After it was set, this begins anew.
+    fn is_even(&mut self, wall: u64, at: Instant) -> bool {
+        let since = at.duration_since(self.at);
+        if wall.abs_diff(self.wall.saturating_add(since.as_secs())) > UNEVEN {
+            *self = Clock { wall, at };
+            return false;
+        }
+        since >= EVEN
+    }
+}
 
 /// The half of the server that only an unsealed one has.
 pub struct Open {
@@ -56,6 +83,7 @@ pub struct Server {
     open: Arc<tokio::sync::RwLock<Option<Open>>>,
     /// One change at a time.
     changes: Mutex<()>,
+    clock: Mutex<Clock>,
     /// One attempt to unseal at a time, because each takes memory and time.
     unsealing: tokio::sync::Mutex<()>,
 }
@@ -138,6 +166,7 @@ impl Server {
             access: RwLock::new(access),
             open: Arc::default(),
             changes: Mutex::new(()),
+            clock: Mutex::new(Clock { wall: now(), at: Instant::now() }),
             unsealing: tokio::sync::Mutex::new(()),
             config,
         }))
@@ -228,13 +257,18 @@ impl Server {
         Ok(())
     }
 
-    /// Stores a token, and deletes those whose time is over.
+    /// The accessors of tokens whose time has long been over, if the clock shows `wall` at the time `at`.
+    fn tokens_over(&self, wall: u64, at: Instant) -> Vec<String> {
+        if !poisoned(self.clock.lock()).is_even(wall, at) {
+            return Vec::new();
+        }
+        let is_over = |token: &&Arc<Token>| token.record.expires.is_some_and(|end| end.saturating_add(GRACE) <= wall);
+        self.access().tokens.values().filter(is_over).map(|token| token.record.accessor.clone()).collect()
+    }
+
+    /// Stores a token, and deletes those whose time has long been over.
     pub fn put_token(&self, record: TokenRecord) -> Result<(), Error> {
-        let over: Vec<String> = {
-            let access = self.access();
-            let over = access.tokens.values().filter(|token| token.has_expired());
-            over.map(|token| token.record.accessor.clone()).collect()
-        };
+        let over = self.tokens_over(now(), Instant::now());
         let mut changes: Vec<Change> = over.iter().map(|over| Change::Delete(Kind::Token, over.clone())).collect();
         changes.push(Change::Put(Kind::Token, record.accessor.clone(), stored(&record)?));
         self.storage.commit(&changes)?;
@@ -287,7 +321,8 @@ impl Server {
 
     /// Deletes a key.
     pub fn delete_key(&self, open: &Open, key: &Key) -> Result<(), Error> {
-        self.storage.commit(&key.delete())?;
+        let counters = key.versions().iter().map(|version| &version.counter);
+        Counter::delete(counters, || self.storage.commit(&key.delete()))?;
         poisoned(open.keys.write()).remove(key.record.name());
         Ok(())
     }
@@ -320,5 +355,69 @@ impl Open {
     /// All keys.
     pub fn keys(&self) -> Vec<Arc<Key>> {
         poisoned(self.keys.read()).values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn unsealed(folder: &std::path::Path) -> (tokio::runtime::Runtime, Arc<Server>, Opened) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let config = Config::of_folder(folder.into());
+        Server::init(&config, b"secret").unwrap();
+        let (server, open) = runtime.block_on(async {
+            let server = Server::start(config).unwrap();
+            server.unseal(b"secret".to_vec().into()).await.unwrap();
+            let open = server.opened().await.unwrap();
+            (server, open)
+        });
+        (runtime, server, open)
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_for_hours_deletes_no_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_runtime, server, _open) = unsealed(folder.path());
+        let make = |ttl| make_token("t".into(), vec![], ttl, None).unwrap().0;
+        // As if the clock were two days, or a year, ahead now.
+        let ended = [2, 365].map(|days: u64| {
+            let mut token = make(None);
+            token.expires = Some(now() - days * 24 * 3600);
+            token
+        });
+        for token in ended.iter().cloned().chain([make(Some(60)), make(None)]) {
+            server.put_token(token).unwrap();
+        }
+        let is_there = |token: &TokenRecord| server.access().tokens.contains_key(&token.accessor);
+        assert!(ended.iter().all(is_there));
+        let (wall, at, hour) = (now(), Instant::now(), Duration::from_secs(3600));
+        let over = |hours: u64, ahead: u64| {
+            server.tokens_over(wall + hours * 3600 + ahead * 3600, at + hour * hours as u32).len()
+        };
+        assert_eq!([over(1, 0), over(11, 0), over(12, 0)], [0, 0, 2]);
+        // The clock is set, and set back: from then on it must run evenly again.
+        assert_eq!([over(13, 90_000), over(24, 90_000), over(24, 0), over(35, 0), over(36, 0)], [0, 0, 0, 0, 3]);
+    }
+
+    #[test]
+    fn who_holds_a_deleted_key_signs_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let (runtime, server, open) = unsealed(folder.path());
+        let set = crate::keys::set_of("slh-dsa-sha2-128f").unwrap();
+        let signing = server.engine.generate(set).unwrap();
+        let key = Key::new("few", set, Some(4096)).with_version(signing, false, &open.master).unwrap();
+        let key = server.put_key(&open, key).unwrap();
+        let counter = &key.version(None, 0).unwrap().1.counter;
+        let take = |count| runtime.block_on(counter.take(&server.storage, count, key.limit()));
+        // Of a block of four numbers, none is used yet. Without its counter, the key would begin at 0 again after them.
+        assert_eq!(take(3).unwrap(), 3);
+        server.delete_key(&open, &key).unwrap();
+        for count in [5, 1] {
+            let why = take(count).unwrap_err();
+            assert!(why.what.contains("deleted"), "{why}");
+        }
+        assert_eq!(server.storage.leased("few/1").unwrap(), 0);
     }
 }
