@@ -1,14 +1,20 @@
 //! Who may do what: tokens, and the policies that they name.
 
+use crate::api::{Op, Route};
 use crate::error::Error;
+use crate::fields::{Foreign, Object, read, shown};
+use crate::keys::set_of;
+use crate::paths;
 use crate::seal::random;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hypergrove::Params;
-use serde::{Deserialize, Serialize};
+use hypergrove::{Params, known_sets};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use subtle::ConstantTimeEq;
@@ -171,13 +177,43 @@ pub enum Capability {
 }
 
 /// A policy: what is allowed on which paths.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default)]
 pub struct Policy {
-    path: BTreeMap<String, Rule>,
+    /// The rules by their paths in one form.
+    rules: BTreeMap<String, Rule>,
     /// The policy, as it was written.
-    #[serde(skip)]
     pub text: String,
+    /// The faults of a policy that an older version of the server accepted.
+    pub faults: Vec<String>,
+    /// Whether a fault may concern a rule that forbids something: the policy's tokens may do nothing then.
+    pub is_closed: bool,
+}
+
+/// A policy in JSON, with each rule as often as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(deserialize_with = "rules")]
+    path: Vec<(String, Rule)>,
+}
+
+fn rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, Rule)>, D::Error> {
+    struct Rules;
+    impl<'de> Visitor<'de> for Rules {
+        type Value = Vec<(String, Rule)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object of rules")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut rules = Vec::new();
+            while let Some(path) = map.next_key()? {
+                rules.push((path, map.next_value_seed(Object(OF_RULE, PhantomData))?));
+            }
+            Ok(rules)
+        }
+    }
+    deserializer.deserialize_map(Rules)
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -193,32 +229,90 @@ struct Rule {
     redundant: bool,
 }
 
+const NOT_RESTRICTED: &str = "policies here do not have this restriction of Vault's";
+const OF_RULE: &[Foreign] = &[
+    ("allowed_parameters", &[], NOT_RESTRICTED),
+    ("denied_parameters", &[], NOT_RESTRICTED),
+    ("required_parameters", &[], NOT_RESTRICTED),
+    ("min_wrapping_ttl", &[], NOT_RESTRICTED),
+    ("max_wrapping_ttl", &[], NOT_RESTRICTED),
+];
+
+impl Rule {
+    /// Refuses what has no effect on the requests of these routes.
+    fn check(&self, routes: &[&Route]) -> Result<(), Error> {
+        if self.rate_limit == Some(0) {
+            return Err(Error::bad("rate_limit must be at least 1; use \"deny\""));
+        }
+        for set in self.allowed_sets.iter().flatten().filter(|set| set_of(set).is_none()) {
+            let set = shown(set, known_sets().map(|set| set.name));
+            return Err(Error::bad(format!("allowed_sets: there is no parameter set {set}")));
+        }
+        let uses = |ops: &[Op]| routes.iter().any(|route| ops.contains(&route.op));
+        let signs = uses(&[Op::Sign, Op::Verify]);
+        let computes = signs || uses(&[Op::CreateKey, Op::Rotate]);
+        let has_set = computes || uses(&[Op::ReadKey, Op::DeleteKey, Op::Configure, Op::Export]);
+        for (field, is_vain) in [
+            ("rate_limit", self.rate_limit.is_some() && !signs),
+            ("allowed_sets", self.allowed_sets.is_some() && !has_set),
+            ("redundant", self.redundant && !computes),
+        ] {
+            if is_vain {
+                return Err(Error::bad(format!("{field} has no effect on the requests of its path; remove it")));
+            }
+        }
+        let mut needs: BTreeSet<_> = routes.iter().flat_map(|route| route.needs).collect();
+        if uses(&[Op::Configure, Op::CreateToken]) {
+            needs.insert(&Capability::Sudo);
+        }
+        needs.insert(&Capability::Deny);
+        if self.capabilities.iter().any(|capability| needs.contains(capability)) {
+            return Ok(());
+        }
+        let needs: Vec<String> = needs.iter().map(|need| format!("{need:?}").to_lowercase()).collect();
+        Err(Error::bad(format!("it allows nothing; capabilities that count for its path are {}", needs.join(", "))))
+    }
+}
+
 impl Policy {
     /// Reads a policy. Its language is JSON.
     pub fn parse(text: &str) -> Result<Policy, Error> {
-        let mut policy: Policy = serde_json::from_str(text).map_err(|why| {
+        Policy::read(text, true)
+    }
+
+    /// A policy of the database, which an older version may have accepted although some rules can match no request. Such a rule allows nothing. If it
+    /// was to forbid something, or if it is not clear which of two rules holds, the policy's tokens may do nothing.
+    pub fn stored(text: &str) -> Policy {
+        let closed =
+            |why: Error| Policy { faults: vec![why.what], is_closed: true, text: text.into(), ..Policy::default() };
+        Policy::read(text, false).unwrap_or_else(closed)
+    }
+
+    fn read(text: &str, is_strict: bool) -> Result<Policy, Error> {
+        let written: Written = read(text.as_bytes(), &[]).map_err(|why| {
             Error::bad(format!("the policy is not JSON of the form {{\"path\": {{\"transit/sign/NAME\": {{\"capabilities\": [\"update\"]}}}}}}: {why}"))
         })?;
-        for (path, rule) in &policy.path {
-            if path.starts_with('/') || path.trim_end_matches('*').contains(['*', '+']) || path.ends_with("**") {
-                return Err(Error::bad(format!(
-                    "the policy's path {path:?} must have no '/' in front, no '+', and a '*' at its end alone"
-                )));
-            }
-            if rule.rate_limit == Some(0) {
-                return Err(Error::bad(format!(
-                    "the policy's rate_limit for {path:?} must be at least 1; use \"deny\""
-                )));
-            }
-            for set in rule.allowed_sets.iter().flatten() {
-                if crate::keys::set_of(set).is_none() {
-                    return Err(Error::bad(format!(
-                        "the policy's allowed_sets for {path:?}: no parameter set is {set:?}"
-                    )));
+        let mut policy = Policy { text: text.into(), ..Policy::default() };
+        for (index, (path, rule)) in written.path.into_iter().enumerate() {
+            let path = paths::normal(&path);
+            let routes = paths::of_rule(&path);
+            let (fault, is_kept) = match rule.check(&routes) {
+                _ if routes.is_empty() => (Some(paths::why_none(&path)), false),
+                _ if policy.rules.contains_key(&path) => (Some("an earlier rule has the same path".into()), false),
+                checked => (checked.err().map(|why| why.what), true),
+            };
+            if let Some(fault) = fault {
+                let fault = format!("rule {} of the policy: {fault}", index + 1);
+                if is_strict {
+                    return Err(Error::bad(fault));
                 }
+                policy.faults.push(fault);
+                policy.is_closed |= !is_kept && (rule.capabilities.contains(&Capability::Deny) || !routes.is_empty());
+            }
+            if is_kept {
+                policy.rules.insert(path, rule);
             }
         }
-        policy.text = text.into();
         Ok(policy)
     }
 }
@@ -251,11 +345,12 @@ impl Grant {
     }
 }
 
-/// Whether a path of a policy covers the path of a request. Longer paths come before shorter ones, and exact ones before those with `*`.
-fn covers(pattern: &str, path: &str) -> Option<(usize, bool)> {
+/// Whether a path of a policy covers the path of a request. Exact paths come before those with `*`, and longer paths before shorter ones. Only a path
+/// with `*` sees the '/' at the end of a list.
+fn covers(pattern: &str, path: &str) -> Option<(bool, usize)> {
     match pattern.strip_suffix('*') {
-        Some(prefix) => path.starts_with(prefix).then_some((prefix.len(), false)),
-        None => (pattern == path).then_some((pattern.len(), true)),
+        Some(prefix) => path.starts_with(prefix).then_some((false, prefix.len())),
+        None => (pattern == path.strip_suffix('/').unwrap_or(path)).then_some((true, pattern.len())),
     }
 }
 
@@ -267,15 +362,22 @@ pub fn authorise(
     path: &str,
     needs: &[Capability],
 ) -> Result<Grant, Error> {
-    if token.is_root() || DEFAULT_PATHS.contains(&path) {
+    if token.is_root() {
         return Ok(Grant::default());
     }
-    let rules = token.record.policies.iter().filter_map(|name| policies.get(name)).flat_map(|policy| &policy.path);
+    let own: Vec<&Policy> = token.record.policies.iter().filter_map(|name| policies.get(name)).collect();
+    let rules = own.iter().flat_map(|policy| &policy.rules);
     let covering: Vec<_> = rules.filter_map(|(pattern, rule)| Some((covers(pattern, path)?, pattern, rule))).collect();
-    let best = covering.iter().map(|(specific, ..)| *specific).max().ok_or_else(Error::denied)?;
-    let rules: Vec<_> = covering.into_iter().filter(|(specific, ..)| *specific == best).collect();
+    let best = covering.iter().map(|(specific, ..)| *specific).max();
+    let rules: Vec<_> = covering.into_iter().filter(|(specific, ..)| Some(*specific) == best).collect();
     let has = |capability: &Capability| rules.iter().any(|(.., rule)| rule.capabilities.contains(capability));
-    if has(&Capability::Deny) || !needs.iter().all(has) {
+    if has(&Capability::Deny) {
+        return Err(Error::denied());
+    }
+    if DEFAULT_PATHS.contains(&path) {
+        return Ok(Grant::default());
+    }
+    if own.iter().any(|policy| policy.is_closed) || rules.is_empty() || !needs.iter().all(has) {
         return Err(Error::denied());
     }
     // Restrictions of a rule without the first capability do not concern this request.
@@ -294,6 +396,7 @@ pub fn authorise(
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::api::Verb;
     use hypergrove::{SLH_DSA_SHA2_128F, SLH_DSA_SHA2_128S};
     use serde_json::{Value, json};
 
@@ -370,64 +473,243 @@ mod tests {
         assert_eq!((refused.status, refused.retry_after), (429, Some(1)));
     }
 
-    /// A rule that decides about a path, found another way than the server does.
-    fn deciding<'a>(rules: &'a serde_json::Map<String, Value>, path: &str) -> Option<&'a Value> {
-        let covering = rules.iter().filter_map(|(pattern, rule)| match pattern.strip_suffix('*') {
-            Some(prefix) => path.starts_with(prefix).then_some((false, prefix.len(), rule)),
-            None => (path == pattern).then_some((true, 0, rule)),
-        });
-        covering.max_by_key(|(is_exact, length, _)| (*is_exact, *length)).map(|(.., rule)| rule)
+    /// The requests of an operation: a method, a path as it is sent, what it is called in policies, and what it needs.
+    struct Sent(Verb, String, String, &'static [Capability]);
+
+    /// Requests to each path that needs a token, in the ways that clients write them, found without the code that reads rules.
+    fn requests(names: &[&str]) -> Vec<Sent> {
+        use Capability::{Create, Delete, List, Read, Sudo, Update};
+        use Verb::{List as Lists, Read as Reads, Write};
+        let mut sent = Vec::new();
+        let mut push = |verb, path: String, called: &str, needs| {
+            sent.push(Sent(verb, path.clone() + "/", called.into(), needs));
+            sent.push(Sent(verb, path, called.into(), needs));
+        };
+        for (verb, path, needs) in [
+            (Write, "sys/seal", &[Update, Sudo][..]),
+            (Reads, "sys/metrics", &[Read]),
+            (Lists, "sys/policies/acl", &[List]),
+            (Lists, "transit/keys", &[List]),
+            (Write, "auth/token/create", &[Update]),
+            (Reads, "auth/token/lookup-self", &[Read]),
+            (Write, "auth/token/revoke-self", &[Update]),
+            (Write, "auth/token/revoke", &[Update]),
+            (Write, "auth/token/revoke-accessor", &[Update]),
+        ] {
+            push(verb, path.into(), path, needs);
+        }
+        push(Reads, "sys/policy".into(), "sys/policies/acl", &[List]);
+        for name in names {
+            for (verb, needs) in [(Reads, &[Read][..]), (Write, &[Update]), (Verb::Delete, &[Delete])] {
+                let called = format!("sys/policies/acl/{name}");
+                push(verb, called.clone(), &called, needs);
+                push(verb, format!("sys/policy/{name}"), &called, needs);
+            }
+            for (verb, path, needs) in [
+                (Write, format!("transit/keys/{name}"), &[Create][..]),
+                (Reads, format!("transit/keys/{name}"), &[Read]),
+                (Verb::Delete, format!("transit/keys/{name}"), &[Delete]),
+                (Write, format!("transit/keys/{name}/rotate"), &[Update]),
+                (Write, format!("transit/keys/{name}/config"), &[Update]),
+                (Reads, format!("transit/export/public-key/{name}"), &[Read]),
+                (Reads, format!("transit/export/public-key/{name}/1"), &[Read]),
+                (Reads, format!("transit/export/public-key/{name}/latest"), &[Read]),
+                (Write, format!("transit/sign/{name}"), &[Update]),
+                (Write, format!("transit/verify/{name}"), &[Update]),
+            ] {
+                push(verb, path.clone(), &path, needs);
+                if needs == [Update] && !path.contains("keys") {
+                    push(verb, format!("{path}/SHA2-256"), &path, needs);
+                }
+            }
+        }
+        sent
     }
 
-    /// A policy that is read decides as its JSON says, and has no field that the server does not know.
+    /// A second reader of rules: what Vault does with them, where a name of a policy's older path is its newer one's.
+    fn decides(rules: &[(String, &Value)], request: &Sent) -> bool {
+        let Sent(_, _, called, needs) = request;
+        let newer = |path: &str| match path {
+            "sys/policy" => "sys/policies/acl".to_string(),
+            "sys/policy*" => "sys/policies/acl*".to_string(),
+            path => path.replacen("sys/policy/", "sys/policies/acl/", 1),
+        };
+        let seen = if needs.contains(&Capability::List) { format!("{called}/") } else { called.clone() };
+        let mut best = None;
+        for (path, rule) in rules {
+            let path = newer(path);
+            let rank = match path.strip_suffix('*') {
+                Some(begin) if seen.starts_with(begin) => begin.len(),
+                None if path == *called || path == format!("{called}/") => usize::MAX,
+                _ => continue,
+            };
+            if best.is_none_or(|(most, _)| rank > most) {
+                best = Some((rank, rule));
+            }
+        }
+        let is_own = DEFAULT_PATHS.contains(&called.as_str());
+        let Some((_, rule)) = best else { return is_own };
+        let has = |name: &str| rule["capabilities"].as_array().unwrap().contains(&json!(name));
+        !has("deny") && (is_own || needs.iter().all(|need| has(&format!("{need:?}").to_lowercase())))
+    }
+
+    /// The server's decision about a request, from its path as it is sent.
+    fn server_decides(policies: &BTreeMap<String, Policy>, request: &Sent) -> bool {
+        let Sent(verb, path, ..) = request;
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let (route, _) = crate::api::find(Some(*verb), path).unwrap();
+        authorise(&token(&["p"]), policies, &paths::governed(route, path), route.needs).is_ok()
+    }
+
+    /// The attack, repeated: 300 paths of rules, right ones and wrong ones, and all requests. A rule that is accepted decides about a request, and
+    /// as a second reader says; and a request with a path of a rule that was refused is decided as if there were no such rule.
+    #[test]
+    fn every_rule_that_is_accepted_decides_about_a_request() {
+        let requests = requests(&["a", "re.lease-1_"]);
+        let right: BTreeSet<&String> = requests.iter().flat_map(|Sent(_, path, called, _)| [path, called]).collect();
+        let right: BTreeSet<String> = right.into_iter().map(|path| path.trim_end_matches('/').to_string()).collect();
+        let mut paths: BTreeSet<String> = [
+            "",
+            "*",
+            "/",
+            "/*",
+            "**",
+            "+",
+            "transit/*",
+            "transit/keys*",
+            "sys/pol*",
+            "sys/policy*",
+            "auth/*",
+            "nothing/*",
+        ]
+        .into_iter()
+        .chain([
+            "transit/sign/re*",
+            "transit/sign/.*",
+            "transit/keys/+/rotate",
+            "transit/*/a",
+            "sys/health",
+            "sys/internal/*",
+            "sys/unseal",
+        ])
+        .map(String::from)
+        .collect();
+        for path in &right {
+            let (head, tail) = path.split_at(path.rfind('/').unwrap());
+            paths.extend([
+                path.clone(),
+                format!("{path}/"),
+                format!("{path}//"),
+                format!("/{path}"),
+                format!("v1/{path}"),
+            ]);
+            paths.extend([
+                format!("{path}*"),
+                format!("{path}/*"),
+                format!("{path}/*/"),
+                format!("{path} "),
+                format!(" {path}"),
+            ]);
+            paths.extend([path.to_uppercase(), path.replacen('/', "//", 1), path.replacen('/', "/./", 1)]);
+            paths.extend([
+                format!("{head}/%61"),
+                format!("{head}/../{tail}"),
+                format!("{path}\0"),
+                format!("{head}%2f{}", &tail[1..]),
+            ]);
+            paths.extend([
+                path.replace('a', "\u{430}"),
+                path.replace('k', "\u{212a}"),
+                path.replace('/', "\u{2215}"),
+                format!("{path}?list=true"),
+            ]);
+        }
+        assert!(paths.len() > 300, "{}", paths.len());
+        let (mut accepted, all) = (Vec::new(), json!(["create", "read", "update", "delete", "list", "sudo"]));
+        for path in &paths {
+            let rule = json!({ "capabilities": all });
+            let text = json!({ "path": { path: rule } }).to_string();
+            let policy = match Policy::parse(&text) {
+                Ok(policy) => policy,
+                Err(why) => {
+                    assert!(why.status == 400 && why.what.contains("rule 1 of the policy"), "{path:?}: {why}");
+                    // A rule that the second reader finds useful is refused for no reason, unless it is about the paths that need no token.
+                    let is_useful = requests
+                        .iter()
+                        .any(|request| decides(&[(path.clone(), &rule)], request) != decides(&[], request));
+                    assert!(!is_useful, "{path:?}: {why}");
+                    continue;
+                }
+            };
+            let policies = BTreeMap::from([("p".to_string(), policy)]);
+            let none = BTreeMap::new();
+            let mut is_useful = false;
+            for request in &requests {
+                let decision = server_decides(&policies, request);
+                assert_eq!(decision, decides(&[(path.clone(), &rule)], request), "{path:?} {}", request.1);
+                is_useful |= decision != server_decides(&none, request) || DEFAULT_PATHS.contains(&request.2.as_str());
+            }
+            assert!(is_useful, "no request has the path {path:?}");
+            accepted.push(path);
+        }
+        assert!((50..paths.len() / 2).contains(&accepted.len()), "{} of {}", accepted.len(), paths.len());
+        // Pairs: the more specific rule decides, and a rule that forbids is never lost.
+        let (deny, allow) = (json!({ "capabilities": ["deny"] }), json!({ "capabilities": all }));
+        for (at, first) in accepted.iter().enumerate() {
+            for second in accepted.iter().skip(at % 7).step_by(7) {
+                let rules = [((*first).clone(), &deny), ((*second).clone(), &allow)];
+                let written = rules.each_ref().map(|(path, rule)| format!("{}: {rule}", json!(path))).join(", ");
+                let policy = Policy::parse(&format!("{{\"path\": {{{written}}}}}"));
+                let is_same = paths::normal(first) == paths::normal(second);
+                assert_eq!(policy.is_err(), is_same, "{first:?} {second:?}");
+                let Ok(policy) = policy else { continue };
+                let policies = BTreeMap::from([("p".to_string(), policy)]);
+                for request in &requests {
+                    let decision = server_decides(&policies, request);
+                    assert_eq!(decision, decides(&rules, request), "{first:?} {second:?} {}", request.1);
+                }
+            }
+        }
+    }
+
+    /// A policy that is read decides as its JSON says, has no field that the server does not know, and has no rule twice.
     #[test]
     fn fuzz_policies() {
-        const CAPABILITIES: [(&str, Capability); 6] = [
-            ("create", Capability::Create),
-            ("read", Capability::Read),
-            ("update", Capability::Update),
-            ("delete", Capability::Delete),
-            ("list", Capability::List),
-            ("sudo", Capability::Sudo),
-        ];
-        let seeds: [&[u8]; 4] = [
+        let seeds: [&[u8]; 5] = [
             br#"{"path": {"transit/sign/a": {"capabilities": ["update"], "allowed_sets": ["slh-dsa-sha2-128s"], "rate_limit": 100, "redundant": true}}}"#,
-            br#"{"path": {"a/*": {"capabilities": ["read", "list"]}, "a/b*": {"capabilities": ["deny"]}, "a/b": {"capabilities": ["read"]}}}"#,
-            br#"{"path": {"*": {"capabilities": ["create", "read", "update", "delete", "list", "sudo"]}}}"#,
+            br#"{"path": {"transit/*": {"capabilities": ["read", "list"]}, "transit/keys*": {"capabilities": ["deny"]}, "transit/keys/a/": {"capabilities": ["read"]}}}"#,
+            br#"{"path": {"*": {"capabilities": ["create", "read", "update", "delete", "list", "sudo"], "allowed_parameters": {}}}}"#,
+            br#"{"path": {"sys/policy/a": {"capabilities": ["read"]}, "sys/policies/acl": {"capabilities": ["list"]}}}"#,
             br#"{"path": {}}"#,
         ];
-        let words = "\"path\" \"a/b\" {\"capabilities\": \"create\" \"sudo\" \"deny\" \"allowed_sets\" \"rate_limit\":";
+        let words = "\"path\" \"transit/keys/\" sys/policy/ sys/policies/acl {\"capabilities\": \"create\" \"sudo\" \"deny\" \"allowed_sets\" \"rate_limit\":";
+        let requests = requests(&["a", "b"]);
         crate::fuzz::fuzz(10_000, &seeds, words, |input| {
             let text = String::from_utf8_lossy(input);
             let policy = match Policy::parse(&text) {
                 Ok(policy) => policy,
                 Err(why) => return why.to_string(),
             };
-            assert_eq!(policy.text, text);
+            assert_eq!((&*policy.text, policy.is_closed), (&*text, false));
             let value: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(value.as_object().unwrap().len(), 1);
             let rules = value["path"].as_object().unwrap();
-            let (token, policies) = (token(&["p"]), BTreeMap::from([("p".to_string(), policy)]));
-            let near = |pattern: &String| [pattern.clone(), pattern.replace('*', ""), pattern.replace('*', "b") + "b"];
-            for path in rules.keys().flat_map(near) {
-                let rule = deciding(rules, &path);
-                let has = |name: &str| {
-                    rule.is_some_and(|rule| rule["capabilities"].as_array().unwrap().contains(&json!(name)))
+            assert_eq!(rules.len(), policy.rules.len());
+            for (path, rule) in rules {
+                let known = |field: &&String| {
+                    let own = ["capabilities", "allowed_sets", "rate_limit", "redundant"];
+                    own.contains(&field.as_str()) || OF_RULE.iter().any(|(name, ..)| field == name)
                 };
-                for (name, capability) in CAPABILITIES {
-                    let grant = authorise(&token, &policies, &path, &[capability]);
-                    let is_own = DEFAULT_PATHS.contains(&&*path);
-                    assert_eq!(grant.is_ok(), is_own || (has(name) && !has("deny")), "{name} {path:?}");
-                    if let (Ok(grant), false, Some(rule)) = (grant, is_own, rule) {
-                        let known = |field: &&String| {
-                            ["capabilities", "allowed_sets", "rate_limit", "redundant"].contains(&field.as_str())
-                        };
-                        assert_eq!(rule.as_object().unwrap().keys().find(|field| !known(field)), None);
-                        assert_eq!(json!(grant.sets), rule["allowed_sets"]);
-                        assert_eq!(grant.redundant, rule["redundant"] == true);
-                        assert_eq!(json!(grant.rate.map(|rate| rate.per_second)), rule["rate_limit"]);
-                    }
-                }
+                assert_eq!(rule.as_object().unwrap().keys().find(|field| !known(field)), None);
+                let read = &policy.rules[&paths::normal(path)];
+                assert_eq!(json!(read.allowed_sets), rule["allowed_sets"]);
+                assert_eq!(read.redundant, rule["redundant"] == true);
+                assert_eq!(json!(read.rate_limit), rule["rate_limit"]);
+            }
+            let rules: Vec<(String, &Value)> = rules.iter().map(|(path, rule)| (path.clone(), rule)).collect();
+            let policies = BTreeMap::from([("p".to_string(), policy)]);
+            for request in &requests {
+                assert_eq!(server_decides(&policies, request), decides(&rules, request), "{}", request.1);
             }
             "a policy".into()
         });
@@ -449,17 +731,96 @@ mod tests {
 
     #[test]
     fn wrong_policies_are_refused() {
-        for wrong in [
-            "path \"a\" {}",
-            r#"{"path": {"a": {"capabilities": ["fly"]}}}"#,
-            r#"{"path": {"/a": {"capabilities": ["read"]}}}"#,
-            r#"{"path": {"a/*/b": {"capabilities": ["read"]}}}"#,
-            r#"{"path": {"a/+/b": {"capabilities": ["read"]}}}"#,
-            r#"{"path": {"a": {"capabilities": ["read"], "allowed_set": []}}}"#,
-            r#"{"path": {"a": {"capabilities": ["read"], "allowed_sets": ["rsa"]}}}"#,
-            r#"{"path": {"a": {"capabilities": ["read"], "rate_limit": 0}}}"#,
+        let read = r#"{"capabilities": ["read"]}"#;
+        for (wrong, says) in [
+            (r#"path "a" {}"#.to_string(), "JSON"),
+            (r#"{"path": {"transit/keys/a": {"capabilities": ["fly"]}}}"#.into(), "\"fly\"; the nearest is"),
+            (r#"{"path": {"transit/keys/a": {"capabilities": []}}}"#.into(), "create, read, delete, deny"),
+            (r#"{"path": {"transit/keys/a": {"capabilities": ["list", "update"]}}}"#.into(), "allows nothing"),
+            (r#"{"path": {"transit/keys/a": {"capabilities": ["sudo"]}}}"#.into(), "allows nothing"),
+            (
+                r#"{"path": {"transit/keys/a": {"capabilities": ["read"], "allowed_set": []}}}"#.into(),
+                "\"allowed_sets\"",
+            ),
+            (r#"{"path": {"transit/keys/a": {"capabilities": ["read"], "allowed_sets": ["rsa"]}}}"#.into(), "\"rsa\""),
+            (r#"{"path": {"transit/sign/a": {"capabilities": ["update"], "rate_limit": 0}}}"#.into(), "at least 1"),
+            (
+                r#"{"path": {"transit/keys/*": {"capabilities": ["update"], "rate_limit": 1}}}"#.into(),
+                "rate_limit has no effect",
+            ),
+            (
+                r#"{"path": {"sys/*": {"capabilities": ["read"], "allowed_sets": []}}}"#.into(),
+                "allowed_sets has no effect",
+            ),
+            (
+                r#"{"path": {"transit/keys/a/config": {"capabilities": ["update"], "redundant": true}}}"#.into(),
+                "redundant has no effect",
+            ),
+            (
+                r#"{"path": {"transit/sign/a": {"capabilities": ["update"], "denied_parameters": {"prehashed": []}}}}"#
+                    .into(),
+                "Vault's",
+            ),
+            (r#"{"path": {"transit/keys/a": [["read"]]}}"#.into(), "expected an object"),
+            (format!(r#"[{{"transit/keys/a": {read}}}]"#), "expected an object"),
+            (
+                r#"{"path": {"transit/keys/a": {"capabilities": ["read"], "capabilities": ["deny"]}}}"#.into(),
+                "duplicate field",
+            ),
+            (format!(r#"{{"path": {{}}, "path": {{"transit/keys/a": {read}}}}}"#), "duplicate field"),
+            (
+                format!(r#"{{"path": {{"transit/keys/a": {{"capabilities": ["deny"]}}, "transit/keys/a": {read}}}}}"#),
+                "same path",
+            ),
+            (format!(r#"{{"path": {{"transit/keys/a": {read}, "transit/keys/a/": {read}}}}}"#), "same path"),
+            (
+                format!(r#"{{"path": {{"sys/policy/a": {read}, "sys/policies/acl/a": {read}}}}}"#),
+                "rule 2 of the policy: an earlier rule",
+            ),
+            (format!(r#"{{"path": {{"/transit/keys/a": {read}}}}}"#), "\"transit/keys/NAME\""),
+            (format!(r#"{{"path": {{"v1/Transit/keys/a": {read}}}}}"#), "\"transit/keys/NAME\""),
+            (format!(r#"{{"path": {{"transit/keys/+/rotate": {read}}}}}"#), "\"transit/keys/NAME/rotate\""),
+            (format!(r#"{{"path": {{"transit/sign/a/sha2-256": {read}}}}}"#), "\"transit/sign/NAME\""),
+            (format!(r#"{{"path": {{"sys/metric": {read}}}}}"#), "\"sys/metric\"; the nearest path is \"sys/metrics\""),
+            (format!(r#"{{"path": {{"sys/health": {read}}}}}"#), "needs no token"),
         ] {
-            assert_eq!(Policy::parse(wrong).unwrap_err().status, 400, "{wrong}");
+            let why = Policy::parse(&wrong).unwrap_err();
+            assert!(why.status == 400 && why.what.contains(says), "{wrong}: {why}");
+        }
+        let secret = "hgs.0123456789abcdef.S3cr3t-S3cr3t-S3cr3t";
+        for wrong in [
+            format!(r#"{{"path": {{"{secret}": {read}}}}}"#),
+            format!(r#"{{"path": {{"sys/metrics": {{"{secret}": 1}}}}}}"#),
+        ] {
+            let why = Policy::parse(&wrong).unwrap_err().what;
+            assert!(why.contains("of 41 characters") && !why.contains("S3cr3t"), "{why}");
+        }
+    }
+
+    /// A policy that an older server accepted is read: a rule without effect is reported, and one that was to forbid something closes the policy.
+    #[test]
+    fn policies_of_an_older_server_do_not_fail_open() {
+        let all = r#""*": {"capabilities": ["create", "read", "update", "delete", "list", "sudo"]}"#;
+        let read = |rules: &str| {
+            let policy = Policy::stored(&format!("{{\"path\": {{{all}{rules}}}}}"));
+            let (faults, policies) = (policy.faults.len(), BTreeMap::from([("p".to_string(), policy)]));
+            let may = |path: &str, need| authorise(&token(&["p"]), &policies, path, &[need]).is_ok();
+            (faults, may("transit/sign/a", Capability::Update), may("auth/token/lookup-self", Capability::Read))
+        };
+        assert_eq!(read(""), (0, true, true));
+        assert_eq!(read(r#", "transit/sign/a/": {"capabilities": ["deny"]}"#), (0, false, true));
+        for rule in
+            [r#""v1/a": {"capabilities": ["read"]}"#, r#""sys/metrics": {"capabilities": ["read"], "rate_limit": 1}"#]
+        {
+            assert_eq!(read(&format!(", {rule}")), (1, true, true), "{rule}");
+        }
+        for rules in [
+            r#""v1/transit/sign/a": {"capabilities": ["deny"]}"#,
+            r#""transit/keys": {"capabilities": ["deny"]}, "transit/keys": {"capabilities": ["list"]}"#,
+            r#""transit/keys": {"capabilities": ["deny"]}, "transit/keys/": {"capabilities": ["list"]}"#,
+            r#""sys/metrics": {"capabilities": ["hover"]}"#,
+        ] {
+            assert_eq!(read(&format!(", {rules}")), (1, false, true), "{rules}");
         }
     }
 }

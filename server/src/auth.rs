@@ -3,25 +3,39 @@
 use crate::access::{Bearer, Capability, DEFAULT, Policy, ROOT, make_token, now};
 use crate::api::{Call, Op, Reply};
 use crate::error::Error;
+use crate::fields::{Foreign, NoFields, named, parse};
 use crate::state::granted;
-use crate::transit::parse;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// A token's life without `ttl`: 32 days, as in Vault.
 const TTL: u64 = 32 * 24 * 3600;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct TokenRequest {
     policies: Option<Vec<String>>,
     ttl: Option<Value>,
     explicit_max_ttl: Option<Value>,
     display_name: Option<String>,
     no_parent: Option<bool>,
-    num_uses: Option<u64>,
-    period: Option<Value>,
-    id: Option<String>,
 }
+
+const OTHER_TOKENS: &str = "this server's tokens have policies, a ttl and a display_name alone, and ids that it draws";
+/// Settings of Vault's tokens that these do not have. No token is renewed here, which the answer says.
+const OF_VAULT: &[Foreign] = &[
+    ("num_uses", &[], OTHER_TOKENS),
+    ("period", &[], OTHER_TOKENS),
+    ("id", &[], OTHER_TOKENS),
+    ("meta", &[], OTHER_TOKENS),
+    ("no_default_policy", &[], OTHER_TOKENS),
+    ("renewable", &["true"], OTHER_TOKENS),
+    ("type", &["service"], OTHER_TOKENS),
+    ("entity_alias", &[], OTHER_TOKENS),
+    ("role_name", &[], OTHER_TOKENS),
+    ("lease", &[], OTHER_TOKENS),
+];
 
 /// Seconds of a number, or of a text such as `90`, `30s`, `1h30m` or `2d`.
 pub(crate) fn seconds(value: &Value) -> Option<u64> {
@@ -59,16 +73,11 @@ fn with_default(policies: &[String]) -> Vec<String> {
 
 /// `POST auth/token/create`
 pub(crate) async fn create_token(call: &mut Call) -> Result<Reply, Error> {
-    let request: TokenRequest = parse(&call.body)?;
+    let request: TokenRequest = parse(&call.body, OF_VAULT)?;
     let parent = call.token()?.clone();
-    if request.num_uses.is_some_and(|uses| uses > 0) || request.period.is_some() || request.id.is_some() {
-        return Err(Error::bad(
-            "num_uses, period and id: this server's tokens have a ttl alone, and ids that it draws",
-        ));
-    }
     let mut ttl = None;
     for wanted in [&request.ttl, &request.explicit_max_ttl].into_iter().flatten() {
-        let wrong = || Error::bad(format!("ttl {wanted}: write seconds, or a text such as \"1h30m\""));
+        let wrong = || Error::bad("ttl, explicit_max_ttl: write seconds, or a text such as \"1h30m\"");
         let wanted = seconds(wanted).ok_or_else(wrong)?;
         ttl = [ttl, (wanted > 0).then_some(wanted)].into_iter().flatten().min();
     }
@@ -116,25 +125,34 @@ pub(crate) fn lookup_self(call: &Call) -> Result<Reply, Error> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RevokeRequest {
-    token: Option<String>,
-    accessor: Option<String>,
+    token: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RevokeAccessorRequest {
+    accessor: String,
 }
 
 /// `POST auth/token/revoke-self`, `revoke` and `revoke-accessor`
 pub(crate) async fn revoke(call: &mut Call, op: Op) -> Result<Reply, Error> {
     let unknown = || Error::bad("there is no such token");
     let accessor = match op {
-        Op::RevokeSelf => call.token()?.record.accessor.clone(),
+        Op::RevokeSelf => {
+            let NoFields {} = parse(&call.body, &[])?;
+            call.token()?.record.accessor.clone()
+        }
         Op::Revoke => {
-            let token = parse::<RevokeRequest>(&call.body)?.token.map(zeroize::Zeroizing::new);
-            let bearer = token.as_deref().and_then(|token| Bearer::parse(token)).ok_or_else(unknown)?;
+            let token = zeroize::Zeroizing::new(parse::<RevokeRequest>(&call.body, &[])?.token);
+            let bearer = Bearer::parse(&token).ok_or_else(unknown)?;
             let access = call.server.access();
             let token = access.tokens.get(bearer.accessor()).filter(|token| bearer.is_of(&token.record));
             token.ok_or_else(unknown)?.record.accessor.clone()
         }
         _ => {
-            let accessor = parse::<RevokeRequest>(&call.body)?.accessor.ok_or_else(unknown)?;
+            let RevokeAccessorRequest { accessor } = parse(&call.body, &[])?;
             if !call.server.access().tokens.contains_key(&accessor) {
                 return Err(unknown());
             }
@@ -158,7 +176,8 @@ pub(crate) fn read_policy(call: &Call) -> Result<Reply, Error> {
     let name = call.name()?;
     let access = call.server.access();
     let policy = access.policies.get(&name).ok_or_else(Error::missing)?;
-    Ok(Reply::data(json!({ "name": name, "policy": policy.text, "rules": policy.text })))
+    let reply = Reply::data(json!({ "name": name, "policy": policy.text, "rules": policy.text }));
+    Ok(policy.faults.iter().cloned().fold(reply, Reply::warn))
 }
 
 fn changeable(call: &Call) -> Result<String, Error> {
@@ -170,20 +189,24 @@ fn changeable(call: &Call) -> Result<String, Error> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct PolicyRequest {
+    /// A text, or an object as it was sent: a value in memory would have lost the first of two rules with one path.
     #[serde(alias = "rules")]
-    policy: Value,
+    policy: Box<RawValue>,
+}
+
+impl PolicyRequest {
+    fn text(&self) -> String {
+        serde_json::from_str(self.policy.get()).unwrap_or_else(|_| self.policy.get().into())
+    }
 }
 
 /// `POST sys/policies/acl/NAME`, `sys/policy/NAME`
 pub(crate) async fn write_policy(call: &mut Call) -> Result<Reply, Error> {
     let name = changeable(call)?;
-    let request: PolicyRequest = parse(&call.body)?;
-    let text = match request.policy {
-        Value::String(text) => text,
-        value => value.to_string(),
-    };
-    let policy = Policy::parse(&text)?;
+    let request: PolicyRequest = parse(&call.body, &named(&[], &[&name]))?;
+    let policy = Policy::parse(&request.text())?;
     call.server.change(move |server| server.put_policy(&name, policy)).await?;
     Ok(Reply::empty())
 }
@@ -224,33 +247,46 @@ mod tests {
     #[test]
     fn fuzz_bodies_of_tokens_and_policies() {
         let seeds: [&[u8]; 4] = [
-            br#"{"policies": ["a", "b"], "ttl": "1h", "explicit_max_ttl": 5, "display_name": "S3cr3t", "no_parent": true, "num_uses": 0, "period": null, "id": "S3cr3t"}"#,
-            br#"{"token": "S3cr3t"}"#,
-            br#"{"accessor": "S3cr3t", "token": null}"#,
-            br#"{"policy": "S3cr3t"}"#,
+            br#"{"policies": ["a", "b"], "ttl": "1h", "explicit_max_ttl": 5, "display_name": "S3cr3t-S3cr3t", "no_parent": true, "num_uses": 0, "period": null, "id": "", "renewable": true}"#,
+            br#"{"token": "S3cr3t-S3cr3t"}"#,
+            br#"{"accessor": "S3cr3t-S3cr3t"}"#,
+            br#"{"policy": "S3cr3t-S3cr3t"}"#,
         ];
-        let words = "\"S3cr3t\" \"policies\": \"token\": \"rules\": \"policy\": \"ttl\":";
+        let words = "\"S3cr3t-S3cr3t\" \"policies\": \"token\": \"rules\": \"policy\": \"ttl\":";
         crate::fuzz::fuzz(20_000, &seeds, words, |input| {
             let value: Value = serde_json::from_slice(input).unwrap_or_default();
             let is = |field: &str, read: Value| assert!(value.is_null() || value[field] == read, "{field}");
-            let token = parse::<TokenRequest>(input).map(|it| {
+            let has = |fields: &[&str]| {
+                let is_known = |field: &String| fields.contains(&field.as_str());
+                assert!(value.is_null() || value.as_object().unwrap().keys().all(is_known), "{value}");
+            };
+            let token = parse::<TokenRequest>(input, OF_VAULT).map(|it| {
+                let foreign = OF_VAULT.iter().map(|(field, ..)| *field);
+                let own = ["policies", "ttl", "explicit_max_ttl", "display_name", "no_parent"];
+                has(&foreign.chain(own).collect::<Vec<_>>());
                 is("policies", json!(it.policies));
                 is("ttl", json!(it.ttl));
                 is("explicit_max_ttl", json!(it.explicit_max_ttl));
                 is("display_name", json!(it.display_name));
-                is("id", json!(it.id));
                 is("no_parent", json!(it.no_parent));
-                is("num_uses", json!(it.num_uses));
+                assert_ne!(value["id"], json!("S3cr3t-S3cr3t"));
             });
-            let revoke = parse::<RevokeRequest>(input).map(|it| {
+            let revoke = parse::<RevokeRequest>(input, &[]).map(|it| {
+                has(&["token"]);
                 is("token", json!(it.token));
+            });
+            let accessor = parse::<RevokeAccessorRequest>(input, &[]).map(|it| {
+                has(&["accessor"]);
                 is("accessor", json!(it.accessor));
             });
-            let policy = parse::<PolicyRequest>(input).map(|it| {
-                is(if value.get("policy").is_some() { "policy" } else { "rules" }, it.policy);
+            let policy = parse::<PolicyRequest>(input, &[]).map(|it| {
+                has(&["policy", "rules"]);
+                let read = serde_json::from_str(it.policy.get()).unwrap_or(json!(it.text()));
+                is(if value.get("policy").is_some() { "policy" } else { "rules" }, read);
             });
-            let errors = [token, revoke, policy].map(|read| read.err().map_or(String::new(), |why| why.to_string()));
-            assert!(!errors.concat().contains("S3cr3t"), "{errors:?}");
+            let errors =
+                [token, revoke, accessor, policy].map(|read| read.err().map_or(String::new(), |why| why.to_string()));
+            assert!(!errors.concat().contains("S3cr3t-S3cr3t"), "{errors:?}");
             errors.concat()
         });
     }

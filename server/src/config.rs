@@ -2,6 +2,7 @@
 
 use crate::audit::Fsync;
 use crate::error::Error;
+use crate::fields::unknown;
 use crate::files::{Readers, read_trusted};
 use crate::seal::Source;
 use crate::transit::MOST_ITEMS;
@@ -140,7 +141,11 @@ impl Config {
     }
 
     fn parse(text: &str) -> Result<Config, Error> {
-        let config: Config = toml::from_str(text).map_err(|why| Error::bad(why.to_string()))?;
+        let config: Config = toml::from_str(text).map_err(|why| {
+            let line = |at: usize| text.get(..at).map_or(0, |before| before.matches('\n').count() + 1);
+            let unknown = unknown(why.message()).zip(why.span());
+            Error::bad(unknown.map_or(why.to_string(), |(what, at)| format!("line {}: {what}", line(at.start))))
+        })?;
         config.check().map(|()| config)
     }
 

@@ -7,12 +7,14 @@ pub mod audit;
 mod auth;
 pub mod config;
 pub mod error;
+mod fields;
 pub mod files;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod fuzz;
 pub mod keys;
 pub mod limits;
+mod paths;
 pub mod seal;
 pub mod serve;
 pub mod state;

@@ -115,6 +115,7 @@ impl Deployment {
         match &self.passphrase_file {
             Some(path) => read_secret(path, Readers::Warned),
             None => {
+                let ask = |question| ask(question, "--passphrase-file");
                 let passphrase = ask("Passphrase that unseals the server: ")?;
                 match is_new && ask("The same again: ")? != passphrase {
                     true => Err(Error::bad("the two passphrases differ")),
@@ -125,9 +126,12 @@ impl Deployment {
     }
 }
 
-fn ask(question: &str) -> Result<Zeroizing<Vec<u8>>, Error> {
-    let answer =
-        rpassword::prompt_password(question).map_err(|why| Error::internal(format!("no passphrase: {why}")))?;
+/// Asks on the terminal. `option` is for those who have none.
+fn ask(question: &str, option: &str) -> Result<Zeroizing<Vec<u8>>, Error> {
+    let failed = |why| {
+        Error::internal(format!("no terminal to ask for the passphrase ({why}); give it in a file, with {option} FILE"))
+    };
+    let answer = rpassword::prompt_password(question).map_err(failed)?;
     match answer.is_empty() {
         true => Err(Error::bad("the passphrase is empty")),
         false => Ok(Zeroizing::new(answer.into_bytes())),
@@ -326,7 +330,7 @@ fn read_key(file: &Path, passphrase: Option<&Path>) -> Result<SigningKey, Error>
     let encrypted = EncryptedSigningKey::read(&bytes).map_err(|why| named(&why))?;
     let passphrase = match passphrase {
         Some(path) => read_secret(path, Readers::Warned)?,
-        None => ask("Passphrase of the private key: ")?,
+        None => ask("Passphrase of the private key: ", "--key-passphrase-file")?,
     };
     SigningKey::decrypt(&encrypted, &passphrase).map_err(|why| named(&why))
 }

@@ -140,12 +140,11 @@ fn stretch(secret: &[u8], salt: &[u8], (memory, passes): (u32, u32)) -> Result<S
 }
 
 /// Where the secret that unseals comes from.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Source {
-    /// An operator sends a passphrase to `sys/unseal`.
-    #[default]
-    Passphrase,
+    /// An operator sends a passphrase to `sys/unseal`. The braces make serde refuse other fields.
+    Passphrase {},
     /// The server reads a file at its start.
     File {
         /// The file.
@@ -158,11 +157,17 @@ pub enum Source {
     },
 }
 
+impl Default for Source {
+    fn default() -> Source {
+        Source::Passphrase {}
+    }
+}
+
 impl Source {
     /// The secret without the end of its line, or `None` for a passphrase.
     pub fn secret(&self) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
         match self {
-            Source::Passphrase => Ok(None),
+            Source::Passphrase {} => Ok(None),
             Source::File { path } => read_secret(path, Readers::Group).map(Some),
             Source::Command { command } => {
                 let (program, arguments) =

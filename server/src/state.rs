@@ -4,6 +4,7 @@ use crate::access::{DEFAULT, Policy, ROOT, Token, TokenRecord, make_token, now};
 use crate::audit::{Audit, Keys};
 use crate::config::Config;
 use crate::error::Error;
+use crate::fields::shown;
 use crate::keys::Key;
 use crate::limits::Counter;
 use crate::seal::{Master, SealedMaster};
@@ -133,7 +134,10 @@ impl Server {
         })?;
         let mut access = Access::default();
         for (name, text) in storage.list(Kind::Policy)? {
-            access.policies.insert(name, Policy::parse(&String::from_utf8_lossy(&text))?);
+            let policy = Policy::stored(&String::from_utf8_lossy(&text));
+            let then = if policy.is_closed { "; its tokens may do nothing until it is written again" } else { "" };
+            policy.faults.iter().for_each(|fault| tracing::warn!("policy {name}: {fault}{then}"));
+            access.policies.insert(name, policy);
         }
         for (accessor, record) in storage.list(Kind::Token)? {
             let damaged =
@@ -339,7 +343,10 @@ pub fn granted(wanted: Option<Vec<String>>, parent: &Token) -> Result<Vec<String
     if !parent.is_root()
         && let Some(beyond) = policies.iter().find(|policy| !parent.record.policies.contains(policy))
     {
-        return Err(Error::bad(format!("a token may hand on its own policies alone, and {beyond:?} is none of them")));
+        let beyond = shown(beyond, parent.record.policies.iter().map(String::as_str));
+        return Err(Error::bad(format!(
+            "a token may hand on its own policies alone, and one {beyond} is none of them"
+        )));
     }
     policies.sort();
     policies.dedup();

@@ -3,9 +3,9 @@
 use crate::api::{Call, Reply};
 use crate::audit::Entry;
 use crate::error::Error;
+use crate::fields::parse;
 use crate::seal::random;
 use crate::state::Server;
-use crate::transit::parse;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
@@ -46,6 +46,7 @@ pub fn seal_status(server: &Server) -> Reply {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct UnsealRequest {
     key: Option<String>,
     #[serde(default)]
@@ -54,7 +55,7 @@ struct UnsealRequest {
 
 /// `POST sys/unseal`
 pub async fn unseal(call: Call) -> Result<Reply, Error> {
-    let UnsealRequest { key, reset } = parse(&call.body)?;
+    let UnsealRequest { key, reset } = parse(&call.body, &[("migrate", &[], "this server has one kind of seal")])?;
     let key = key.map(|key| Zeroizing::new(key.into_bytes()));
     let server: &Arc<Server> = &call.server;
     if reset || !server.is_sealed() {

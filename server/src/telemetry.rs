@@ -74,6 +74,8 @@ pub async fn render(server: &Server, open: &Opened) -> String {
     }
     gauge!("hypergrove_free_jobs").set(server.jobs.available_permits() as f64);
     gauge!("hypergrove_free_memory_bytes").set(server.memory.available_permits() as f64 * 1024.0);
+    let faults: usize = server.access().policies.values().map(|policy| policy.faults.len()).sum();
+    gauge!("hypergrove_policy_faults").set(faults as f64);
     for key in open.keys() {
         let (Some(limit), Some(version)) = (key.limit(), key.versions().last()) else { continue };
         let used = version.counter.used().await as f64 / limit as f64;

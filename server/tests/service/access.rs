@@ -273,3 +273,296 @@ fn methods_are_those_of_vault_and_a_wrong_one_is_refused_with_the_right_ones() {
         assert!(answer.starts_with("HTTP/1.1 405") && answer.contains(&format!("allow: {allowed}\r\n")), "{answer}");
     }
 }
+
+/// Rules that no request could match were accepted, and a list slipped past the rules of its keys.
+#[test]
+fn rules_hold_for_requests_or_are_refused() {
+    let server = Server::new("");
+    let root = server.root();
+    root.make_key("a");
+    let write = |policy: serde_json::Value| root.post("sys/policies/acl/p", json!({ "policy": policy }));
+    for (path, nearest) in [
+        ("v1/transit/keys", "transit/keys"),
+        ("/transit/keys", "transit/keys"),
+        ("transit/keys ", "transit/keys"),
+        ("Transit/Keys", "transit/keys"),
+        ("transit//keys", "transit/keys"),
+        ("transit/keys//", "transit/keys"),
+        ("transit/sign/a/sha2-256", "transit/sign/NAME"),
+        ("transit/sign/a/*", "transit/sign/NAME"),
+        ("transit/sign/%61", "transit/sign/NAME"),
+        ("transit/sign/../keys/a", "transit/keys/NAME"),
+        ("transit/sign/\u{430}", "transit/sign/NAME"),
+        ("transit/sign/a\0", "transit/sign/NAME"),
+        ("transit/keys/a/rotate/now", "transit/keys/NAME/rotate"),
+        ("sys/polices/acl", "sys/policies/acl"),
+        ("transit/+/a", "transit/sign/NAME"),
+    ] {
+        let rules = json!({ "path": { path: { "capabilities": ["deny"] } } });
+        for policy in [rules.clone(), json!(rules.to_string())] {
+            let (status, body) = write(policy);
+            assert!(status == 400 && error(&body).contains("the nearest path is \""), "{path:?}: {body}");
+            let is_near = error(&body).contains(&format!("nearest path is \"{nearest}\""));
+            assert!(is_near || path.contains(['+', '.', '%', '\0', '\u{430}']), "{path:?}: {body}");
+        }
+    }
+    // As in Vault, each of these rules forbids the list.
+    for path in ["transit/keys", "transit/keys/", "transit/keys/*", "transit/keys*"] {
+        let rules = json!({ "path": { "transit/*": { "capabilities": ["list", "read"] }, path: { "capabilities": ["deny"] } } });
+        let client = server.with_policy("p", rules);
+        for (method, path) in [("LIST", "transit/keys"), ("LIST", "transit/keys/"), ("GET", "transit/keys/?list=true")]
+        {
+            assert_eq!(client.request(method, path, None, &[]).status, 403, "{method} {path}");
+        }
+        assert_eq!(client.get("transit/export/public-key/a").0, 200);
+        let allowed = server.with_policy("q", json!({ "path": { path: { "capabilities": ["list"] } } }));
+        assert_eq!(allowed.request("LIST", "transit/keys", None, &[]).status, 200, "{path}");
+    }
+    // A version has one name.
+    let client = server.with_policy(
+        "p",
+        json!({ "path": {
+        "transit/export/*": { "capabilities": ["read"] }, "transit/export/public-key/a/1": { "capabilities": ["deny"] },
+    } }),
+    );
+    for (version, status) in [("1", 403), ("01", 400), ("+1", 400), ("latest", 200)] {
+        assert_eq!(client.get(&format!("transit/export/public-key/a/{version}")).0, status, "{version}");
+    }
+    // Of two rules with one path, the last one won.
+    let (deny, update) = (r#"{"capabilities": ["deny"]}"#, r#"{"capabilities": ["update"]}"#);
+    for second in ["transit/sign/a", "transit/sign/a/"] {
+        let policy = format!(r#"{{"path": {{"transit/sign/a": {deny}, "{second}": {update}}}}}"#);
+        for body in [json!({ "policy": policy }).to_string(), format!(r#"{{"policy": {policy}}}"#)] {
+            let answer = root.request("POST", "sys/policies/acl/p", Some(body.as_bytes()), &[]);
+            assert!(answer.status == 400 && answer.text.contains("rule 2"), "{body}: {}", answer.text);
+        }
+    }
+    let own = json!({ "path": { "auth/token/revoke-self": { "capabilities": ["deny"] } } });
+    assert_eq!(server.with_policy("p", own).post("auth/token/revoke-self", json!({})).0, 403);
+}
+
+#[test]
+fn fields_that_are_not_known_are_refused_and_defaults_of_vault_are_not() {
+    let server = Server::new("");
+    let root = server.root();
+    root.make_key("a");
+    let policy = json!({ "path": { "transit/sign/a": { "capabilities": ["update"], "allowed_parameters": {}, "min_wrapping_ttl": "0s" } } });
+    let signature = root.sign("a", b"m")["signature"].clone();
+    let input = encode("m");
+    let key = json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128f" });
+    // For each path: a right body, what may be in it besides, and what may not, with the name that the answer has.
+    let cases = [
+        (
+            "auth/token/create",
+            json!({ "policies": ["p"] }),
+            json!({ "meta": {}, "num_uses": 0, "period": "0s", "id": null, "renewable": true, "type": "service", "entity_alias": "", "no_default_policy": false,
+                "lease": "", "explicit_max_ttl": "" }),
+            vec![
+                ("policy", json!(["q"]), "\"policies\""),
+                ("no_default_policy", json!(true), "no_default_policy"),
+                ("type", json!("batch"), "type"),
+                ("meta", json!({ "a": "b" }), "meta"),
+                ("num_uses", json!(3), "num_uses"),
+                ("period", json!("1h"), "period"),
+                ("renewable", json!([true]), "renewable"),
+            ],
+        ),
+        (
+            "transit/keys/b",
+            key,
+            json!({ "name": "b", "derived": false, "exportable": "false", "key_size": 0, "auto_rotate_period": "0", "managed_key_name": "", "context": "" }),
+            vec![
+                ("max_signature", json!(2), "\"max_signatures\""),
+                ("key_size", json!(32), "key_size"),
+                ("name", json!("c"), "name"),
+                ("derived", json!(true), "derived"),
+                ("max_signatures", json!(""), "not the number"),
+                ("auto_rotate_period", json!("1h"), "scheduler"),
+            ],
+        ),
+        (
+            "transit/keys/a/rotate",
+            json!({}),
+            json!({ "name": "a", "managed_key_id": "" }),
+            vec![("version", json!(1), "no field"), ("name", json!("b"), "name")],
+        ),
+        (
+            "transit/keys/a/config",
+            json!({ "max_signatures": 1000 }),
+            json!({ "name": "a", "min_encryption_version": 0, "exportable": false, "auto_rotate_period": 0 }),
+            vec![
+                ("max_signature", json!(2), "\"max_signatures\""),
+                ("min_encryption_version", json!(1), "min_signing_version"),
+                ("deletion_alowed", json!(true), "\"deletion_allowed\""),
+            ],
+        ),
+        (
+            "transit/sign/a",
+            json!({ "input": input }),
+            json!({ "name": "a", "signature_algorithm": "pss", "marshaling_algorithm": "asn1", "salt_length": "auto", "context": "", "hmac": "", "prehashed": false }),
+            vec![
+                ("hash_algoritm", json!("sha2-256"), "\"hash_algorithm\""),
+                ("marshaling_algorithm", json!("jws"), "base64"),
+                ("signature_algorithm", json!("pkcs1v15"), "signature_algorithm"),
+                ("signature", signature.clone(), "transit/verify"),
+                ("salt_length", json!(20), "salt_length"),
+                ("name", json!("b"), "name"),
+                ("algorithm", json!("md5"), "hash_algorithm"),
+            ],
+        ),
+        (
+            "transit/verify/a",
+            json!({ "input": input, "signature": signature }),
+            json!({ "name": "a", "key_version": 0, "hmac": "", "mac_length": 0 }),
+            vec![
+                ("key_version", json!(1), "key_version"),
+                ("signatur", json!(""), "\"signature\""),
+                ("mac_length", json!(16), "mac_length"),
+            ],
+        ),
+        (
+            "transit/sign/a",
+            json!({ "batch_input": [{ "input": input }] }),
+            json!({ "input": null, "hash_algorithm": "" }),
+            vec![
+                ("signature_context", json!("%"), "base64"),
+                ("hmac", json!("a"), "batch_input"),
+                ("reference", json!("a"), "batch_input"),
+                ("batch_inputs", json!([]), "\"batch_input\""),
+            ],
+        ),
+        (
+            "sys/policies/acl/p",
+            json!({ "policy": policy }),
+            json!({ "name": "p" }),
+            vec![
+                ("policies", json!(""), "\"policy\""),
+                ("name", json!("q"), "name"),
+                ("rules", json!(""), "duplicate"),
+            ],
+        ),
+        (
+            "sys/unseal",
+            json!({ "key": "a" }),
+            json!({ "migrate": false, "reset": false }),
+            vec![("migrate", json!(true), "migrate"), ("passphrase", json!("correct horse"), "of 10 characters")],
+        ),
+    ];
+    for (path, right, allowed, refused) in cases {
+        let with = |more: &serde_json::Value| {
+            let mut body = right.clone();
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            root.post(path, body)
+        };
+        for (field, value, says) in refused {
+            let (status, body) = with(&json!({ field: value }));
+            assert!(status == 400 && error(&body).contains(says), "{path} {field}: {status} {body}");
+            assert!(!error(&body).contains("correct horse"));
+        }
+        let (status, body) = with(&allowed);
+        assert!([200, 204].contains(&status), "{path} {allowed}: {status} {body}");
+        let twice = right.to_string().replacen('{', "{\"policies\": [], \"policies\": [], \"zz\": 1, ", 1);
+        assert_eq!(root.request("POST", path, Some(twice.as_bytes()), &[]).status, 400, "{path}");
+        let list = json!(right.as_object().unwrap().values().collect::<Vec<_>>());
+        assert_eq!(root.post(path, list).0, 400, "{path}");
+    }
+    for (path, body) in [
+        ("transit/sign/a", json!({ "batch_input": [{ "input": input, "prehashed": true }] })),
+        ("auth/token/revoke", json!({ "token": root.token, "accessor": "a" })),
+        ("auth/token/revoke-accessor", json!({ "accesor": "a" })),
+        ("auth/token/revoke-self", json!({ "token": "hgs.0.0" })),
+        ("sys/seal", json!({ "reason": "none" })),
+    ] {
+        let (status, answer) = root.post(path, body);
+        assert!(status == 400 && error(&answer).contains("field"), "{path}: {answer}");
+    }
+    // Nothing above ended the token or sealed the server, and the old name of a field does what it says.
+    let hashed =
+        root.post("transit/sign/a", json!({ "input": input, "algorithm": "sha2-256" })).1["data"]["signature"].clone();
+    let verdict = root.post("transit/verify/a/sha2-256", json!({ "input": input, "signature": hashed }));
+    assert_eq!(verdict.1["data"]["valid"], json!(true), "{verdict:?}");
+    let (status, body) = root.post("transit/keys/c", json!({ "type": "slh-dsa" }));
+    assert!(status == 400 && error(&body).starts_with("parameter_set is missing"), "{body}");
+    let secret = "hgs.0123456789.S3cr3t-S3cr3t";
+    for body in [json!({ secret: 1 }), json!({ "type": secret }), json!({ "type": "slh-dsa", "parameter_set": secret })]
+    {
+        let (status, body) = root.post("transit/keys/c", body);
+        assert!(status == 400 && error(&body).contains("of 28 characters"), "{body}");
+    }
+    let log = std::fs::read_to_string(server.audit_log()).unwrap();
+    assert!(!log.contains("S3cr3t") && !log.contains("correct horse"));
+}
+
+#[test]
+fn a_policy_of_an_older_server_is_reported_and_does_not_fail_open() {
+    let mut server = Server::new("");
+    server.root().make_key("a");
+    let rules = json!({ "path": { "transit/*": { "capabilities": ["update"] } } });
+    let [closed, open] = ["closed", "open"].map(|name| server.with_policy(name, rules.clone()));
+    assert_eq!(server.stop(), Some(0));
+    let database = rusqlite::Connection::open(server.path("data/server.db")).unwrap();
+    let more = |rule: &str| format!(r#"{{"path": {{"transit/*": {{"capabilities": ["update"]}}, {rule}}}}}"#);
+    for (name, rule) in [
+        ("closed", r#""v1/transit/sign/a": {"capabilities": ["deny"]}"#),
+        ("open", r#""v1/transit/sign/a": {"capabilities": ["read"]}"#),
+    ] {
+        let changed = database.execute("UPDATE records SET value = ?1 WHERE id = ?2", (more(rule).into_bytes(), name));
+        assert_eq!(changed.unwrap(), 1);
+    }
+    drop(database);
+    server.start();
+    server.unseal();
+    let again = |client: &Client| Client::new(&server, &client.token);
+    let input = json!({ "input": encode("m") });
+    assert_eq!(again(&closed).post("transit/sign/a", input.clone()).0, 403);
+    assert_eq!(again(&closed).get("auth/token/lookup-self").0, 200);
+    assert_eq!(again(&open).post("transit/sign/a", input.clone()).0, 200);
+    let root = server.root();
+    for name in ["closed", "open"] {
+        let (status, body) = root.get(&format!("sys/policies/acl/{name}"));
+        assert!(status == 200 && body["warnings"][0].as_str().unwrap().contains("transit/sign/NAME"), "{body}");
+    }
+    let metrics = root.request("GET", "sys/metrics", None, &[]).text;
+    assert!(metrics.contains("hypergrove_policy_faults 2\n"), "{metrics}");
+    assert_eq!(root.post("sys/policies/acl/closed", json!({ "policy": rules.to_string() })).0, 204);
+    assert_eq!(again(&closed).post("transit/sign/a", input).0, 200);
+}
+
+#[test]
+fn settings_that_are_not_known_are_refused_with_the_nearest_name() {
+    for (settings, says) in [
+        ("[seal]\nkind = 'passphrase'\npath = '/k'", "no field belongs here"),
+        (
+            "[seal]\nkind = 'file'\npath = '/k'\ncommand = ['a']",
+            "there is no field \"command\"; the nearest is \"path\"",
+        ),
+        ("[seal]\nkind = 'fil'", "the nearest is \"file\""),
+        ("[limits]\nmax_bodies = 1", "there is no field of 10 characters; the nearest is \"max_body\""),
+        ("[tls]\ncertificat = 'a'", "the nearest is \"certificate\""),
+        ("[audit]\nfsnc = 'batch'", "the nearest is \"fsync\""),
+        ("[engine]\nredundent = true", "\"redundent\"; the nearest is \"redundant\""),
+        ("draft_set = true", "the nearest is \"draft_sets\""),
+    ] {
+        let server = Server::stopped("");
+        let path = server.path("server.toml");
+        let text = std::fs::read_to_string(&path).unwrap() + settings;
+        std::fs::write(&path, text).unwrap();
+        let output = server.command(&["root-token"]);
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && why.contains(says), "{settings}: {why}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn without_a_terminal_the_option_for_the_passphrase_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("server.toml");
+    std::fs::write(&config, format!("data = {:?}\n", folder.path().join("data"))).unwrap();
+    // In a session of its own, the command has no terminal.
+    let mut command = std::process::Command::new("setsid");
+    command.args(["--wait", env!("CARGO_BIN_EXE_hypergrove-server"), "init", "--config"]).arg(&config);
+    let output = command.stdin(std::process::Stdio::null()).output().unwrap();
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && why.contains("--passphrase-file FILE"), "{why}");
+}

@@ -40,7 +40,7 @@ fn the_older_path_of_a_policy_evades_no_policy() {
     let rules = json!({ "path": {
         "sys/*": { "capabilities": ["update", "list", "read", "delete"] },
         "sys/policies/acl/own": { "capabilities": ["deny"] },
-        "sys/policies/acl": { "capabilities": ["read"] },
+        "sys/policies/acl": { "capabilities": ["deny"] },
     } });
     let client = server.with_policy("own", rules.clone());
     let policy = json!({ "policy": json!({ "path": { "*": { "capabilities": ["update"] } } }).to_string() });
@@ -51,9 +51,15 @@ fn the_older_path_of_a_policy_evades_no_policy() {
     assert_eq!((client.get("sys/policy/own").0, client.delete("sys/policy/own").0), (403, 403));
     assert_eq!(client.post("sys/policy/other", policy).0, 204);
     assert_eq!(client.get("sys/policy/other").0, 200);
-    // A rule on the older path alone allows nothing.
-    let client = server.with_policy("older", json!({ "path": { "sys/policy/*": { "capabilities": ["read"] } } }));
-    assert_eq!(client.get("sys/policy/own").0, 403);
+    // A rule on the older path is one on the newer path.
+    let client = server.with_policy(
+        "older",
+        json!({ "path": { "sys/*": { "capabilities": ["read", "delete"] }, "sys/policy/own": { "capabilities": ["deny"] } } }),
+    );
+    for path in ["sys/policy/own", "sys/policies/acl/own"] {
+        assert_eq!((client.get(path).0, client.delete(path).0), (403, 403), "{path}");
+    }
+    assert_eq!(client.get("sys/policies/acl/older").0, 200);
     assert_eq!(server.root().get("sys/policy/own").1["data"]["rules"], json!(rules.to_string()));
 }
 

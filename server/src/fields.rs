@@ -1,0 +1,135 @@
+//! Reads bodies and settings strictly: a field that the server does not know is refused, because without it the text would mean something else.
+
+use crate::auth::seconds;
+use crate::error::Error;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IntoDeserializer, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Longer texts are like no name, and comparing them would take long.
+const LONGEST: usize = 100;
+
+/// How an error shows a text of unknown origin, which may be a secret in the wrong place: as it is if it is short or nearly one of the known
+/// texts, and otherwise by its length.
+pub(crate) fn shown<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let count = text.chars().count();
+    let is_near = |known: &str| strsim::levenshtein(&text.to_lowercase(), &known.to_lowercase()) <= 2;
+    match count <= 7 || (count <= LONGEST && known.into_iter().any(is_near)) {
+        true => format!("{text:?}"),
+        false => format!("of {count} characters"),
+    }
+}
+
+/// The sentence for a name that serde does not know, from its message. serde quotes the whole name.
+pub(crate) fn unknown(message: &str) -> Option<String> {
+    let (kind, rest) = message.strip_prefix("unknown ")?.split_once(" `")?;
+    let kind = if kind == "variant" { "value" } else { kind };
+    let Some((name, known)) = rest.rsplit_once("`, expected ") else {
+        return Some(format!("no {kind} belongs here"));
+    };
+    let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+    let start: String = name.chars().take(LONGEST).collect();
+    let likeness = |known: &&&str| (strsim::jaro_winkler(&start, known) * 1e6) as u32;
+    let nearest = known.iter().max_by_key(likeness)?;
+    Some(format!("there is no {kind} {}; the nearest is {nearest:?}", shown(name, known.iter().copied())))
+}
+
+/// Why JSON was refused, without a value of it.
+fn reason(why: &serde_json::Error) -> String {
+    let (text, place) = (why.to_string(), format!(" at line {} column {}", why.line(), why.column()));
+    let message = text.strip_suffix(&place).unwrap_or(&text);
+    let is_of_names = ["missing field", "duplicate field"].iter().any(|of| message.starts_with(of));
+    let what = match unknown(message) {
+        Some(sentence) => sentence,
+        None if message.contains(['"', '`']) && !is_of_names => "a value of another type".into(),
+        None => message.into(),
+    };
+    format!("{what},{place}")
+}
+
+/// A field of Vault's that this server does not have, values that it may have besides null, false, zero and nothing, and why it may have no other.
+pub(crate) type Foreign<'a> = (&'static str, &'a [&'a str], &'static str);
+
+/// Reads an object of JSON.
+pub(crate) fn read<T: DeserializeOwned>(json: &[u8], foreign: &[Foreign]) -> Result<T, String> {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let read = Object(foreign, PhantomData).deserialize(&mut reader);
+    read.and_then(|object| reader.end().map(|()| object)).map_err(|why| reason(&why))
+}
+
+/// Reads a body. An empty one is an object without fields.
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8], foreign: &[Foreign]) -> Result<T, Error> {
+    let refused = |why| Error::bad(format!("the body is not the JSON object that this path takes: {why}"));
+    read(if body.is_empty() { b"{}" } else { body }, foreign).map_err(refused)
+}
+
+/// The fields of a path with a name, which some clients send in the body too.
+pub(crate) fn named<'a>(foreign: &[Foreign<'a>], name: &'a [&'a str]) -> Vec<Foreign<'a>> {
+    [foreign, &[("name", name, "it is not the name in the path; leave it out")]].concat()
+}
+
+/// The body of a path that takes no fields.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoFields {}
+
+/// Reads an object, and no list in its place, which serde would take for a struct too.
+pub(crate) struct Object<'a, T>(pub(crate) &'a [Foreign<'a>], pub(crate) PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Object<'_, T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<'_, T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(Own(self.0, map)))
+    }
+}
+
+/// The fields of an object that are this server's own.
+struct Own<'a, A>(&'a [Foreign<'a>], A);
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Own<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        while let Some(name) = self.1.next_key::<String>()? {
+            let Some((field, others, why)) = self.0.iter().find(|(field, ..)| *field == name) else {
+                return seed.deserialize(name.into_deserializer()).map(Some);
+            };
+            if !says_nothing(self.1.next_value::<Box<RawValue>>()?.get(), others) {
+                return Err(A::Error::custom(format!("{field}: {why}")));
+            }
+        }
+        Ok(None)
+    }
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.1.next_value_seed(seed)
+    }
+}
+
+/// Whether a value of a field of Vault's is its default, which says what this server does anyway.
+fn says_nothing(json: &str, others: &[&str]) -> bool {
+    // A long value is not read into memory, where it takes more room.
+    match serde_json::from_str(json.get(..1024).unwrap_or(json)).unwrap_or(json!("a long value")) {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(value) => !value || others.contains(&"true"),
+        Value::String(text) => text == "false" || others.contains(&&*text) || seconds(&json!(text)) == Some(0),
+        Value::Number(number) => number.as_f64() == Some(0.0),
+    }
+}
