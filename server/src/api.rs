@@ -5,6 +5,7 @@ use crate::audit::Entry;
 use crate::error::Error;
 use crate::fields::{NoFields, parse};
 use crate::keys::check_name;
+use crate::places::{Client, Place};
 use crate::state::{Opened, Server};
 use crate::{auth, paths, system, telemetry, transit};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -15,6 +16,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
@@ -187,6 +189,12 @@ pub struct Call {
     pub is_same_connection: bool,
     /// The line of the audit log.
     pub entry: Entry,
+    /// The address whose request it is.
+    pub client: IpAddr,
+    /// The place of its connection.
+    place: Arc<Place>,
+    /// Why there is no valid token.
+    refused: &'static str,
     /// The memory that the body takes.
     room: Option<OwnedSemaphorePermit>,
     /// The server while signatures are made or verified: if the client goes away then, the audit log gets its line all the same.
@@ -371,8 +379,16 @@ pub type Response = hyper::Response<Full<Bytes>>;
 /// Answers a request.
 pub async fn handle(server: Arc<Server>, request: hyper::Request<Body>) -> Response {
     let begun = Instant::now();
-    let (parts, mut body) = request.into_parts();
-    let (name, mut response) = answer(server, parts, &mut body).await;
+    let (mut parts, mut body) = request.into_parts();
+    let alone = || Place::new(Ipv4Addr::LOCALHOST.into(), Arc::default());
+    let place = parts.extensions.remove::<Arc<Place>>().unwrap_or_else(alone);
+    let client = server.places.client(place.address, &parts.headers);
+    place.begin();
+    let (name, mut response) = match server.places.enter(&client) {
+        Ok(_entered) => answer(server, parts, &mut body, client, place.clone()).await,
+        Err(why) => ("none", refusal(&why)),
+    };
+    place.end();
     // hyper closes a connection with the unread rest of a body. The client must know, or its next request is lost.
     if !body.is_end_stream() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -381,7 +397,13 @@ pub async fn handle(server: Arc<Server>, request: hyper::Request<Body>) -> Respo
     response
 }
 
-async fn answer(server: Arc<Server>, parts: Parts, body: &mut Body) -> (&'static str, Response) {
+async fn answer(
+    server: Arc<Server>,
+    parts: Parts,
+    body: &mut Body,
+    client: Client,
+    place: Arc<Place>,
+) -> (&'static str, Response) {
     let is_list =
         parts.uri.query().is_some_and(|query| query.split('&').any(|part| matches!(part, "list=true" | "list=1")));
     let verb = match parts.method {
@@ -418,6 +440,9 @@ async fn answer(server: Arc<Server>, parts: Parts, body: &mut Body) -> (&'static
         body: Bytes::new(),
         deadline: None,
         entry,
+        client: client.address,
+        place,
+        refused: "a malformed token",
         room: None,
         unanswered: None,
     };
@@ -433,6 +458,13 @@ async fn answer(server: Arc<Server>, parts: Parts, body: &mut Body) -> (&'static
         Ok(open) => open,
         Err(why) => return (route.name, refusal(&why)),
     };
+    // Without a token, a request has no line of its own.
+    if let (Err(why), None) = (&admitted, &call.entry.accessor) {
+        let entry = Entry { status: why.status, error: Some(cut(&why.what)), ..call.entry.clone() };
+        call.server.refused.note(call.refused, entry, call.client);
+        call.server.refused.write(&open).await;
+        return (route.name, refusal(why));
+    }
     let work = perform(call, route, open, admitted);
     let response = match route.op {
         // When its client goes away, this is dropped, and with it the tickets of what has not begun.
@@ -451,8 +483,7 @@ async fn public(mut call: Call, route: &Route, headers: &HeaderMap, body: &mut B
         Op::Initialized => Ok(Reply::bare(200, json!({ "initialized": true }))),
         Op::OpenApi => Ok(Reply::json(system::OPEN_API)),
         _ => match read_body(&mut call, headers, body, Size::Anybody).await {
-            // Unsealing goes on when the client has gone.
-            Ok(()) => tokio::spawn(system::unseal(call)).await.unwrap_or_else(|why| Err(why.into())),
+            Ok(()) => system::unseal(call).await,
             Err(why) => Err(why),
         },
     };
@@ -481,8 +512,11 @@ fn identify(call: &mut Call, route: &Route, bearer: &Bearer) -> Result<(), Error
 async fn admit(call: &mut Call, route: &Route, headers: &HeaderMap, body: &mut Body) -> Result<(), Error> {
     let bearer = || Ok::<_, Error>(header(headers, "authorization")?.and_then(|value| value.strip_prefix("Bearer ")));
     let text = header(headers, "x-vault-token")?.map_or_else(bearer, |text| Ok(Some(text)))?;
+    call.refused = if text.is_some() { call.refused } else { "no token" };
     let bearer = text.and_then(Bearer::parse).ok_or_else(Error::denied)?;
+    call.refused = "an unknown or expired token";
     identify(call, route, &bearer)?;
+    call.place.admit()?;
     if let Some(text) = header(headers, "x-hypergrove-deadline-ms")? {
         let wrong = || Error::bad("the header x-hypergrove-deadline-ms must be a number of milliseconds");
         let milliseconds = text.parse().map_err(|_| wrong())?;
@@ -552,18 +586,24 @@ async fn read_body(call: &mut Call, headers: &HeaderMap, body: &mut Body, size: 
 
 /// Does what was asked, writes the audit log, and only then answers.
 async fn perform(mut call: Call, route: &'static Route, open: Opened, admitted: Result<(), Error>) -> Response {
-    let ready = system::request_id().map(|id| call.entry.request = id).and_then(|()| open.audit.ready());
-    let is_change = route.is_change();
+    let (is_change, is_seal) = (route.is_change(), route.op == Op::Seal);
+    // Sealing needs but one line, for which there is a reserve.
+    let ready = || if is_seal { Ok(()) } else { open.audit.ready() };
+    let ready = system::request_id().map(|id| call.entry.request = id).and_then(|()| ready());
     let reply = match admitted.and(ready) {
         Ok(()) if is_change => {
             // Whatever happens next, the log has this line before anything is changed.
             let begun = Entry { begun: true, ..call.entry.clone() };
             match open.audit.append(&begun).await {
-                Ok(()) => operate(&mut call, route, &open).await,
+                Ok(()) => {
+                    call.entry.is_vital = true;
+                    operate(&mut call, route, &open).await
+                }
                 Err(why) => Err(why),
             }
         }
         Ok(()) => {
+            call.entry.is_vital = is_seal;
             call.unanswered = Some(open.clone());
             let reply = operate(&mut call, route, &open).await;
             call.unanswered = None;

@@ -2,6 +2,8 @@
 //! is the number and place of the last line, is stored in the database under an HMAC, so that a cut tail is found too.
 
 use crate::error::Error;
+use crate::refused::Summary;
+use crate::reserve::Reserve;
 use crate::seal::{Master, Secret, hmac};
 use crate::storage::{Change, Kind, Storage, private_file};
 use serde::{Deserialize, Serialize};
@@ -62,6 +64,12 @@ pub struct Entry {
     /// The error of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Of requests without a valid token: those for which this line stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Summary>,
+    /// Whether the line must not be missing: it may use the last of the reserve.
+    #[serde(skip)]
+    pub is_vital: bool,
 }
 
 fn is_zero(number: &usize) -> bool {
@@ -199,6 +207,8 @@ struct Log {
     head: Head,
     /// The head that the database has.
     synced: u64,
+    /// The number of the last line that must not be missing.
+    vital: u64,
     /// Whether the log's thread knows that there is something to bring to the disk.
     is_notified: bool,
     /// Why the last write failed.
@@ -208,6 +218,7 @@ struct Log {
 struct Shared {
     log: Mutex<Log>,
     path: PathBuf,
+    reserve: Reserve,
     keys: Keys,
     storage: Arc<dyn Storage>,
 }
@@ -236,8 +247,8 @@ impl Audit {
             .map_err(|why| Error::internal(format!("audit log {}: {why}; see `audit verify`", path.display())))?;
         keys.write_head(&*storage, &head)?;
         let synced = head.seq;
-        let log = Mutex::new(Log { file, head, synced, is_notified: false, failed: None });
-        let shared = Arc::new(Shared { log, path: path.into(), keys, storage });
+        let log = Mutex::new(Log { file, head, synced, vital: 0, is_notified: false, failed: None });
+        let shared = Arc::new(Shared { log, path: path.into(), reserve: Reserve::of(path), keys, storage });
         let (waiters, receiver) = channel();
         let thread = std::thread::Builder::new().name("audit".into()).spawn({
             let shared = shared.clone();
@@ -306,6 +317,10 @@ impl Drop for Audit {
     }
 }
 
+fn is_full(why: &io::Error) -> bool {
+    matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 fn unwritable() -> Error {
     Error::new(503, "the audit log cannot be written, so nothing is signed or changed; ask the server's operator")
 }
@@ -333,27 +348,42 @@ impl Shared {
         line.extend_from_slice(format!(",\"mac\":\"{mac}\"}}\n").as_bytes());
         // A part of a line that failed may be there.
         let cut = if log.failed.is_some() { log.file.set_len(log.head.end) } else { Ok(()) };
-        if let Err(why) = cut.and_then(|()| log.file.write_all(&line)) {
+        let mut written = cut.and_then(|()| log.file.write_all(&line));
+        while written.as_ref().is_err_and(is_full) && self.reserve.release_for(entry) {
+            written = log.file.set_len(log.head.end).and_then(|()| log.file.write_all(&line));
+        }
+        if let Err(why) = written {
             return Err(self.fail(log, &why));
         }
         log.head = log.head.after(&line[..line.len() - 1]);
         log.failed = None;
+        if entry.is_vital {
+            log.vital = log.head.seq;
+        }
         Ok(())
     }
 
     /// Brings what was written to the disk, then the head to the database.
     fn sync(&self) -> Result<(), Error> {
-        let (file, head) = {
+        let (file, head, is_vital) = {
             let mut log = self.lock();
             log.is_notified = false;
             if log.synced == log.head.seq {
                 return Ok(());
             }
-            (log.file.try_clone(), log.head.clone())
+            (log.file.try_clone(), log.head.clone(), log.vital > log.synced)
         };
         // Without the lock, so that others go on writing.
-        let synced = file.and_then(|file| file.sync_data()).map_err(|why| why.to_string());
-        let synced = synced.and_then(|()| self.keys.write_head(&*self.storage, &head).map_err(|why| why.to_string()));
+        let bring = || {
+            let synced = file.as_ref().map(|file| file.sync_data()).map_err(|why| why.to_string())?;
+            synced.map_err(|why| why.to_string())?;
+            self.keys.write_head(&*self.storage, &head).map_err(|why| why.to_string())
+        };
+        let mut synced = bring();
+        // The database may be on the same disk.
+        while synced.is_err() && self.reserve.release(is_vital) {
+            synced = bring();
+        }
         let mut log = self.lock();
         match synced {
             Ok(()) => log.synced = log.synced.max(head.seq),

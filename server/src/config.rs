@@ -7,7 +7,7 @@ use crate::files::{Readers, read_trusted};
 use crate::seal::Source;
 use crate::transit::MOST_ITEMS;
 use serde::Deserialize;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +20,11 @@ pub struct Config {
     /// The address to listen on.
     #[serde(default = "default_listen")]
     pub listen: SocketAddr,
+    /// Proxies in front of the server, whose connections have no limit, and whose `X-Forwarded-For` says whose requests they send.
+    #[serde(default)]
+    pub trusted_proxies: Vec<IpAddr>,
+    /// The socket for the command `unseal`. By default `unseal.sock` in the folder of the data.
+    pub socket: Option<PathBuf>,
     /// TLS. Only a loopback address may go without.
     pub tls: Option<Tls>,
     /// The source of the secret that unseals the server.
@@ -83,7 +88,11 @@ pub struct Limits {
     pub memory: usize,
     /// Connections at a time.
     pub connections: usize,
-    /// Seconds for TLS and for the headers of a request; an idle connection is closed after this time.
+    /// Connections of one address at a time, or requests of one address that trusted proxies send. Loopback addresses have no limit.
+    pub per_address: usize,
+    /// Seconds from a connection's begin to the first byte of its first request, with TLS.
+    pub first_byte_seconds: u64,
+    /// Seconds for the headers of a request; an idle connection is closed after this time.
     pub header_seconds: u64,
     /// Seconds for the body of a request.
     pub body_seconds: u64,
@@ -99,6 +108,8 @@ impl Default for Limits {
             queue_jobs: 16_384,
             memory: 1 << 30,
             connections: 1024,
+            per_address: 128,
+            first_byte_seconds: 10,
             header_seconds: 60,
             body_seconds: 30,
             stop_seconds: 60,
@@ -123,6 +134,8 @@ impl Config {
         Config {
             data,
             listen: default_listen(),
+            trusted_proxies: Vec::new(),
+            socket: None,
             tls: None,
             seal: Source::default(),
             audit: Audit::default(),
@@ -152,10 +165,11 @@ impl Config {
     fn check(&self) -> Result<(), Error> {
         let limits = &self.limits;
         let positive = [limits.max_body, limits.max_batch, limits.queue_jobs, limits.memory, limits.connections];
-        if positive.contains(&0) || limits.header_seconds == 0 || limits.body_seconds == 0 {
+        let times = [limits.first_byte_seconds, limits.header_seconds, limits.body_seconds];
+        if positive.contains(&0) || limits.per_address == 0 || times.contains(&0) {
             return Err(Error::bad("[limits]: each must be at least 1"));
         }
-        if [limits.header_seconds, limits.body_seconds, limits.stop_seconds].iter().any(|time| *time > MOST_SECONDS) {
+        if times.iter().chain([&limits.stop_seconds]).any(|time| *time > MOST_SECONDS) {
             return Err(Error::bad(format!("[limits]: seconds must be at most {MOST_SECONDS}")));
         }
         if limits.queue_jobs < limits.max_batch || limits.memory < limits.max_body {
@@ -189,6 +203,11 @@ impl Config {
         self.audit.path.clone().unwrap_or_else(|| self.data.join("audit.log"))
     }
 
+    /// The socket for the command `unseal`.
+    pub fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(|| self.data.join("unseal.sock"))
+    }
+
     /// The time for headers.
     pub fn header_time(&self) -> Duration {
         Duration::from_secs(self.limits.header_seconds)
@@ -206,7 +225,7 @@ mod tests {
         let seeds: [&[u8]; 3] = [
             b"data = '/d'\nlisten = '0.0.0.0:8200'\ndraft_sets = true\n[tls]\ncertificate = 'a'\nkey = 'b'\nclient_ca = 'c'\n",
             b"data = '/d'\n[seal]\nkind = 'command'\ncommand = ['a', 'b']\n[audit]\npath = '/l'\nfsync = 'second'\n[engine]\nredundant = true\nthreads = 2",
-            b"data = '/d'\nlisten = '[::1]:1'\n[limits]\nmax_body = 1\nmax_batch = 2\nqueue_jobs = 3\nmemory = 4\nconnections = 5\nheader_seconds = 6\nbody_seconds = 7\nstop_seconds = 8",
+            b"data = '/d'\nlisten = '[::1]:1'\nsocket = '/s'\ntrusted_proxies = ['::1', '10.0.0.1']\n[limits]\nmax_body = 1\nmax_batch = 2\nqueue_jobs = 3\nmemory = 4\nconnections = 5\nper_address = 9\nfirst_byte_seconds = 10\nheader_seconds = 6\nbody_seconds = 7\nstop_seconds = 8",
         ];
         let words =
             "[limits]\n max_body= queue_jobs= memory= connections= header_seconds= stop_seconds= [tls] kind='file'";
@@ -221,7 +240,8 @@ mod tests {
             for permits in [limits.queue_jobs, limits.memory >> 10, limits.connections] {
                 assert!(permits <= tokio::sync::Semaphore::MAX_PERMITS);
             }
-            for seconds in [limits.header_seconds, limits.body_seconds, limits.stop_seconds] {
+            for seconds in [limits.first_byte_seconds, limits.header_seconds, limits.body_seconds, limits.stop_seconds]
+            {
                 assert!(std::time::Instant::now().checked_add(Duration::from_secs(seconds)).is_some(), "{seconds}");
             }
             let Ok(table) = text.parse::<toml::Table>() else { return "numbers that no table holds".into() };
@@ -252,6 +272,9 @@ mod tests {
             ("data = '/d'\nlisten = '0.0.0.0:8200'", "loopback"),
             ("data = '/d'\nlimit = 1", "limit"),
             ("data = '/d'\n[limits]\nmax_body = 0", "at least 1"),
+            ("data = '/d'\n[limits]\nper_address = 0", "at least 1"),
+            ("data = '/d'\n[limits]\nfirst_byte_seconds = 0", "at least 1"),
+            ("data = '/d'\ntrusted_proxies = ['proxy']", "trusted_proxies"),
             ("data = '/d'\n[limits]\nmax_batch = 100000", "queue_jobs"),
             ("data = '/d'\n[limits]\nheader_seconds = 18446744073709551615", "at most 31536000"),
             ("data = '/d'\n[seal]\nkind = 'magic'", "magic"),

@@ -12,7 +12,7 @@ use hypergrove_server::seal::{Source, random, read_secret};
 use hypergrove_server::serve::{listen, serve};
 use hypergrove_server::state::{Server, sealed_master};
 use hypergrove_server::storage::{Sqlite, private_file};
-use hypergrove_server::telemetry;
+use hypergrove_server::{telemetry, unsealing};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
@@ -51,6 +51,8 @@ enum Command {
         #[arg(long)]
         config: PathBuf,
     },
+    /// Unseals the server, which runs on this machine, through its local socket; for the server's user and root alone
+    Unseal(Deployment),
     /// Prints a new root token; the server must be stopped
     RootToken(Deployment),
     /// Imports a private key, PKCS#8 in PEM or DER, as a new key or the next version of one; the server must be stopped
@@ -185,13 +187,21 @@ async fn run(command: Command) -> Result<(), Error> {
             let server = Server::start(Config::read(&config)?)?;
             match server.config.seal.secret()? {
                 Some(secret) => server.unseal(secret).await?,
-                None => tracing::info!("the server is sealed; unseal it with POST /v1/sys/unseal"),
+                None => tracing::info!(
+                    "the server is sealed; unseal it with `hypergrove-server unseal` or POST /v1/sys/unseal"
+                ),
             }
             serve_until_stopped(server).await
         }
         Command::Init(deployment) => {
             let config = deployment.config()?;
             print_token(&Server::init(&config, &deployment.secret(&config, true)?)?)
+        }
+        Command::Unseal(deployment) => {
+            let config = deployment.config()?;
+            unsealing::unseal(&config, &deployment.secret(&config, false)?).await?;
+            tracing::info!("the server is unsealed");
+            Ok(())
         }
         Command::RootToken(deployment) => {
             let server = unsealed(&deployment).await?;
@@ -309,9 +319,6 @@ async fn serve_until_stopped(server: Arc<Server>) -> Result<(), Error> {
     // SIGXFSZ: a file that may not grow is then an error of a write, and does not end the server.
     let _too_large = signal(SignalKind::from_raw(25)).map_err(failed)?;
     let listener = listen(&server).await?;
-    let address = listener.local_addr().map_err(failed)?;
-    let scheme = if server.config.tls.is_some() { "https" } else { "http" };
-    tracing::info!("listening on {scheme}://{address}");
     serve(server, listener, async move {
         tokio::select! {
             _ = terminate.recv() => {}

@@ -25,7 +25,7 @@ const MAX_MEMORY: u32 = 1 << 20;
 /// The most passes that a stored cost may ask for.
 const MAX_PASSES: u32 = 64;
 /// The longest secret that a file or a command may give.
-const MAX_SECRET: usize = 4096;
+pub const MAX_SECRET: usize = 4096;
 
 /// Fresh bytes of the operating system.
 pub fn random<const N: usize>() -> Result<[u8; N], Error> {

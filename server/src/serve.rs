@@ -4,7 +4,11 @@ use crate::api::handle;
 use crate::config::Tls;
 use crate::error::Error;
 use crate::files::{Readers, read_trusted};
+use crate::places::Place;
+use crate::refused::Rare;
+use crate::reserve::Reserve;
 use crate::state::Server;
+use crate::unsealing::Socket;
 use http_body_util::BodyExt;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -17,9 +21,9 @@ use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -65,47 +69,69 @@ pub fn tls(tls: &Tls) -> Result<TlsAcceptor, Error> {
 /// Serves until `stop`. Then it takes no connection and no request any more, waits for those that were accepted, and seals the server.
 pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let acceptor = server.config.tls.as_ref().map(tls).transpose()?;
-    let connections = Arc::new(Semaphore::new(server.config.limits.connections));
     let graceful = GracefulShutdown::new();
+    let local = match Socket::open(&server.config) {
+        Ok(socket) => Some(tokio::spawn(socket.serve(server.clone()))),
+        Err(why) => {
+            tracing::warn!("there is no local way to unseal: {why}; the setting `socket` has its path");
+            None
+        }
+    };
+    let upkeep = tokio::spawn(upkeep(server.clone()));
+    let address = listener.local_addr().map_err(|why| Error::internal(format!("the listening socket: {why}")))?;
+    let scheme = if server.config.tls.is_some() { "https" } else { "http" };
+    tracing::info!("listening on {scheme}://{address}");
     let mut stop = std::pin::pin!(stop);
     loop {
-        // Those that are too many wait in the system's queue.
+        // While a request is being answered on every connection, others wait in the system's queue.
         let accepted = async {
-            let Ok(permit) = connections.clone().acquire_owned().await else { unreachable!("it is never closed") };
-            (permit, listener.accept().await)
+            let (stream, from) = listener.accept().await?;
+            Ok::<_, std::io::Error>((stream, server.places.take(from.ip()).await))
         };
-        let (permit, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             () = &mut stop => break,
             accepted = accepted => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, place) = match accepted {
+            Ok((stream, Some(place))) => (stream, place),
+            Ok((_, None)) => continue,
             Err(why) => {
+                static FAILED: Rare = Rare::new();
+                if FAILED.is_due() {
+                    tracing::warn!("a connection was not accepted: {why} (this is logged once a minute at most)");
+                }
                 // Of one connection, or there are no file descriptors left for a moment.
-                tracing::warn!("a connection was not accepted: {why}");
+                server.places.give_one();
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             }
         };
         let (server, acceptor, watcher) = (server.clone(), acceptor.clone(), graceful.watcher());
-        let time = server.config.header_time();
+        let until = Instant::now() + Duration::from_secs(server.config.limits.first_byte_seconds);
         tokio::spawn(async move {
-            let _permit = permit;
             if let Err(why) = stream.set_nodelay(true) {
                 tracing::debug!("{why}");
             }
-            match acceptor {
-                None => connection(stream, server, watcher, time).await,
-                Some(acceptor) => match tokio::time::timeout(time, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => connection(stream, server, watcher, time).await,
-                    Ok(Err(why)) => tracing::debug!("TLS: {why}"),
-                    Err(_) => tracing::debug!("TLS: a client was too slow"),
-                },
+            let served = async {
+                match acceptor {
+                    None => connection(stream, server, watcher, place.clone(), until).await,
+                    Some(acceptor) => match timeout_at(until, acceptor.accept(stream)).await {
+                        Ok(Ok(stream)) => connection(stream, server, watcher, place.clone(), until).await,
+                        Ok(Err(why)) => tracing::debug!("TLS: {why}"),
+                        Err(_) => tracing::debug!("TLS: a client was too slow"),
+                    },
+                }
+            };
+            tokio::select! {
+                () = served => {}
+                () = place.given.notified() => tracing::debug!("a connection gave way to another one"),
             }
         });
     }
     drop(listener);
     tracing::info!("stopping: waiting for the requests that were accepted");
+    server.places.give_all();
+    local.iter().chain([&upkeep]).for_each(|task| task.abort());
     let time = Duration::from_secs(server.config.limits.stop_seconds);
     if tokio::time::timeout(time, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end within {} seconds", time.as_secs());
@@ -113,12 +139,40 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future
     server.seal().await
 }
 
+/// Writes the lines for refused requests whose time has come, and keeps the reserve.
+async fn upkeep(server: Arc<Server>) {
+    static FAILED: Rare = Rare::new();
+    let mut seconds = interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let reserve = Reserve::of(&server.config.audit_log());
+        let kept = tokio::task::spawn_blocking(move || reserve.keep()).await;
+        if let Ok(Err(why)) = kept
+            && FAILED.is_due()
+        {
+            tracing::warn!("audit log: no room on its disk can be kept in reserve: {why}");
+        }
+        for _ in 0..10 {
+            seconds.tick().await;
+            if let Ok(open) = server.opened().await {
+                server.refused.write(&open).await;
+            }
+        }
+    }
+}
+
 async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     server: Arc<Server>,
     watcher: hyper_util::server::graceful::Watcher,
-    time: Duration,
+    place: Arc<Place>,
+    until: Instant,
 ) {
+    let time = server.config.header_time();
+    let mut stream = BufReader::new(stream);
+    if !matches!(timeout_at(until, stream.fill_buf()).await, Ok(Ok(bytes)) if !bytes.is_empty()) {
+        return tracing::debug!("a client sent nothing in time");
+    }
     // A client that does not read its answer does not keep the connection.
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(time));
@@ -127,8 +181,9 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     builder.timer(TokioTimer::new()).header_read_timeout(time);
     // The buffer alone would not bound a head that comes at once. The second bound is that of a chunked body's trailers, too, which are skipped.
     builder.max_buf_size(MAX_HEAD).max_header_size(MAX_HEAD);
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         let server = server.clone();
+        request.extensions_mut().insert(place.clone());
         async move { Ok::<_, Infallible>(handle(server, request.map(BodyExt::boxed_unsync)).await) }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service);

@@ -7,8 +7,11 @@ use crate::error::Error;
 use crate::fields::shown;
 use crate::keys::Key;
 use crate::limits::Counter;
+use crate::places::Places;
+use crate::refused::Refused;
 use crate::seal::{Master, SealedMaster};
 use crate::storage::{Change, Kind, Sqlite, Storage};
+use crate::unsealing::Turns;
 use hypergrove::Engine;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -85,8 +88,12 @@ pub struct Server {
     /// One change at a time.
     changes: Mutex<()>,
     clock: Mutex<Clock>,
-    /// One attempt to unseal at a time, because each takes memory and time.
-    unsealing: tokio::sync::Mutex<()>,
+    /// Turns to unseal.
+    pub turns: Turns,
+    /// Places for connections.
+    pub places: Places,
+    /// Requests without a valid token that the audit log does not have yet.
+    pub refused: Refused,
 }
 
 /// An unsealed server, for as long as this is held.
@@ -171,7 +178,9 @@ impl Server {
             open: Arc::default(),
             changes: Mutex::new(()),
             clock: Mutex::new(Clock { wall: now(), at: Instant::now() }),
-            unsealing: tokio::sync::Mutex::new(()),
+            turns: Turns::default(),
+            places: Places::new(&config),
+            refused: Refused::default(),
             config,
         }))
     }
@@ -200,8 +209,6 @@ impl Server {
 
     /// Opens the master key with the secret, then all keys and the audit log.
     pub async fn unseal(self: &Arc<Server>, secret: Zeroizing<Vec<u8>>) -> Result<(), Error> {
-        let busy = || Error::busy("another attempt to unseal runs", 1);
-        let _one = self.unsealing.try_lock().map_err(|_| busy())?;
         let mut open = self.open.clone().write_owned().await;
         if open.is_some() {
             return Ok(());
@@ -225,6 +232,7 @@ impl Server {
     /// Waits for the requests that are being answered, and forgets all secrets.
     pub async fn seal(&self) -> Result<(), Error> {
         let Some(open) = self.open.write().await.take() else { return Ok(()) };
+        self.refused.write_all(&open);
         for key in open.keys() {
             for version in key.versions() {
                 version.counter.close(&self.storage).await?;

@@ -4,10 +4,12 @@ use crate::api::{Call, Reply};
 use crate::audit::Entry;
 use crate::error::Error;
 use crate::fields::parse;
+use crate::refused::Rare;
 use crate::seal::random;
 use crate::state::Server;
 use serde::Deserialize;
 use serde_json::json;
+use std::net::IpAddr;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -62,12 +64,35 @@ pub async fn unseal(call: Call) -> Result<Reply, Error> {
         return Ok(seal_status(server));
     }
     let key = key.filter(|key| !key.is_empty()).ok_or_else(|| Error::bad("key: the passphrase is missing"))?;
-    if let Err(why) = server.unseal(key).await {
-        tracing::warn!("unseal: {why}");
-        return Err(why);
-    }
-    tracing::info!("unsealed");
-    let entry = Entry { request: request_id()?, status: 200, ..call.entry.clone() };
-    server.opened().await?.audit.append(&entry).await?;
+    unseal_in_turn(server, Some(call.client), key, call.entry.clone()).await?;
     Ok(seal_status(server))
+}
+
+/// Unseals the server when it is the turn of this address, or of somebody local. From then on this goes on when the client has gone.
+pub async fn unseal_in_turn(
+    server: &Arc<Server>,
+    address: Option<IpAddr>,
+    key: Zeroizing<Vec<u8>>,
+    entry: Entry,
+) -> Result<(), Error> {
+    static FAILED: Rare = Rare::new();
+    let (turn, server) = (server.turns.wait(address).await, server.clone());
+    let unsealed = tokio::spawn(async move {
+        let _turn = turn;
+        // Somebody else's turn may have come first.
+        if !server.is_sealed() {
+            return Ok(());
+        }
+        server.unseal(key).await?;
+        tracing::info!("unsealed");
+        let entry = Entry { request: request_id()?, status: 200, ..entry };
+        server.opened().await?.audit.append(&entry).await
+    });
+    let result = unsealed.await.unwrap_or_else(|why| Err(why.into()));
+    if let Err(why) = &result
+        && FAILED.is_due()
+    {
+        tracing::warn!("unseal: {why} (this is logged once a minute at most)");
+    }
+    result
 }

@@ -5,6 +5,7 @@ mod access;
 mod attacks;
 mod clients;
 mod deployment;
+mod floods;
 mod reliability;
 mod store;
 mod transit;

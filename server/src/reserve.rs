@@ -1,0 +1,85 @@
+//! Room on the audit log's disk that is kept in reserve, in two files next to the log. When the disk is full, the first one is removed, so that
+//! requests have their lines while the operator makes room. The second one is for lines that must not be missing: the results of changes that have
+//! begun, and that of sealing.
+
+use crate::audit::Entry;
+use crate::storage::private_file;
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The files' names behind that of the log, and their bytes. On a small disk they are smaller: a sixteenth of the disk at most, and a quarter of this.
+const FILES: [(&str, u64, u64); 2] = [("reserve", 12 << 20, 16), ("reserve.last", 4 << 20, 64)];
+
+/// The reserve of a log.
+pub struct Reserve([PathBuf; 2]);
+
+impl Reserve {
+    /// The reserve of the log in this file.
+    pub fn of(log: &Path) -> Reserve {
+        Reserve(FILES.map(|(name, ..)| PathBuf::from(format!("{}.{name}", log.display()))))
+    }
+
+    /// Makes the files that are not there, if there is twice the room for them.
+    pub fn keep(&self) -> io::Result<()> {
+        for (path, (_, most, part)) in self.0.iter().zip(FILES).filter(|(path, _)| !path.exists()) {
+            let file = private_file().create_new(true).write(true).open(path)?;
+            let made = fstatvfs(&file).and_then(|disk| {
+                let size = most.min(disk.f_blocks * disk.f_frsize / part);
+                match disk.f_bavail * disk.f_frsize >= 2 * size {
+                    true => fallocate(&file, FallocateFlags::empty(), 0, size).map(|()| true),
+                    false => Ok(false),
+                }
+            });
+            if !matches!(made, Ok(true)) {
+                std::fs::remove_file(path)?;
+            }
+            made?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for a line that could not be written. False if nothing is left that this line may use.
+    pub fn release_for(&self, entry: &Entry) -> bool {
+        // The refused requests of strangers use none of it.
+        entry.refused.is_none() && self.release(entry.is_vital)
+    }
+
+    /// Makes room. False if nothing is left, except for lines that must not be missing.
+    pub fn release(&self, is_vital: bool) -> bool {
+        let [first, last] = &self.0;
+        let released = std::fs::remove_file(first).is_ok() || is_vital && std::fs::remove_file(last).is_ok();
+        if released {
+            tracing::error!("the disk of the audit log is full: {} made way for its lines; make room", first.display());
+        }
+        released
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_part_is_for_lines_that_must_not_be_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("audit.log");
+        let reserve = Reserve::of(&log);
+        let vital = Entry { is_vital: true, ..Entry::default() };
+        assert!(!reserve.release_for(&vital), "nothing is there yet");
+        reserve.keep().unwrap();
+        reserve.keep().unwrap();
+        let sizes = || reserve.0.each_ref().map(|path| std::fs::metadata(path).map_or(0, |file| file.len()));
+        let [first, last] = sizes();
+        assert!(first > 0 && first <= 12 << 20 && last > 0 && last <= 4 << 20, "{first} {last}");
+        let refused = Entry { refused: Some(crate::refused::Summary::default()), ..vital.clone() };
+        assert!(!reserve.release_for(&refused) && sizes() == [first, last]);
+        assert!(reserve.release_for(&Entry::default()) && !reserve.release_for(&Entry::default()));
+        assert_eq!(sizes(), [0, last]);
+        assert!(reserve.release_for(&vital) && !reserve.release_for(&vital));
+        assert_eq!(sizes(), [0, 0]);
+        reserve.keep().unwrap();
+        assert_eq!(sizes(), [first, last]);
+    }
+}
