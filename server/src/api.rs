@@ -44,6 +44,7 @@ pub enum Op {
     Unseal,
     OpenApi,
     Seal,
+    RotateAudit,
     Metrics,
     ListPolicies,
     ReadPolicy,
@@ -101,6 +102,7 @@ pub const ROUTES: &[Route] = {
         route(Verb::Write, "sys/unseal", Op::Unseal, "unseal", &[]),
         route(Verb::Read, "sys/internal/specs/openapi", Op::OpenApi, "openapi", &[]),
         route(Verb::Write, "sys/seal", Op::Seal, "seal", &[Update, Sudo]),
+        route(Verb::Write, "sys/audit/rotate", Op::RotateAudit, "audit-rotate", &[Update, Sudo]),
         route(Verb::Read, "sys/metrics", Op::Metrics, "metrics", &[Read]),
         route(Verb::List, "sys/policies/acl", Op::ListPolicies, "policy-list", &[List]),
         route(Verb::Read, "sys/policies/acl/{name}", Op::ReadPolicy, "policy-read", &[Read]),
@@ -650,6 +652,10 @@ async fn operate(call: &mut Call, route: &Route, open: &Opened) -> Result<Reply,
         Op::CreateToken => auth::create_token(call).await,
         Op::LookupSelf => auth::lookup_self(call),
         Op::RevokeSelf | Op::Revoke | Op::RevokeAccessor => auth::revoke(call, route.op).await,
+        Op::RotateAudit => {
+            let file = system::end_audit_file(open).await?;
+            Ok(Reply::data(json!({ "file": file.map(|file| file.display().to_string()) })))
+        }
         // `perform` seals when the audit log has this request.
         Op::Seal => parse(&call.body, &[]).map(|NoFields {}| Reply::empty()),
         Op::Health | Op::SealStatus | Op::Initialized | Op::Unseal | Op::OpenApi => {

@@ -14,6 +14,7 @@ pub mod files;
 mod fuzz;
 pub mod keys;
 pub mod limits;
+pub mod log;
 mod paths;
 pub mod places;
 pub mod refused;

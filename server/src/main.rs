@@ -10,11 +10,12 @@ use hypergrove_server::files::{Readers, make_folder, read_trusted};
 use hypergrove_server::keys::{Key, check_name, set_of};
 use hypergrove_server::seal::{Source, random, read_secret};
 use hypergrove_server::serve::{listen, serve};
-use hypergrove_server::state::{Server, sealed_master};
+use hypergrove_server::state::{Server, existing_database, sealed_master};
 use hypergrove_server::storage::{Sqlite, private_file};
-use hypergrove_server::{telemetry, unsealing};
+use hypergrove_server::system::rotate_audit;
+use hypergrove_server::{log, telemetry, unsealing};
 use rustix::process::{Resource, Rlimit, setrlimit};
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -84,8 +85,16 @@ enum AuditCommand {
         #[arg(long)]
         file: Option<PathBuf>,
     },
-    /// Ends the log's file, and goes on in another one; the server must be stopped
+    /// Ends the log's file, and goes on in another one; a server that runs does it for SIGHUP
     Rotate(Deployment),
+    /// Goes on without lines that are lost: the log says so for ever; the server must be stopped
+    AcceptLoss {
+        #[command(flatten)]
+        deployment: Deployment,
+        /// Why the lines are lost
+        #[arg(long)]
+        reason: String,
+    },
 }
 
 #[derive(clap::Args)]
@@ -147,11 +156,14 @@ fn dev_config(folder: PathBuf) -> Config {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    log::start();
+    std::panic::set_hook(Box::new(|panic| log::say(panic)));
     let filter = tracing_subscriber::EnvFilter::try_from_env("HYPERGROVE_SERVER_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| log::Log)
+        .log_internal_errors(false)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
@@ -171,16 +183,24 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime.block_on(run(arguments.command)),
         Err(why) => Err(Error::internal(format!("the threads of the server could not be started: {why}"))),
     };
-    match result {
+    let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("error: {why}");
+            log::say(format_args!("error: {why}"));
             ExitCode::FAILURE
         }
-    }
+    };
+    log::drain();
+    code
+}
+
+fn no_signals(why: std::io::Error) -> Error {
+    Error::internal(format!("signals: {why}"))
 }
 
 async fn run(command: Command) -> Result<(), Error> {
+    // SIGXFSZ: a file that may not grow is then an error of a write, and does not end the process.
+    let _too_large = signal(SignalKind::from_raw(25)).map_err(no_signals)?;
     match command {
         Command::Dev { data, listen } => dev(data, listen).await,
         Command::Run { config } => {
@@ -191,7 +211,7 @@ async fn run(command: Command) -> Result<(), Error> {
                     "the server is sealed; unseal it with `hypergrove-server unseal` or POST /v1/sys/unseal"
                 ),
             }
-            serve_until_stopped(server).await
+            serve_until_stopped(server, true).await
         }
         Command::Init(deployment) => {
             let config = deployment.config()?;
@@ -218,27 +238,35 @@ async fn run(command: Command) -> Result<(), Error> {
         }
         Command::Audit { command: AuditCommand::Verify { deployment, file } } => {
             let config = deployment.config()?;
-            let storage = Sqlite::open(&config.database())?;
+            let storage = Sqlite::open(&existing_database(&config)?)?;
             let sealed =
                 sealed_master(&storage)?.ok_or_else(|| Error::bad("there is no database; make one with `init`"))?;
             let keys = Keys::new(&sealed.open(&deployment.secret(&config, false)?)?);
-            let Verified { lines, after, last, hash } = match file {
+            let Verified { lines, after, last, hash, losses } = match file {
                 Some(file) => audit::verify(&file, &keys, None)?,
-                None => audit::verify(&config.audit_log(), &keys, Some(&keys.read_head(&storage)?))?,
+                None => audit::verify_log(&config.audit_log(), &keys, &storage)?,
             };
-            println!(
+            for loss in losses {
+                print(&loss.to_string())?;
+            }
+            print(&format!(
                 "{lines} lines: none was edited or removed ({after} of them were written after the last signed head)"
-            );
-            println!("line {last} is the last one; its SHA-256 is {hash}");
-            Ok(())
+            ))?;
+            print(&format!("line {last} is the last one; its SHA-256 is {hash}"))
         }
         Command::Audit { command: AuditCommand::Rotate(deployment) } => {
             let server = unsealed(&deployment).await?;
-            let keys = Keys::new(&server.opened().await?.master);
-            note(&server, Entry { operation: "audit-rotate", ..Entry::default() }).await?;
-            let old = audit::rotate(&server.config.audit_log(), &keys, &*server.storage)?;
-            println!("{}", old.display());
-            Ok(())
+            let old = rotate_audit(&server).await?;
+            server.seal().await?;
+            print(&old.unwrap_or_default().display().to_string())
+        }
+        Command::Audit { command: AuditCommand::AcceptLoss { deployment, reason } } => {
+            let config = deployment.config()?;
+            let path = config.audit_log();
+            let secret = deployment.secret(&config, false)?;
+            let server = Server::start(config)?;
+            let master = server.master(&secret)?;
+            print(&audit::accept_loss(&path, &master, &server.storage, &reason)?.to_string())
         }
     }
 }
@@ -263,13 +291,26 @@ async fn note(server: &Server, entry: Entry) -> Result<(), Error> {
     server.seal().await
 }
 
+fn write_out(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{text}").and_then(|()| out.flush())
+}
+
+/// Prints a result on standard output. A reader that has gone wants no more of it.
+fn print(text: &str) -> Result<(), Error> {
+    match write_out(text) {
+        Err(why) if why.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(|why| Error::internal(format!("standard output: {why}; it was to be: {text}"))),
+    }
+}
+
 /// The token alone is on standard output, so that a script can take it from there.
 fn print_token(token: &str) -> Result<(), Error> {
-    eprintln!("The root token, which is printed this once; it may do everything:");
-    let mut out = std::io::stdout();
-    writeln!(out, "{token}")
-        .and_then(|()| out.flush())
-        .map_err(|why| Error::internal(format!("standard output: {why}")))
+    log::say("The root token, which is printed this once; it may do everything:");
+    log::drain();
+    write_out(token).map_err(|why| {
+        Error::internal(format!("standard output: {why}; the root token is lost, and `root-token` makes another one"))
+    })
 }
 
 async fn dev(data: PathBuf, listen: SocketAddr) -> Result<(), Error> {
@@ -292,7 +333,7 @@ async fn dev(data: PathBuf, listen: SocketAddr) -> Result<(), Error> {
     }
     let server = Server::start(config)?;
     server.unseal(server.config.seal.secret()?.unwrap_or_default()).await?;
-    serve_until_stopped(server).await
+    serve_until_stopped(server, false).await
 }
 
 /// A random secret next to the database.
@@ -311,21 +352,34 @@ fn write_secret(config: &Config) -> Result<(), Error> {
     }
 }
 
-async fn serve_until_stopped(server: Arc<Server>) -> Result<(), Error> {
+async fn serve_until_stopped(server: Arc<Server>, is_deployment: bool) -> Result<(), Error> {
     telemetry::start();
-    let failed = |why: std::io::Error| Error::internal(format!("signals: {why}"));
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
-    // SIGXFSZ: a file that may not grow is then an error of a write, and does not end the server.
-    let _too_large = signal(SignalKind::from_raw(25)).map_err(failed)?;
+    let caught = |kind| signal(kind).map_err(no_signals);
+    let (mut terminate, mut interrupt) = (caught(SignalKind::terminate())?, caught(SignalKind::interrupt())?);
+    let mut hangup = caught(SignalKind::hangup())?;
     let listener = listen(&server).await?;
-    serve(server, listener, async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+    serve(server.clone(), listener, async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => match is_deployment {
+                    true => drop(tokio::spawn(rotate_for_signal(server.clone()))),
+                    // The terminal was closed.
+                    false => break,
+                },
+            }
         }
     })
     .await
+}
+
+async fn rotate_for_signal(server: Arc<Server>) {
+    match rotate_audit(&server).await {
+        Ok(Some(old)) => tracing::info!("the audit log goes on in another file; the old one is {}", old.display()),
+        Ok(None) => tracing::info!("the audit log goes on in another file"),
+        Err(why) => tracing::error!("SIGHUP: {why}"),
+    }
 }
 
 fn read_key(file: &Path, passphrase: Option<&Path>) -> Result<SigningKey, Error> {
@@ -372,6 +426,6 @@ async fn import(server: Arc<Server>, name: String, signing: SigningKey) -> Resul
     begin(&server, &entry).await?;
     let version = put_version(&server, name.clone(), signing, true).await?;
     note(&server, Entry { version: Some(version), ..entry }).await?;
-    eprintln!("imported as version {version} of key {name}: {fingerprint}");
+    log::say(format_args!("imported as version {version} of key {name}: {fingerprint}"));
     Ok(())
 }

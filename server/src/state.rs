@@ -14,6 +14,7 @@ use crate::storage::{Change, Kind, Sqlite, Storage};
 use crate::unsealing::Turns;
 use hypergrove::Engine;
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedRwLockReadGuard, Semaphore};
@@ -108,6 +109,17 @@ fn stored<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(value).map_err(|why| Error::internal(why.to_string()))
 }
 
+/// The database of a deployment, if there is one. Whoever only looks for it does not make it.
+pub fn existing_database(config: &Config) -> Result<PathBuf, Error> {
+    let path = config.database();
+    let missing = "there is no such database; check the settings or the folder, or make one with `init`";
+    match path.try_exists() {
+        Ok(true) => Ok(path),
+        Ok(false) => Err(Error::bad(format!("{}: {missing}", path.display()))),
+        Err(why) => Err(Error::internal(format!("{}: {why}", path.display()))),
+    }
+}
+
 /// The sealed master key of a database.
 pub fn sealed_master(storage: &dyn Storage) -> Result<Option<SealedMaster>, Error> {
     let Some(sealed) = storage.get(Kind::Meta, MASTER)? else { return Ok(None) };
@@ -135,7 +147,7 @@ impl Server {
 
     /// Opens the database of a deployment, sealed.
     pub fn start(config: Config) -> Result<Arc<Server>, Error> {
-        let storage = Sqlite::open_alone(&config.database())?;
+        let storage = Sqlite::open_alone(&existing_database(&config)?)?;
         let sealed = sealed_master(&storage)?.ok_or_else(|| {
             Error::bad(format!("{}: there is no database; make one with `init`", config.data.display()))
         })?;
@@ -227,6 +239,11 @@ impl Server {
         })
         .await??;
         Ok(())
+    }
+
+    /// The master key, for a command that works on a sealed server.
+    pub fn master(&self, secret: &[u8]) -> Result<Master, Error> {
+        self.sealed.open(secret)
     }
 
     /// Waits for the requests that are being answered, and forgets all secrets.

@@ -6,10 +6,11 @@ use crate::error::Error;
 use crate::fields::parse;
 use crate::refused::Rare;
 use crate::seal::random;
-use crate::state::Server;
+use crate::state::{Opened, Server};
 use serde::Deserialize;
 use serde_json::json;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -95,4 +96,17 @@ pub async fn unseal_in_turn(
         tracing::warn!("unseal: {why} (this is logged once a minute at most)");
     }
     result
+}
+
+/// Ends the audit log's file, and returns its name now, if that is known.
+pub async fn end_audit_file(open: &Opened) -> Result<Option<PathBuf>, Error> {
+    let open = open.clone();
+    tokio::task::spawn_blocking(move || open.audit.rotate()).await?
+}
+
+/// Does `POST sys/audit/rotate` for an operator who has the server's process or its files.
+pub async fn rotate_audit(server: &Server) -> Result<Option<PathBuf>, Error> {
+    let open = server.opened().await?;
+    open.audit.append(&Entry { operation: "audit-rotate", status: 200, ..Entry::default() }).await?;
+    end_audit_file(&open).await
 }

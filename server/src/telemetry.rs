@@ -72,6 +72,7 @@ pub async fn render(server: &Server, open: &Opened) -> String {
     if !server.config.engine.redundant {
         engine(&server.redundant, &[Label::new("checks", "redundant")]);
     }
+    counter!("hypergrove_log_lines_lost_total").absolute(crate::log::lost());
     gauge!("hypergrove_free_jobs").set(server.jobs.available_permits() as f64);
     gauge!("hypergrove_free_memory_bytes").set(server.memory.available_permits() as f64 * 1024.0);
     let faults: usize = server.access().policies.values().map(|policy| policy.faults.len()).sum();

@@ -413,6 +413,8 @@ struct Decoded {
     version: Option<u32>,
     /// The HMAC of each message for the audit log.
     messages: Vec<String>,
+    /// The context of each item, for the audit log.
+    contexts: Vec<String>,
     how: How,
 }
 
@@ -442,12 +444,16 @@ impl How {
 }
 
 /// The name that Vault would give a hash function.
+fn spelled(hash: &PreHash) -> String {
+    hash.name().to_ascii_lowercase().replace('/', "-")
+}
+
+/// The hash function of a name.
 fn hash_of(name: &str) -> Result<Option<PreHash>, Error> {
     let name = name.to_ascii_lowercase();
     if name == "none" {
         return Ok(None);
     }
-    let spelled = |hash: &PreHash| hash.name().to_ascii_lowercase().replace('/', "-");
     PreHash::ALL.into_iter().find(|hash| spelled(hash) == name).map(Some).ok_or_else(|| {
         let known: Vec<String> = PreHash::ALL.iter().map(spelled).collect();
         let name = shown(&name, known.iter().map(String::as_str));
@@ -539,13 +545,16 @@ fn decode(
     };
     let items: Vec<_> = inputs.iter().map(|input| input.decode(verifies)).collect();
     let message = |item: &Result<Item, _>| item.as_ref().map_or(String::new(), |item| audit.message(&item.message));
+    let context = context.unwrap_or_default();
+    let own = |item: &Result<Item, _>| Some(STANDARD.encode(item.as_ref().ok()?.context.as_ref()?));
     Ok(Decoded {
         messages: items.iter().map(message).collect(),
+        contexts: items.iter().map(|item| own(item).unwrap_or_else(|| STANDARD.encode(&context))).collect(),
         references: inputs.into_iter().map(|input| input.reference).collect(),
         items,
         is_batch,
         version: it.key_version,
-        how: How { context: context.unwrap_or_default(), hash },
+        how: How { context, hash },
     })
 }
 
@@ -561,6 +570,13 @@ async fn begin(call: &mut Call, open: &Opened, verifies: bool) -> Result<(Arc<Ke
     let mut decoded = aside(call.body.len() > LARGE, work).await??;
     call.body.clear();
     call.entry.messages = std::mem::take(&mut decoded.messages);
+    call.entry.hash_algorithm = decoded.how.hash.map(|(hash, _)| spelled(&hash));
+    call.entry.prehashed = decoded.how.hash.is_some_and(|(_, is_digest)| is_digest);
+    let contexts = std::mem::take(&mut decoded.contexts);
+    match contexts.iter().all(|context| *context == contexts[0]) {
+        true => call.entry.signature_context = contexts.into_iter().next().filter(|context| !context.is_empty()),
+        false => call.entry.signature_contexts = contexts,
+    }
     call.spend(decoded.items.len())?;
     Ok((key, decoded))
 }
@@ -759,6 +775,10 @@ pub async fn sign(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     let (key, decoded) = begin(call, open, false).await?;
     let (number, version) = key.version(decoded.version, key.record.min_signing_version)?;
     call.entry.version = Some(number);
+    // A key of HashSLH-DSA has a function of its own.
+    if let Mode::PreHash { hash, .. } | Mode::Digest { hash, .. } = decoded.how.mode(version.signing.mode(&[]), &[]) {
+        call.entry.hash_algorithm = Some(spelled(&hash));
+    }
     let good: Vec<&Item> = decoded.items.iter().flatten().collect();
     // Three times, for the signature, its base64 and the answer's text.
     let bytes = good.len() * key.set.signature_bytes();

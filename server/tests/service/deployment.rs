@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) const PASSPHRASE: &str = "correct horse battery staple";
 
@@ -102,6 +102,36 @@ impl Server {
         assert!(!self.address.is_empty(), "{seen}");
         std::thread::spawn(move || lines.for_each(drop));
         self.child = Some(child);
+    }
+
+    /// Starts the server with a standard error on which it cannot say where it listens.
+    pub(crate) fn start_unheard(&mut self, stderr: Stdio) {
+        self.start_unheard_by("exec \"$0\" \"$@\"", stderr);
+    }
+
+    /// Starts the server without a standard error.
+    pub(crate) fn start_closed(&mut self) {
+        self.start_unheard_by("exec \"$0\" \"$@\" 2>&-", Stdio::null());
+    }
+
+    fn start_unheard_by(&mut self, shell: &str, stderr: Stdio) {
+        // A port that was free a moment ago.
+        self.address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let config = std::fs::read_to_string(self.path("server.toml")).unwrap();
+        let mut lines: Vec<&str> = config.lines().collect();
+        let listen = format!("listen = '{}'", self.address);
+        lines[1] = &listen;
+        std::fs::write(self.path("server.toml"), lines.join("\n")).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", shell, env!("CARGO_BIN_EXE_hypergrove-server"), "run", "--config"]);
+        command.arg(self.path("server.toml")).stderr(stderr);
+        self.child = Some(command.spawn().unwrap());
+        let until = Instant::now() + Duration::from_secs(60);
+        while TcpStream::connect(&self.address).is_err() {
+            let ended = self.child.as_mut().unwrap().try_wait().unwrap();
+            assert!(ended.is_none() && Instant::now() < until, "{ended:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -3,6 +3,7 @@
 
 mod access;
 mod attacks;
+mod audit;
 mod clients;
 mod deployment;
 mod floods;
