@@ -8,14 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Where `unsafe` may be: intrinsics, CUDA's and Vulkan's C functions, memory that a device uses too, pointers from C, memory of Python
-/// and Arrow, and for tests the kernels as C functions of the host, a race on purpose, and `fork`.
+/// Where `unsafe` may be: intrinsics, CUDA's and Vulkan's C functions, memory that a device uses too, the page that a fork wipes, pointers from C, memory of
+/// Python and Arrow, and for tests the kernels as C functions of the host, a race on purpose, and `fork`.
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/lanes/",
     "crates/taint/src/valgrind.rs",
     "crates/cuda/src/driver/",
     "crates/vulkan/src/driver/",
     "crates/capi/src/pointers.rs",
+    "crates/engine/src/process.rs",
     "crates/gpu/src/mapped.rs",
     "crates/gpu/src/host.rs",
     "crates/kernels-host/src/",

@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod backend;
 mod checked;
@@ -11,6 +11,8 @@ pub mod forward;
 pub mod hash;
 pub mod nodes;
 pub mod planner;
+#[allow(unsafe_code)]
+mod process;
 pub mod programs;
 mod reference;
 pub mod scheduler;
@@ -29,6 +31,7 @@ pub use checked::Checked;
 pub use choice::{Choice, Knowledge, PolicySource};
 pub use error::{Error, ErrorKind, Size};
 pub use hash::{HashProgram, Hasher, Messages};
+pub use process::Process;
 pub use reference::Reference;
 pub use self_test::{SelfTest, SelfTested};
 pub use slh_dsa::SlhDsaProgram;

@@ -119,7 +119,7 @@ pub use explain::{Explanation, MemoryUse};
 pub use flow::Flow;
 pub use hypergrove_cpu::{Cpu, Isa};
 pub use hypergrove_engine::scheduler::{Canceller, DeviceStats, Fault, Room, Stats, Ticket, TicketStats, Waits, Wake};
-pub use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, ErrorKind, PolicySource, Timing};
+pub use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, ErrorKind, PolicySource, Process, Timing};
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Rates, Work, cache_bytes};
 #[cfg(feature = "encryption")]

@@ -7,19 +7,40 @@ use common::{OnMock, PURE, job, key, mock, sign};
 use hypergrove::*;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 unsafe extern "C" {
     fn fork() -> i32;
+    fn unshare(flags: i32) -> i32;
+    fn syscall(number: i64, ...) -> i64;
     fn _exit(status: i32) -> !;
 }
+
+/// The system call `clone`, and the signal of a child that ends.
+const CLONE: i64 = if cfg!(target_arch = "x86_64") { 56 } else { 220 };
+const SIGCHLD: i64 = 17;
+/// Children are in a new PID namespace, where the first one has the number 1; and in a new user namespace, where that is allowed to everybody.
+const NEW_PID: i32 = 0x2000_0000;
+const NEW_USER: i32 = 0x1000_0000;
+
+/// Held by the test that runs: a child must not need a lock that another test's thread holds.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Does `work` in a child of this process, which must neither panic nor hang.
 fn in_child(what: &str, work: impl FnOnce()) {
     // SAFETY: the child allocates, which glibc allows, and takes no lock that another thread of this process may hold: the
     // other threads sleep, but for those of `cargo test`, with which the child has no business.
-    let child = unsafe { fork() };
+    in_forked(what, unsafe { fork() }, work);
+}
+
+/// Does `work` in a child of this process that was forked off without the C library, which calls no handler then.
+fn in_cloned_child(what: &str, work: impl FnOnce()) {
+    // SAFETY: as in `in_child`. The child has a copy of this process's memory and stack.
+    in_forked(what, unsafe { syscall(CLONE, SIGCHLD, 0_i64, 0_i64, 0_i64, 0_i64) } as i32, work);
+}
+
+fn in_forked(what: &str, child: i32, work: impl FnOnce()) {
     if child == 0 {
         let done = catch_unwind(AssertUnwindSafe(work));
         // SAFETY: it ends the process at once. Nobody waits for the child's threads, or reads what it has printed.
@@ -56,9 +77,38 @@ fn tickets_are_refused(engine: &Engine, key: &SigningKey) {
     assert!(refused.why.to_string().contains("make a new engine"), "{refused}");
 }
 
-/// One test: nothing else happens in this process.
+#[test]
+fn a_child_with_its_parents_number_gets_an_error() {
+    let _alone = ALONE.lock();
+    let key = key(1);
+    // SAFETY: it changes where children of the calling process go, and nothing else.
+    let isolate = || unsafe { unshare(NEW_PID) == 0 || unshare(NEW_USER | NEW_PID) == 0 };
+    let is_possible = || in_child("the test may make a PID namespace", || assert!(isolate()));
+    if catch_unwind(is_possible).is_err() {
+        return println!("skipped: a child with its parent's number: this user may make no PID namespace");
+    }
+    in_child("namespaces", || {
+        assert!(isolate());
+        in_child("the first process of a namespace", || {
+            let engine = Engine::builder().backend(Arc::new(Cpu::new())).threads(2).build().unwrap();
+            assert_eq!((std::process::id(), sign(&engine, &key, 20)), (1, (Ok(()), 20)));
+            let ticket = engine.submit(job(&key, 0)).unwrap();
+            // Afterwards this process starts no thread.
+            assert!(isolate(), "the first namespace could be made");
+            in_child("the first process of the next namespace", || {
+                assert_eq!(std::process::id(), 1);
+                are_refused(&engine, &key);
+                assert!(ticket.wait().is_err_and(|why| why.to_string().contains("make a new engine")));
+                let new = Engine::builder().backend(Arc::new(Cpu::new())).threads(2).build().unwrap();
+                assert_eq!(sign(&new, &key, 20), (Ok(()), 20), "a new engine has threads");
+            });
+        });
+    });
+}
+
 #[test]
 fn a_child_computes_or_gets_an_error() {
+    let _alone = ALONE.lock();
     let key = key(1);
     let cpu = || Engine::builder().backend(Arc::new(Cpu::new())).threads(2).build().unwrap();
     let two_devices = || mock(2, 2).engine();
@@ -72,6 +122,7 @@ fn a_child_computes_or_gets_an_error() {
             are_refused(&engine, &key);
             assert_eq!(sign(&build(), &key, 20), (Ok(()), 20), "a new engine has threads");
         });
+        in_cloned_child("after it, without the C library", || are_refused(&engine, &key));
         assert_eq!(sign(&engine, &key, 20), (Ok(()), 20), "the parent goes on");
     }
 

@@ -3,7 +3,7 @@
 use crate::abi::{Core, Leaked};
 use crate::algorithms::ALGORITHMS;
 use crate::failure::{Failure, Reason};
-use hypergrove::{Engine, Job, TableSource, devices};
+use hypergrove::{Engine, Job, Process, TableSource, devices};
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -49,7 +49,7 @@ struct Shared {
 
 /// An engine and its process. A forked process makes its own engine, since it has none of its parent's threads.
 pub(crate) struct Running {
-    process: u32,
+    process: Process,
     engine: Engine,
 }
 
@@ -179,7 +179,7 @@ impl Shared {
 
     /// The engine of this process, made at the first call. No lock is held meanwhile, since a fork would keep it for ever.
     fn running(&self) -> Result<&'static Running, Failure> {
-        let process = process::id();
+        let process = Process::current();
         let found = self.engine.get();
         if let Some(running) = found.filter(|running| running.process == process) {
             return Ok(running);
@@ -189,7 +189,7 @@ impl Shared {
         match self.engine.replace(found, Running { process, engine }) {
             Ok(running) => {
                 if let Some(line) = log {
-                    eprintln!("hypergrove: process {process}: {line}");
+                    eprintln!("hypergrove: process {}: {line}", process::id());
                 }
                 Ok(running)
             }
@@ -258,11 +258,9 @@ impl Provider {
         Ok(Provider { core, message_limit, offers_tls, has_messages, shared, info: Leaked::none() })
     }
 
-    /// An error if there is no engine: the configuration has a mistake, or a device is missing. Each operation begins with this, so the engine of
-    /// a parent process is answer enough, and the system is not asked which process this is.
+    /// An error if there is no engine: the configuration has a mistake, or a device is missing. Each operation begins with this.
     pub(crate) fn usable(&self) -> Result<(), Failure> {
-        let shared = self.shared.as_ref().map_err(Clone::clone)?;
-        if shared.engine.get().is_some() { Ok(()) } else { shared.running().map(drop) }
+        self.running().map(drop)
     }
 
     fn running(&self) -> Result<&'static Running, Failure> {

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -515,6 +516,9 @@ static void check_threads(long total)
     EVP_PKEY_free(shared_key);
 }
 
+/* Children are in a new PID namespace; and in a new user namespace, where everybody may make both. */
+enum { NEW_PID = 0x20000000, NEW_USER = 0x10000000, CANNOT = 77 };
+
 /* A child signs with an engine of its own, while its parent's threads sign. */
 static void check_fork(void)
 {
@@ -535,6 +539,54 @@ static void check_fork(void)
     CHECK("fork", child > 0 && waitpid(child, &status, 0) == child && status == 0);
     CHECK("fork", pthread_join(thread, NULL) == 0);
     sign_and_verify(NULL);
+    EVP_PKEY_free(shared_key);
+}
+
+/* Signs in a child, which ends within a minute or is ended. Gives its status. */
+static int sign_in_child(int namespaces, void (*then)(void))
+{
+    int status = -1;
+    pid_t child = fork();
+
+    if (child == 0) {
+        alarm(60);
+        if (namespaces) {
+            sign_and_verify(NULL);
+            if (syscall(SYS_unshare, NEW_PID) != 0 && syscall(SYS_unshare, NEW_USER | NEW_PID) != 0)
+                _exit(CANNOT);
+            then();
+        } else {
+            CHECK("its parent's number", getpid() == 1);
+            sign_and_verify(NULL);
+        }
+        _exit(0);
+    }
+    CHECK("fork", child > 0 && waitpid(child, &status, 0) == child);
+    return status;
+}
+
+static void sign_as_second(void)
+{
+    CHECK("the first process of the next namespace", sign_in_child(0, NULL) == 0);
+}
+
+static void sign_as_first(void)
+{
+    CHECK("the first process of a namespace", sign_in_child(1, sign_as_second) == 0);
+}
+
+/* A child has its parent's number, where the first process of a PID namespace forks into another. */
+static void check_fork_with_number(void)
+{
+    int status;
+
+    shared_key = generate(FAST, NULL);
+    turns = 3;
+    status = sign_in_child(1, sign_as_first);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
+        printf("skipped: a child with its parent's number: this user may make no PID namespace\n");
+    else
+        CHECK("fork into namespaces", status == 0);
     EVP_PKEY_free(shared_key);
 }
 
@@ -666,6 +718,7 @@ int main(int count, char **words)
         check_freed_key();
         check_threads(128);
         check_fork();
+        check_fork_with_number();
         check_loading(20);
         check_loading_by_threads();
         check_widths();

@@ -4,7 +4,7 @@ use crate::error::{bad, exception};
 use crate::exit::{Inside, detach};
 use crate::foreign::array::Array;
 use hypergrove::devices::{self, Chosen};
-use hypergrove::{BACKENDS, Backend, BackendEntry, EngineBuilder, TableSource};
+use hypergrove::{BACKENDS, Backend, BackendEntry, EngineBuilder, Process, TableSource};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -13,7 +13,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,14 +29,14 @@ pub(crate) struct Engine {
     engine: Option<hypergrove::Engine>,
     /// In [`LIVING`].
     number: u64,
-    process: u32,
+    process: Process,
 }
 
 /// The engines that programs have made and that are not dropped, each with its process: see [`end`].
-static LIVING: Mutex<BTreeMap<u64, (u32, hypergrove::Engine)>> = Mutex::new(BTreeMap::new());
+static LIVING: Mutex<BTreeMap<u64, (Process, hypergrove::Engine)>> = Mutex::new(BTreeMap::new());
 
 /// The engine that is made for calls without one, and its process.
-static DEFAULT: Mutex<Option<(u32, hypergrove::Engine)>> = Mutex::new(None);
+static DEFAULT: Mutex<Option<(Process, hypergrove::Engine)>> = Mutex::new(None);
 
 /// Engines that programs have made so far.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -49,7 +48,7 @@ pub(crate) fn end(until: Instant) {
     let mut all: Vec<_> = LIVING.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
     let default = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner).clone();
     all.extend(default);
-    all.retain(|(process, _)| *process == process::id());
+    all.retain(|(process, _)| *process == Process::current());
     for (_, engine) in &all {
         let _ = engine.drain(Instant::now());
     }
@@ -61,7 +60,7 @@ pub(crate) fn end(until: Instant) {
 impl Drop for Engine {
     fn drop(&mut self) {
         let engine = self.engine.take();
-        if self.process == process::id() {
+        if self.process == Process::current() {
             let living = LIVING.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
             // The last drop waits for tickets that have begun, and whoever gets their results may wait for Python.
             Python::attach(|py| detach(py, || drop((engine, living))));
@@ -153,7 +152,7 @@ fn builder(devices: Option<Vec<Chosen>>, cache: Option<PathBuf>) -> EngineBuilde
 /// The default engine, made once a process.
 fn default_engine() -> PyResult<hypergrove::Engine> {
     let mut made = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = process::id();
+    let process = Process::current();
     match &*made {
         Some((of, engine)) if *of == process => return Ok(engine.clone()),
         _ => {}
@@ -262,7 +261,7 @@ impl Engine {
             builder = builder.tables(paths.into_iter().map(read).collect::<PyResult<Vec<_>>>()?);
         }
         let engine = builder.build().map_err(|why| exception(&why))?;
-        let (number, process) = (NUMBER.fetch_add(1, Relaxed), process::id());
+        let (number, process) = (NUMBER.fetch_add(1, Relaxed), Process::current());
         LIVING.lock().unwrap_or_else(PoisonError::into_inner).insert(number, (process, engine.clone()));
         Ok(Engine { engine: Some(engine), number, process })
     }

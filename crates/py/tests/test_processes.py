@@ -1,5 +1,7 @@
 """Threads, forks and Ctrl-C."""
 
+import asyncio
+import ctypes
 import importlib.util
 import multiprocessing
 import os
@@ -293,6 +295,45 @@ def test_fork(key: PrivateKey) -> None:
     key.sign_batch(messages, out=array, engine=mine)
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert pool.map(digest, [b"a", b"b"]) == [sha256_batch([b"a"])[0], sha256_batch([b"b"])[0]]
+
+
+def isolate() -> bool:
+    """Children are in a new PID namespace from now on, where the first one has the number 1; False if this user may make none."""
+    new_pid, new_user = 0x2000_0000, 0x1000_0000
+    unshare = ctypes.CDLL(None).unshare
+    return unshare(new_pid) == 0 or unshare(new_user | new_pid) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="this system has no PID namespaces")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_with_its_parents_number(key: PrivateKey) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if isolate() else 1)
+    if os.waitpid(child, 0)[1]:
+        pytest.skip("this user may make no PID namespace")
+
+    def work() -> None:
+        assert os.getpid() == 1
+        assert key.public_key().is_valid(key.sign(b"m"), b"m")
+        assert key.public_key().is_valid(asyncio.run(sign(key)), b"m")
+        assert key.public_key().is_valid(key.sign_batch([b"a", b"b"])[1], b"b")
+        PrivateKey.generate(SET)
+
+    def first() -> None:
+        work()
+        assert isolate()
+        in_child(work)
+
+    def begin() -> None:
+        assert isolate()
+        in_child(first)
+
+    in_child(begin)
+
+
+async def sign(key: PrivateKey) -> bytes:
+    return await key.sign_async(b"m")
 
 
 def digest(message: bytes) -> bytes:

@@ -39,7 +39,7 @@ pub use worker::{Fault, Scale, Worker, is_fault};
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::Kind;
 use crate::trace::{Observer, Step};
-use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, Timing};
+use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, Process, Timing};
 use blocks::{Blocks, Client, Members};
 use call::{BlockSource, Call, Scopes};
 use choice::{CallRates, Lazy};
@@ -166,7 +166,7 @@ pub struct Scheduler {
     /// Pools for the host's own programs whose policy has fewer threads than the engine.
     narrow: Mutex<Vec<Arc<ThreadPool>>>,
     /// The process that used the engine first.
-    process: OnceLock<u32>,
+    process: OnceLock<Process>,
     /// Gets the events of all work, and the number of chunks that it was shown.
     pub(crate) observer: Option<Observer>,
     pub(crate) chunks_observed: AtomicU64,
@@ -691,17 +691,15 @@ impl Scheduler {
     /// Gives an error in a forked process. After a fork the child has none of its parent's threads, and permits that they held are never given back.
     /// Calls that run on the calling thread alone need neither.
     fn same_process(&self) -> Result<(), Error> {
-        self.same_process_as(std::process::id)
+        self.same_process_as(Process::current())
     }
 
     /// Does as [`Scheduler::same_process`] does, for a caller that knows its process. The first process that calls this is the scheduler's, so whoever does
     /// no job must not call it.
-    fn same_process_as(&self, process: impl FnOnce() -> u32) -> Result<(), Error> {
-        // The system is asked for the process only where that matters: under some hypervisors, each system call costs microseconds.
+    fn same_process_as(&self, process: Process) -> Result<(), Error> {
         if self.all().all(|worker| self.works_on_calling_thread(worker)) {
             return Ok(());
         }
-        let process = process();
         match *self.process.get_or_init(|| process) {
             first if first != process => Err(Error::of_parent()),
             _ => Ok(()),
@@ -1046,7 +1044,7 @@ mod tests {
     fn a_forked_process_gets_an_error_as_it_has_no_threads() {
         let scheduler = scheduler(2);
         // As if the parent process had started the threads.
-        scheduler.process.set(std::process::id().wrapping_add(1)).unwrap();
+        scheduler.process.set(Process(u64::MAX)).unwrap();
         let why = scheduler.pool().unwrap_err();
         assert!(why.to_string().contains("make a new engine"), "{why}");
         assert!(scheduler.with_pool(&scheduler.workers[0], 0, |_| Ok(())).is_err());

@@ -11,14 +11,13 @@ use super::deadlines::{Clock, Deadlines, Expires, When};
 use super::permits::lock;
 use super::stats::{Counter, TicketCounters, TicketStats};
 use super::worker::BatchLimits;
-use crate::Error;
 use crate::scheme::Kind;
+use crate::{Error, Process};
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::process::id;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -537,7 +536,7 @@ struct Shared {
     clock: Clock,
     counters: TicketCounters,
     /// The process whose threads the dispatchers are.
-    process: OnceLock<u32>,
+    process: OnceLock<Process>,
 }
 
 /// Sets a flag that all cores read, and that seldom changes: a write would take its cache line from them.
@@ -573,10 +572,10 @@ impl Shared {
 
     /// Gives an error in a process that was forked off, where there are no dispatchers and locks may be held for ever.
     fn same_process(&self) -> Result<(), Error> {
-        self.is_process(id())
+        self.is_process(Process::current())
     }
 
-    fn is_process(&self, process: u32) -> Result<(), Error> {
+    fn is_process(&self, process: Process) -> Result<(), Error> {
         let first = self.process.get();
         if first.is_some_and(|first| *first != process) { Err(Error::of_parent()) } else { Ok(()) }
     }
@@ -595,8 +594,8 @@ impl Shared {
     }
 
     /// Locks the queue of this process, unless it takes no more jobs.
-    fn open(&self, process: u32) -> Result<MutexGuard<'_, State>, Error> {
-        self.scheduler.same_process_as(|| process)?;
+    fn open(&self, process: Process) -> Result<MutexGuard<'_, State>, Error> {
+        self.scheduler.same_process_as(process)?;
         self.is_process(process)?;
         let state = lock(&self.state);
         match state.is_closed {
@@ -607,11 +606,11 @@ impl Shared {
 
     /// Reserves a place in the queue for a job, in this process. Gives `false` if there is so much room, and the job is so small, that a place is taken
     /// when the job is added. Hundreds of threads that add such jobs at the same time still find room.
-    fn reserve(self: &Arc<Self>, process: u32, size: Size) -> Result<bool, Error> {
+    fn reserve(self: &Arc<Self>, process: Process, size: Size) -> Result<bool, Error> {
         let (jobs, bytes) = self.capacity;
         let is_small = size.jobs <= jobs / SMALL as usize && size.bytes <= bytes / SMALL;
         if is_small && self.has_much_room.load(Relaxed) {
-            self.scheduler.same_process_as(|| process)?;
+            self.scheduler.same_process_as(process)?;
             self.is_process(process)?;
             return Ok(false);
         }
@@ -643,7 +642,7 @@ impl Shared {
 
     /// Starts a dispatcher.
     fn start(self: &Arc<Self>, state: &mut State) -> Result<(), Error> {
-        self.process.get_or_init(id);
+        self.process.get_or_init(Process::current);
         self.spawn(state, "hypergrove-tickets", |shared| shared.serve())?;
         state.dispatchers += 1;
         state.started += 1;
@@ -662,7 +661,7 @@ impl Shared {
     }
 
     /// Adds a job, for which there may be a place already. If not, and the queue was closed meanwhile, this is an error.
-    fn add<J: Queued>(self: &Arc<Self>, entry: Arc<Entry<J>>, process: u32, has_place: bool) -> Result<(), Error> {
+    fn add<J: Queued>(self: &Arc<Self>, entry: Arc<Entry<J>>, process: Process, has_place: bool) -> Result<(), Error> {
         let mut state = if has_place { lock(&self.state) } else { self.open(process)? };
         if !has_place {
             self.count_in(&mut state, entry.size);
@@ -957,7 +956,7 @@ impl Queue {
 
     /// Queues a job of this size. `make` is called only if there is room.
     pub fn submit<J: Queued>(&self, size: Size, make: impl FnOnce() -> J) -> Result<Ticket<J::Out>, Error> {
-        let (shared, process) = (&self.0, id());
+        let (shared, process) = (&self.0, Process::current());
         // Every job counts, because the queue does not wait for jobs that count for nothing.
         let size = Size { jobs: size.jobs.max(1), ..size };
         let has_place = shared.reserve(process, size).inspect_err(|_| shared.counters.refused.add(1))?;
@@ -989,7 +988,7 @@ impl Queue {
         if shared.is_busy.load(Relaxed) {
             return Ok(None);
         }
-        let mut state = shared.open(id())?;
+        let mut state = shared.open(Process::current())?;
         if !shared.is_idle(&state, 0) {
             return Ok(None);
         }
@@ -1067,7 +1066,7 @@ impl Drop for Queue {
 #[must_use = "a ticket that is dropped cancels its job"]
 pub struct Ticket<T> {
     entry: Arc<dyn Holds<T>>,
-    process: u32,
+    process: Process,
     deadline: Option<Deadline>,
     /// Whether a callback takes the result, or it was taken, so that there is nothing to cancel.
     is_released: bool,
@@ -1075,7 +1074,7 @@ pub struct Ticket<T> {
 
 impl<T> Ticket<T> {
     fn same_process(&self) -> Result<(), Error> {
-        if self.process == id() { Ok(()) } else { Err(Error::of_parent()) }
+        if self.process == Process::current() { Ok(()) } else { Err(Error::of_parent()) }
     }
 
     /// Waits for the result. If the engine has nothing else to do, jobs do not wait for others, and the ticket has neither a deadline nor
@@ -1182,14 +1181,14 @@ impl<T> Future for Ticket<T> {
 #[derive(Clone)]
 pub struct Canceller {
     entry: Weak<dyn Expires>,
-    process: u32,
+    process: Process,
 }
 
 impl Canceller {
     /// Cancels the job. Its result becomes [`Error::Cancelled`], unless the result is known. A job that has not begun does not begin;
     /// the result of a running job is dropped. If the ticket has a callback, this thread calls it.
     pub fn cancel(&self) {
-        if self.process == id()
+        if self.process == Process::current()
             && let Some(entry) = self.entry.upgrade()
         {
             entry.cancel();
@@ -1233,12 +1232,12 @@ impl<T> std::fmt::Debug for Ticket<T> {
 struct Deadline {
     shared: Weak<Shared>,
     when: When,
-    process: u32,
+    process: Process,
 }
 
 impl Drop for Deadline {
     fn drop(&mut self) {
-        if self.process == id()
+        if self.process == Process::current()
             && let Some(shared) = self.shared.upgrade()
         {
             shared.deadlines.remove(self.when);

@@ -4,6 +4,7 @@ use super::memory::{ArrayOwner, Element, ExportedBytes, Reading, Share, SharedMe
 use super::{arrow, dlpack};
 use crate::gaps::{Gaps, Nulls};
 use crate::room::zeros;
+use hypergrove::Process;
 use hypergrove::rows::Memory;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError};
 use pyo3::ffi;
@@ -43,7 +44,7 @@ impl Array {
     pub(crate) fn in_memory(mut memory: Memory, shape: &[usize]) -> Array {
         let start = NonNull::from(&mut memory[..]).cast();
         let len = memory.len();
-        let owner = ArrayOwner::Device { memory: ManuallyDrop::new(memory), process: std::process::id() };
+        let owner = ArrayOwner::Device { memory: ManuallyDrop::new(memory), process: Process::current() };
         Array::of(start, len, owner, Element::Byte, shape)
     }
 

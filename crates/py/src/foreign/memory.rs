@@ -1,6 +1,7 @@
 //! The memory of an array, and who uses it.
 
 use super::racing::load;
+use hypergrove::Process;
 use hypergrove::rows::Memory;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -34,14 +35,14 @@ pub(super) enum ArrayOwner {
     /// Memory of an engine, which only the process that has the engine can give back.
     Device {
         memory: ManuallyDrop<Memory>,
-        process: u32,
+        process: Process,
     },
 }
 
 impl Drop for ArrayOwner {
     fn drop(&mut self) {
         if let ArrayOwner::Device { memory, process } = self
-            && *process == std::process::id()
+            && *process == Process::current()
         {
             // SAFETY: this is the drop of what holds it, so nobody uses it again.
             unsafe { ManuallyDrop::drop(memory) }
