@@ -6,24 +6,29 @@
 //! To wake the loop, the thread writes to a socket that the loop watches, without waiting for Python. Of a loop that can watch no sockets it
 //! calls `call_soon_threadsafe`, for which it has to wait for Python.
 //!
+//! The futures that wait belong to their loop, not to the engine: the loop keeps its [`Delivery`], and that keeps them. When the loop is closed, or nobody
+//! has it any more, the jobs that nobody can await are cancelled. A loop that can watch no sockets keeps nothing. Its jobs are cancelled when the first of
+//! them ends and the loop is closed.
+//!
 //! Waking two threads takes longer than a verification of a small set. So the loop's own thread does short jobs that come one after the other:
 //! see [`Lists::calls_alone`].
 
 use crate::error::{InvalidSignature, exception};
 use crate::exit::{Inside, detach};
-use hypergrove::{Engine, Error, Job};
+use hypergrove::{Engine, Error, Job, Process};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
+use std::collections::BTreeMap;
 #[cfg(unix)]
 use std::io::{Read, Write};
 use std::mem::{forget, replace, take};
 #[cfg(unix)]
 use std::os::{fd::AsRawFd, unix::net::UnixStream};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -61,6 +66,29 @@ pub(crate) struct Pending {
     job: Mutex<Option<Submitted>>,
     future: Py<PyAny>,
     event_loop: Py<PyAny>,
+    place: Place,
+}
+
+/// Where a [`Pending`] waits: under its number in a list.
+#[derive(Clone)]
+struct Place {
+    list: Weak<List>,
+    number: u64,
+}
+
+impl Place {
+    /// Has a job wait. If its loop is gone, the job is cancelled.
+    fn enter(&self, pending: Py<Pending>) {
+        if let Some(list) = self.list.upgrade() {
+            lock(&list.state).waiting.insert(self.number, pending);
+        }
+    }
+
+    /// Takes a job away that waits.
+    fn leave(&self) -> Option<Py<Pending>> {
+        // No lock may be held when the job is dropped.
+        self.list.upgrade().and_then(|list| lock(&list.state).waiting.remove(&self.number))
+    }
 }
 
 impl Pending {
@@ -81,18 +109,19 @@ impl Pending {
         // The engine begins with a queued job meanwhile.
         let (job, is_done) = detach(py, || begin(engine, job, runs_here, answer)).map_err(|why| exception(&why))?;
         let future = event_loop.call_method0(intern!(py, "create_future"))?;
-        let address = lists.watched(&event_loop)?;
+        let place = lists.place(&event_loop)?;
         let (job, event_loop) = (Mutex::new(Some(job)), event_loop.unbind());
-        let pending = Bound::new(py, Pending { job, future: future.clone().unbind(), event_loop })?;
+        let pending = Pending { job, future: future.clone().unbind(), event_loop, place: place.clone() };
+        let pending = Bound::new(py, pending)?;
         future.call_method1(intern!(py, "add_done_callback"), (&pending,))?;
         lists.jobs.fetch_add(1, Relaxed);
-        let alone = is_alone.then_some(began);
-        let waker = Arc::new(JobWaker { pending: pending.unbind(), address, lists, alone });
+        let waker = Arc::new(JobWaker { place, lists, alone: is_alone.then_some(began) });
         if is_done {
             // The loop's other tasks go on before this one.
+            waker.place.enter(pending.unbind());
             waker.wake();
         } else {
-            waker.give(py)?;
+            waker.give(&pending)?;
         }
         Ok(future)
     }
@@ -102,16 +131,14 @@ impl Pending {
         lock(&self.job).take()
     }
 
-    /// The answer, if it is known and was not taken; otherwise `waker` is woken when it is known.
-    fn answer(&self, waker: &Waker) -> Option<Result<Answer, Error>> {
+    /// The answer, if it is known; otherwise `waker` is woken when it is known. `None` if the job was taken away.
+    fn answer(&self, waker: &Waker) -> Option<Poll<Result<Answer, Error>>> {
         let mut job = lock(&self.job);
-        match job.as_mut()?(waker) {
-            Poll::Ready(answer) => {
-                *job = None;
-                Some(answer)
-            }
-            Poll::Pending => None,
+        let answer = job.as_mut()?(waker);
+        if answer.is_ready() {
+            *job = None;
         }
+        Some(answer)
     }
 }
 
@@ -145,7 +172,7 @@ fn has_cpu_alone(engine: &Engine) -> bool {
 impl Pending {
     /// Called by the loop when the future is cancelled, or when someone else has set its result.
     fn __call__(&self, _future: &Bound<'_, PyAny>) {
-        drop(self.take());
+        drop((self.take(), self.place.leave()));
     }
 
     /// The future has this object as a callback, and a closed loop may have one that it never calls: Python finds these circles, and breaks
@@ -156,11 +183,9 @@ impl Pending {
     }
 }
 
-/// The waker that the engine has of a job whose future waits.
+/// The waker that the engine has of a job whose future waits. It keeps nothing of Python.
 struct JobWaker {
-    pending: Py<Pending>,
-    /// Where the loop is in memory.
-    address: usize,
+    place: Place,
     lists: Arc<Lists>,
     /// When the call began, if no other job waited then.
     alone: Option<Instant>,
@@ -168,9 +193,17 @@ struct JobWaker {
 
 impl JobWaker {
     /// Gives the answer to the future, if it is known; otherwise the job comes into its loop's list when it is.
-    fn give(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
-        let pending = self.pending.bind(py);
-        let Some(answer) = pending.get().answer(&Waker::from(self.clone())) else { return Ok(()) };
+    fn give(self: &Arc<Self>, pending: &Bound<'_, Pending>) -> PyResult<()> {
+        let (py, waker) = (pending.py(), Waker::from(self.clone()));
+        let Some(mut answer) = pending.get().answer(&waker) else { return Ok(()) };
+        if answer.is_pending() {
+            // A waker that is woken finds the job there, so the answer may have come before.
+            self.place.enter(pending.clone().unbind());
+            let Some(second) = pending.get().answer(&waker) else { return Ok(()) };
+            answer = second;
+        }
+        let Poll::Ready(answer) = answer else { return Ok(()) };
+        drop(self.place.leave());
         self.lists.count(self.alone);
         let future = pending.get().future.bind(py);
         // A future that is done, or cancelled, has no callbacks any more.
@@ -198,32 +231,39 @@ impl Drop for JobWaker {
 impl Wake for JobWaker {
     fn wake(self: Arc<Self>) {
         let lists = self.lists.clone();
-        let Some(list) = lists.add(self) else { return };
+        let Some(list) = self.place.list.upgrade().and_then(|list| lists.add(list, self)) else { return };
         if let Some(_inside) = Inside::begin() {
             Delivery::announce(list, lists);
         }
     }
 }
 
-/// Jobs of one loop that ended, until the loop delivers their answers.
+/// Jobs of one loop that wait, and those that ended, until the loop delivers their answers.
 struct List {
-    ended: Mutex<Ended>,
-    /// Wakes the loop. Without it, the list ends when it is delivered.
+    state: Mutex<Jobs>,
+    /// Wakes the loop. Without it, the list ends when it is delivered, and its jobs have waited in the list of loops that watch nothing.
     notifier: Option<Notifier>,
 }
 
 #[derive(Default)]
-struct Ended {
-    jobs: Vec<Arc<JobWaker>>,
+struct Jobs {
+    waiting: BTreeMap<u64, Py<Pending>>,
+    ended: Vec<EndedJob>,
     /// The loop was woken, and will look.
     is_known: bool,
 }
 
+type EndedJob = (Arc<JobWaker>, Py<Pending>);
+
 /// The lists of all loops, each with its loop's address. A list belongs to its [`Delivery`], and the delivery to the loop. So nothing here
 /// keeps a loop that nobody runs any more. When the delivery is dropped, its list leaves: another loop may get the address then.
 struct Lists {
-    process: u32,
+    process: Process,
     all: Mutex<Vec<(usize, Weak<List>)>>,
+    /// Jobs that wait, of all loops that watch no sockets.
+    unwatched: Arc<List>,
+    /// Jobs so far.
+    count: AtomicU64,
     /// Jobs whose futures wait, of all loops.
     jobs: AtomicUsize,
     /// How many calls in succession came alone and were short, up to the last one. Such a job shares no batch, and keeps the loop's other tasks waiting
@@ -234,8 +274,8 @@ struct Lists {
 impl Lists {
     /// Those of this process: a forked child has none of the threads that hold its parent's locks, or that its parent counted.
     fn of_process() -> Arc<Lists> {
-        static ALL: Mutex<Option<(u32, Arc<Lists>)>> = Mutex::new(None);
-        let (process, mut all) = (std::process::id(), lock(&ALL));
+        static ALL: Mutex<Option<(Process, Arc<Lists>)>> = Mutex::new(None);
+        let (process, mut all) = (Process::current(), lock(&ALL));
         match &*all {
             Some((of, lists)) if *of == process => return lists.clone(),
             _ => {}
@@ -243,6 +283,8 @@ impl Lists {
         let lists = Arc::new(Lists {
             process,
             all: Mutex::default(),
+            unwatched: Arc::new(List { state: Mutex::default(), notifier: None }),
+            count: AtomicU64::new(0),
             jobs: AtomicUsize::new(0),
             calls_alone: AtomicU32::new(0),
         });
@@ -270,65 +312,82 @@ impl Lists {
         }
     }
 
-    /// A loop's address. Has the loop watch the notifier of a list, if it can.
-    fn watched(self: &Arc<Self>, event_loop: &Bound<'_, PyAny>) -> PyResult<usize> {
+    /// A place for a new job of a loop. Has the loop watch the notifier of its list, if it can.
+    fn place(self: &Arc<Self>, event_loop: &Bound<'_, PyAny>) -> PyResult<Place> {
         let (py, address) = (event_loop.py(), event_loop.as_ptr().addr());
-        if lock(&self.all).iter().any(|(of, list)| *of == address && list.strong_count() > 0) {
-            return Ok(address);
+        let number = self.count.fetch_add(1, Relaxed);
+        let unwatched = Place { list: Arc::downgrade(&self.unwatched), number };
+        let known = lock(&self.all).iter().find(|(of, _)| *of == address).and_then(|(_, list)| list.upgrade());
+        if let Some(list) = known.filter(|list| list.notifier.is_some()) {
+            return Ok(Place { list: Arc::downgrade(&list), number });
         }
-        let Some(notifier) = Notifier::new() else { return Ok(address) };
+        let Some(notifier) = Notifier::new() else { return Ok(unwatched) };
         let file = notifier.file();
-        let list = Arc::new(List { ended: Mutex::default(), notifier: Some(notifier) });
+        let list = Arc::new(List { state: Mutex::default(), notifier: Some(notifier) });
         let delivery = Delivery { list: list.clone(), lists: self.clone(), event_loop: event_loop.clone().unbind() };
         // The loop keeps the context of this call, which is not to be the caller's.
         let context = py.import("contextvars")?.getattr("Context")?.call0()?;
         let add = event_loop.getattr(intern!(py, "add_reader"));
-        if add.and_then(|add| context.call_method1("run", (add, file, delivery))).is_ok() {
-            enter(&mut lock(&self.all), address, &list);
+        if add.and_then(|add| context.call_method1("run", (add, file, delivery))).is_err() {
+            return Ok(unwatched);
         }
-        Ok(address)
+        enter(&mut lock(&self.all), address, &list);
+        Ok(Place { list: Arc::downgrade(&list), number })
     }
 
-    /// Adds a job to its loop's list. Gives the list if it is new: the loop has none.
-    fn add(&self, job: Arc<JobWaker>) -> Option<Arc<List>> {
-        let (mut all, address) = (lock(&self.all), job.address);
+    /// Moves a job that waits in `list` to those of its loop that ended. Gives their list if it is new: the loop has none.
+    fn add(&self, list: Arc<List>, job: Arc<JobWaker>) -> Option<Arc<List>> {
+        // A job that nobody can await any more is not there.
+        let mut state = lock(&list.state);
+        let pending = state.waiting.remove(&job.place.number)?;
+        if list.notifier.is_some() {
+            return end_in(&list, state, (job, pending));
+        }
+        drop(state);
+        let (mut all, address) = (lock(&self.all), pending.get().event_loop.as_ptr().addr());
         let known = all.iter().find(|(of, _)| *of == address).and_then(|(_, list)| list.upgrade());
         if let Some(list) = known {
-            let mut ended = lock(&list.ended);
-            ended.jobs.push(job);
-            let is_known = replace(&mut ended.is_known, true);
-            // The last owner of a list drops Python's objects: no lock may be held then.
-            drop((ended, all));
-            if let Some(notifier) = list.notifier.as_ref().filter(|_| !is_known) {
-                notifier.notify();
-            }
-            return None;
+            let state = lock(&list.state);
+            drop(all);
+            return end_in(&list, state, (job, pending));
         }
-        let list = Arc::new(List { ended: Mutex::new(Ended { jobs: vec![job], is_known: true }), notifier: None });
+        let state = Jobs { ended: vec![(job, pending)], is_known: true, ..Jobs::default() };
+        let list = Arc::new(List { state: Mutex::new(state), notifier: None });
         enter(&mut all, address, &list);
         Some(list)
     }
 
-    /// Takes the jobs of a list, and whether the loop is to look at the list again: the jobs of a batch end one after the other, and the
+    /// Takes the jobs of a list that ended, and whether the loop is to look at the list again: the jobs of a batch end one after the other, and the
     /// first one woke the loop.
-    fn take(&self, list: &Arc<List>) -> (Vec<Arc<JobWaker>>, bool) {
+    fn take(&self, list: &Arc<List>) -> (Vec<EndedJob>, bool) {
         let mut all = lock(&self.all);
-        let mut ended = lock(&list.ended);
-        let jobs = take(&mut ended.jobs);
-        ended.is_known = !jobs.is_empty() && self.jobs.load(Relaxed) > jobs.len();
-        match (&list.notifier, ended.is_known) {
+        let mut state = lock(&list.state);
+        let jobs = take(&mut state.ended);
+        state.is_known = !jobs.is_empty() && self.jobs.load(Relaxed) > jobs.len();
+        match (&list.notifier, state.is_known) {
             (_, true) => {}
             (Some(notifier), false) => notifier.clear(),
             (None, false) => remove(&mut all, list),
         }
-        (jobs, ended.is_known)
+        (jobs, state.is_known)
     }
 
-    /// Ends a list that its loop does not deliver. Gives its jobs.
-    fn end(&self, list: &Arc<List>) -> Vec<Arc<JobWaker>> {
+    /// Ends a list that its loop does not deliver. Gives its jobs, without those that wait.
+    fn end(&self, list: &Arc<List>) -> Jobs {
         remove(&mut lock(&self.all), list);
-        take(&mut lock(&list.ended).jobs)
+        take(&mut lock(&list.state))
     }
+}
+
+/// Adds a job to those of a list that ended, and wakes the list's loop.
+fn end_in(list: &List, mut state: MutexGuard<'_, Jobs>, job: EndedJob) -> Option<Arc<List>> {
+    state.ended.push(job);
+    let is_known = replace(&mut state.is_known, true);
+    drop(state);
+    if let Some(notifier) = list.notifier.as_ref().filter(|_| !is_known) {
+        notifier.notify();
+    }
+    None
 }
 
 fn enter(all: &mut Vec<(usize, Weak<List>)>, address: usize, list: &Arc<List>) {
@@ -402,10 +461,12 @@ struct Delivery {
 }
 
 impl Drop for Delivery {
+    /// Nobody awaits the jobs of a loop that is closed, or gone.
     fn drop(&mut self) {
         // In a forked child, a thread of the parent may hold the lock for ever.
-        if self.lists.process == std::process::id() {
-            remove(&mut lock(&self.lists.all), &self.list);
+        if self.lists.process == Process::current() {
+            let Jobs { waiting, ended, .. } = self.lists.end(&self.list);
+            waiting.values().chain(ended.iter().map(|(_, pending)| pending)).for_each(|job| drop(job.get().take()));
         }
     }
 }
@@ -414,15 +475,16 @@ impl Delivery {
     /// Has the loop deliver a list that has no notifier.
     fn announce(list: Arc<List>, lists: Arc<Lists>) {
         Python::try_attach(|py| {
-            let first = lock(&list.ended).jobs.first().map(|job| job.pending.get().event_loop.clone_ref(py));
+            let first = lock(&list.state).ended.first().map(|(_, job)| job.get().event_loop.clone_ref(py));
             let Some(event_loop) = first else { return };
-            let known = (list.clone(), lists.clone());
+            let unwatched = lists.unwatched.clone();
             let announced = Bound::new(py, Delivery { list, lists, event_loop: event_loop.clone_ref(py) })
                 .and_then(|new| event_loop.bind(py).call_method1(intern!(py, "call_soon_threadsafe"), (new,)));
-            // The loop is closed.
+            // The loop is closed. The jobs of the list ended with the delivery.
             if announced.is_err() {
-                let (list, lists) = known;
-                lists.end(&list).iter().for_each(|job| drop(job.pending.get().take()));
+                let is_its = |_: &u64, job: &mut Py<Pending>| job.get().event_loop.is(&event_loop);
+                let left: Vec<_> = lock(&unwatched.state).waiting.extract_if(.., is_its).collect();
+                left.iter().for_each(|(_, job)| drop(job.get().take()));
             }
         });
     }
@@ -435,14 +497,17 @@ impl Delivery {
         let (py, Delivery { list, lists, event_loop }) = (slf.py(), slf.get());
         let _inside = Inside::enter(py);
         let (jobs, looks_again) = lists.take(list);
-        let all = jobs.iter().map(|job| job.give(py)).fold(Ok(()), Result::and);
+        let all = jobs.into_iter().map(|(job, pending)| job.give(pending.bind(py))).fold(Ok(()), Result::and);
         // A notifier that is not cleared has the loop call this again.
         if !looks_again || list.notifier.is_some() {
             return all;
         }
         let again = event_loop.bind(py).call_method1(intern!(py, "call_soon"), (slf,));
         if again.is_err() {
-            lists.end(list).into_iter().for_each(Wake::wake);
+            for (job, pending) in lists.end(list).ended {
+                job.place.enter(pending);
+                job.wake();
+            }
         }
         all.and(again.map(drop))
     }
@@ -451,10 +516,12 @@ impl Delivery {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.event_loop)?;
         // In a forked child, a thread of the parent may hold the lock for ever.
-        if self.lists.process != std::process::id() {
+        if self.lists.process != Process::current() {
             return Ok(());
         }
         // Nobody who holds this lock waits for Python. Python visits twice, and must see the jobs both times or never.
-        lock(&self.list.ended).jobs.iter().try_for_each(|job| visit.call(&job.pending))
+        let state = lock(&self.list.state);
+        let ended = state.ended.iter().map(|(_, pending)| pending);
+        state.waiting.values().chain(ended).try_for_each(|pending| visit.call(pending))
     }
 }

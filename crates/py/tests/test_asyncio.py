@@ -323,8 +323,8 @@ def test_answers_that_nobody_takes_keep_no_loop(key: PrivateKey, is_closed: bool
     assert key.public_key().is_valid(asyncio.run(sign(key)), b"m")
 
 
-async def sign(key: PrivateKey) -> bytes:
-    return await key.sign_async(b"m")
+async def sign(key: PrivateKey, engine: Engine | None = None) -> bytes:
+    return await key.sign_async(b"m", engine=engine)
 
 
 def test_a_cancelled_task_cancels_its_job(key: PrivateKey) -> None:
@@ -350,6 +350,49 @@ def test_a_cancelled_task_cancels_its_job(key: PrivateKey) -> None:
         assert with_none < with_all / 2
 
     asyncio.run(main())
+
+
+class Unwatching(asyncio.SelectorEventLoop):
+    """Watches no sockets of the engine, as other loops may watch none at all."""
+
+    def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+        if type(callback).__name__ == "Delivery":
+            raise NotImplementedError
+        super().add_reader(fd, callback, *args)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("make", [asyncio.SelectorEventLoop, Unwatching])
+@pytest.mark.parametrize("end", ["close", "close_before_cancelled_futures_are_told", "drop"])
+def test_jobs_that_nobody_can_await_are_cancelled(make: Callable[[], asyncio.AbstractEventLoop], end: str) -> None:
+    if (make, end) == (Unwatching, "drop"):
+        pytest.skip("such a loop keeps no jobs: the engine does")
+    key, engine = PrivateKey.generate("SLH-DSA-SHA2-128s"), Engine(devices="cpu", threads=1)
+    key.sign(b"m", engine=engine)
+    began = time.process_time()
+    for _ in range(4):
+        key.sign(b"m", engine=engine)
+    of_one = (time.process_time() - began) / 4
+    loop = make()
+    futures: list[asyncio.Future[bytes]] = []
+
+    async def begin() -> None:
+        futures.extend(key.sign_async(b"m", engine=engine) for _ in range(100))
+
+    loop.run_until_complete(begin())
+    began = time.process_time()
+    if end == "drop":
+        futures.clear()
+        del begin, loop
+        gc.collect()
+    else:
+        if end != "close":
+            for future in futures:
+                future.cancel()
+        loop.close()
+    # It comes after all jobs that are queued.
+    assert key.public_key().is_valid(asyncio.run(sign(key, engine)), b"m")
+    assert (time.process_time() - began) / of_one < 50
 
 
 class FailingLoop(asyncio.SelectorEventLoop):
