@@ -46,6 +46,8 @@ pub mod geometry;
 pub mod keys;
 pub mod params;
 pub mod plan;
+#[doc(hidden)]
+pub mod quote;
 pub mod reference;
 pub mod sha2;
 

@@ -122,6 +122,8 @@ pub use hypergrove_engine::scheduler::{Canceller, DeviceStats, Fault, Room, Stat
 pub use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, ErrorKind, PolicySource, Process, Timing};
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Rates, Work, cache_bytes};
+#[doc(hidden)]
+pub use hypergrove_fips205::quote;
 #[cfg(feature = "encryption")]
 pub use hypergrove_fips205::{EncryptedSigningKey, PassphraseKdf};
 pub use hypergrove_fips205::{KeyError, MAX_CONTEXT, Mode, PreHash, PreHasher, UnknownHash};

@@ -219,8 +219,8 @@ fn bad_arguments_of_keygen() {
     let place = Place::new();
     let keygen = |args: &[&str]| place.run(&[&["keygen"], args].concat());
     keygen(&[]).refuses(&["--set"]);
-    keygen(&["--set", "SLH-DSA-SHA2-128x"]).refuses(&["'SLH-DSA-SHA2-128x'", "the nearest is SLH-DSA-SHA2-128s"]);
-    keygen(&["--set", "shake256f"]).refuses(&["'shake256f'", "the nearest is SLH-DSA-SHAKE-256f", "SLH-DSA-SHA2-192s"]);
+    keygen(&["--set", "SLH-DSA-SHA2-128x"]).refuses(&["'SLH-DSA-SHA2-128x'", "did you mean 'SLH-DSA-SHA2-128s'?"]);
+    keygen(&["--set", "shake256f"]).refuses(&["'shake256f'", "did you mean 'SHAKE-256f'?", "SLH-DSA-SHA2-192s"]);
     keygen(&["--set", "sha2-128f", "--seeds", "00"]).refuses(&["1 bytes", "SLH-DSA-SHA2-128f takes 48", "SK.prf"]);
     keygen(&["--set", "sha2-128f", "--seeds", "xy"]).refuses(&["hexadecimal"]);
     keygen(&["--set", "sha2-128f", "-o", "a/b.pem"]).refuses(&["cannot write to a", "no such", "make the directory"]);

@@ -1,0 +1,312 @@
+//! Quotes in messages, of texts whose origin nobody knows: a value of a wrong argument, a word of a file, a name in a request.
+//!
+//! People paste private keys into all of them, and messages end in logs. So a message never quotes such a text. It holds a [`Quote`] of the
+//! text, which shows it in three cases: the text has at most seven characters, it nearly is a name that the field accepts, or it is a path
+//! of which this much exists. Otherwise the `Quote` says how long the text is and what it looks like.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+#[cfg(feature = "std")]
+use std::path::{MAIN_SEPARATOR, Path, is_separator};
+
+/// Characters of an unknown text that a message may show, at most. Eight characters of a key would be 32 to 48 of its bits.
+const SHOWN: usize = 7;
+/// Insertions, deletions and substitutions between a text and the name that was meant, at most.
+const FAR: usize = 2;
+/// Characters of hexadecimal or base64 in a row that may be a key: a seed of 16 bytes has 22 in base64.
+const KEY: usize = 22;
+/// Entries of a folder among which a name that was meant is looked for, at most.
+#[cfg(feature = "std")]
+const ENTRIES: usize = 4096;
+
+/// The part of a text of unknown origin that messages may show. It does not keep the text.
+///
+/// ```
+/// use hypergrove_fips205::quote::Quote;
+///
+/// assert_eq!(Quote::new("md5").to_string(), "'md5'");
+/// assert_eq!(Quote::new("9f86d081884c7d65").to_string(), "'…' (16 characters of hex, not shown)");
+/// let names = ["SHAKE128", "SHAKE256"];
+/// assert_eq!(Quote::name("shake-256", names).to_string(), "'shake-256' (did you mean 'SHAKE256'?)");
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Quote(String);
+
+impl Quote {
+    /// A text, or bytes that should be a text.
+    pub fn new(text: impl AsRef<[u8]>) -> Quote {
+        let text = text.as_ref();
+        Quote(match core::str::from_utf8(text) {
+            Ok(text) if is_short(text) => quoted(text),
+            Ok(text) => format!("'…' ({})", hidden(text)),
+            Err(_) => format!("'…' ({} bytes that are no text, not shown)", text.len()),
+        })
+    }
+
+    /// A text where one of these names belongs, in any case.
+    pub fn name<'n>(text: impl AsRef<[u8]>, names: impl IntoIterator<Item = &'n str>) -> Quote {
+        let near = core::str::from_utf8(text.as_ref()).ok().and_then(|text| Some((text, nearest(text, names)?)));
+        match near {
+            Some((text, meant)) if text == meant => Quote(quoted(text)),
+            Some((text, meant)) => Quote(format!("{} (did you mean '{meant}'?)", quoted(text))),
+            None => Quote::new(text),
+        }
+    }
+
+    /// The path of a file that may not exist: as much as exists, without quotation marks.
+    #[cfg(feature = "std")]
+    pub fn path(path: impl AsRef<Path>) -> Quote {
+        let path = path.as_ref();
+        // A path that has no parent on the file system begins in the working folder, whose name is empty.
+        let exists = |path: &&Path| path.as_os_str().is_empty() || path.symlink_metadata().is_ok();
+        let there = path.ancestors().find(exists).unwrap_or(Path::new(""));
+        let visible = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+        let mut shown: String = there.to_string_lossy().chars().map(visible).collect();
+        let missing = path.strip_prefix(there).unwrap_or(path);
+        if missing.as_os_str().is_empty() {
+            return Quote(shown);
+        }
+        if !shown.is_empty() && !shown.ends_with(is_separator) {
+            shown.push(MAIN_SEPARATOR);
+        }
+        let text = missing.to_string_lossy();
+        // A path of which a folder is missing, too, is near no name.
+        let folder = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(ENTRIES);
+        let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        shown += &match nearest(&text, names.iter().map(|name| &**name)) {
+            Some(meant) => format!("{} (did you mean '{meant}'?)", text.chars().map(visible).collect::<String>()),
+            None if is_short(&text) => text.chars().map(visible).collect(),
+            None => format!("… ({})", hidden(&text)),
+        };
+        Quote(shown)
+    }
+}
+
+impl fmt::Display for Quote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Quote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The message of another library, such as serde's or clap's, in which texts that it quotes become [`Quote`]s. Names that it says it expected
+/// stay, and a text that nearly is one of them is shown.
+///
+/// ```
+/// let why = "unknown field `paramter`, expected `parameter` at line 1 column 9";
+/// assert_eq!(
+///     hypergrove_fips205::quote::message(why),
+///     "unknown field 'paramter' (did you mean 'parameter'?), expected `parameter` at line 1 column 9"
+/// );
+/// let why = "invalid type: string \"TUZJQ0FRQXdDd1lK\", expected u64";
+/// assert_eq!(
+///     hypergrove_fips205::quote::message(why),
+///     "invalid type: string '…' (16 characters of base64, not shown), expected u64"
+/// );
+/// ```
+pub fn message(text: &str) -> String {
+    if ["missing field `", "duplicate field `"].iter().any(|known| text.starts_with(known)) {
+        return text.into();
+    }
+    let (before, expected) = match text.rfind(", expected ") {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let names: Vec<&str> = expected.split(['`', '"', '\'']).skip(1).step_by(2).collect();
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = before;
+    while let Some((start, mark)) = rest.char_indices().find(|(at, c)| is_opening(rest, *at, *c)) {
+        let inside = &rest[start + 1..];
+        let is_escaped = |at: usize| mark == '"' && (at - inside[..at].trim_end_matches('\\').len()) % 2 == 1;
+        let mut ends = inside.match_indices(mark).map(|(at, _)| at);
+        let end = ends.find(|at| !is_escaped(*at)).unwrap_or(inside.len());
+        plain(&rest[..start], &mut shown);
+        shown += &Quote::name(&inside[..end], names.iter().copied()).0;
+        rest = inside.get(end + 1..).unwrap_or_default();
+    }
+    plain(rest, &mut shown);
+    shown + expected
+}
+
+/// Whether a text may be a private key or hold one: `PRIVATE KEY`, or many letters of hexadecimal or base64 in a row, whatever separates
+/// them. A message about it says who else may have read it.
+pub fn may_be_key(text: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || "+=_-".contains(c);
+    let joined: String = text.replace("\\n", "").chars().filter(|c| !c.is_whitespace() && *c != ':').collect();
+    let has = |word: &str, is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
+    let is_key = |word: &str| {
+        let are_mixed = has(word, u8::is_ascii_uppercase) && has(word, u8::is_ascii_lowercase);
+        word.len() >= KEY && (are_mixed || has(word, u8::is_ascii_digit))
+    };
+    text.contains("PRIVATE KEY") || joined.split(|c| !is_letter(c)).any(is_key)
+}
+
+/// Adds words between quoted texts; a word that may be a key is left out.
+fn plain(text: &str, shown: &mut String) {
+    for word in text.split_inclusive(char::is_whitespace) {
+        let end = word.trim_end();
+        match may_be_key(end) {
+            true => *shown += &format!("{}{}", Quote::new(end), &word[end.len()..]),
+            false => *shown += word,
+        }
+    }
+}
+
+/// Whether a quoted text begins here; an apostrophe follows a letter.
+fn is_opening(text: &str, at: usize, c: char) -> bool {
+    matches!(c, '`' | '"') || c == '\'' && !text[..at].ends_with(char::is_alphanumeric)
+}
+
+fn is_short(text: &str) -> bool {
+    text.chars().nth(SHOWN).is_none()
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.chars().flat_map(char::escape_debug).collect::<String>())
+}
+
+/// A text's length and what it looks like.
+fn hidden(text: &str) -> String {
+    let is_blank = |c: char| c.is_whitespace() || c == ':';
+    let start = text.strip_prefix("0x").or(text.strip_prefix("0X")).unwrap_or(text);
+    let has = |is: fn(&u8) -> bool| text.bytes().any(|byte| is(&byte));
+    let are_mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_digit);
+    let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c) || is_blank(c);
+    let kind = match () {
+        () if text.contains("-----BEGIN ") => " of PEM",
+        () if text.starts_with(['{', '[']) => " of JSON",
+        () if start.chars().all(|c| c.is_ascii_hexdigit() || is_blank(c)) => " of hex",
+        () if are_mixed && text.chars().all(is_base64) => " of base64",
+        () => "",
+    };
+    format!("{} characters{kind}, not shown", text.chars().count())
+}
+
+/// The name that was meant by a text, if more than half of the text is right.
+fn nearest<'n>(text: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let length = text.chars().count();
+    let is_near = |name: &&str| name.chars().count().abs_diff(length) <= FAR;
+    let near = names.into_iter().filter(is_near).map(|name| (distance(name, text), name));
+    let (far, name) = near.min_by_key(|(far, _)| *far)?;
+    (far <= FAR && 2 * far < length).then_some(name)
+}
+
+/// Levenshtein's distance, whatever the case: insertions, deletions and substitutions of characters that make one name of
+/// the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = core::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.chars().enumerate() {
+            let substituted = diagonal + usize::from(!x.eq_ignore_ascii_case(&y));
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[row.len() - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_shown_up_to_seven_characters() {
+        for (text, quote) in [
+            ("", "''"),
+            ("größe-7", "'größe-7'"),
+            ("a\n\u{202e}", "'a\\n\\u{202e}'"),
+            ("größe-78", "'…' (8 characters, not shown)"),
+            ("0x9f86d081", "'…' (10 characters of hex, not shown)"),
+            ("9f:86:d0:81", "'…' (11 characters of hex, not shown)"),
+            ("MFICAQAwCwYJYIZI", "'…' (16 characters, not shown)"),
+            ("MFICaQAwCwYJYIZI1", "'…' (17 characters of base64, not shown)"),
+            ("-----BEGIN PRIVATE KEY----- MFIC", "'…' (32 characters of PEM, not shown)"),
+            ("{\"key\":\"MFIC\"}", "'…' (14 characters of JSON, not shown)"),
+        ] {
+            assert_eq!(Quote::new(text).to_string(), quote);
+            assert_eq!(format!("{:?}", Quote::new(text)), quote);
+        }
+        assert_eq!(Quote::new([0xff, 1]).to_string(), "'…' (2 bytes that are no text, not shown)");
+    }
+
+    #[test]
+    fn a_text_is_shown_that_nearly_is_a_name() {
+        let name = |text: &str| Quote::name(text, ["SLH-DSA-SHA2-128s", "SLH-DSA-SHA2-128f", "json"]).to_string();
+        assert_eq!(name("slh-dsa-sha2128"), "'slh-dsa-sha2128' (did you mean 'SLH-DSA-SHA2-128s'?)");
+        assert_eq!(name("SLH-DSA-SHA2-128f"), "'SLH-DSA-SHA2-128f'");
+        assert_eq!(name("slhdsa-sha2128"), "'…' (14 characters, not shown)");
+        assert_eq!(name("jsonl"), "'jsonl' (did you mean 'json'?)");
+        assert_eq!(name("on"), "'on'");
+        assert_eq!(name(&"x\n".repeat(1_000_000)), "'…' (2000000 characters, not shown)");
+    }
+
+    #[test]
+    fn other_libraries_messages_lose_what_they_quote() {
+        for (text, shown) in [
+            ("missing field `parameter_set` at line 3", "missing field `parameter_set` at line 3"),
+            (
+                "invalid type: string \"a \\\" b c\\\\\" at line 3",
+                "invalid type: string '…' (10 characters, not shown) at line 3",
+            ),
+            ("can't read `abc", "can't read 'abc'"),
+            (
+                "unknown variant `tru`, expected one of `true`, `false`",
+                "unknown variant 'tru' (did you mean 'true'?), expected one of `true`, `false`",
+            ),
+            ("bad 9f86d081884c7d659a2feaa0c55ad0 at 1", "bad '…' (30 characters of hex, not shown) at 1"),
+        ] {
+            assert_eq!(message(text), shown);
+        }
+    }
+
+    #[test]
+    fn keys_are_suspected() {
+        let base64 = "MFICAQAwCwYJYIZIAWUDBAMVBEBpaWlpaWlpaWlpaWlpaWlp";
+        let hex = "9f:86:d0:81:88:4c:7d:65:9a:2f:ea:a0";
+        for key in [base64, "-----BEGIN PRIVATE KEY-----", hex, "x='9f86d081884c7d659a2feaa0'"] {
+            assert!(may_be_key(key), "{key}");
+        }
+        for other in ["release-2026.tar.gz", "SLH-DSA-SHAKE-128f", "home/user/signatures/data", ""] {
+            assert!(!may_be_key(other), "{other}");
+        }
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    #[cfg_attr(miri, ignore = "it reads folders")]
+    fn as_much_of_a_path_is_shown_as_exists() {
+        let path = |text: &str| Quote::path(text).to_string();
+        let root = env!("CARGO_MANIFEST_DIR");
+        for (rest, shown) in [
+            ("src/lib.rs", "src/lib.rs"),
+            ("src/new", "src/new"),
+            ("src/liv.rs", "src/liv.rs (did you mean 'lib.rs'?)"),
+            ("Cargo.tom", "Cargo.tom (did you mean 'Cargo.toml'?)"),
+            ("src/SGVsbG8-d29ybGQ1/Zm.v", "src/… (21 characters, not shown)"),
+            ("src/lib.rs/SGVsbG8gd29ybGQ1", "src/lib.rs/… (16 characters of base64, not shown)"),
+        ] {
+            assert_eq!(path(&format!("{root}/{rest}")), format!("{root}/{shown}"));
+        }
+        assert_eq!(path("SGVsbG8gd29ybGQ1"), "… (16 characters of base64, not shown)");
+        assert_eq!(path("src/SGVsbG8gd29ybGQ1"), "src/… (16 characters of base64, not shown)");
+        assert_eq!(path(""), "");
+    }
+
+    #[test]
+    fn distances_count_edits() {
+        for (a, b, edits) in
+            [("", "", 0), ("", "abc", 3), ("kitten", "SITTING", 3), ("abc", "abc", 0), ("abc", "bc", 1)]
+        {
+            assert_eq!((distance(a, b), distance(b, a)), (edits, edits), "{a} {b}");
+        }
+    }
+}
