@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
-use hypergrove::{EncryptedSigningKey, SigningKey};
+use hypergrove::{EncryptedSigningKey, KeyError, SigningKey};
 use hypergrove_server::audit::{self, Entry, Keys, Verified};
 use hypergrove_server::config::Config;
 use hypergrove_server::error::Error;
@@ -139,14 +139,16 @@ impl Deployment {
 
 /// Asks on the terminal. `option` is for those who have none.
 fn ask(question: &str, option: &str) -> Result<Zeroizing<Vec<u8>>, Error> {
+    let answer = ask_line(question, option)?;
+    if answer.is_empty() { Err(Error::bad("the passphrase is empty")) } else { Ok(answer) }
+}
+
+/// Asks for a passphrase, which may be empty.
+fn ask_line(question: &str, option: &str) -> Result<Zeroizing<Vec<u8>>, Error> {
     let failed = |why| {
         Error::internal(format!("no terminal to ask for the passphrase ({why}); give it in a file, with {option} FILE"))
     };
-    let answer = rpassword::prompt_password(question).map_err(failed)?;
-    match answer.is_empty() {
-        true => Err(Error::bad("the passphrase is empty")),
-        false => Ok(Zeroizing::new(answer.into_bytes())),
-    }
+    Ok(Zeroizing::new(rpassword::prompt_password(question).map_err(failed)?.into_bytes()))
 }
 
 fn dev_config(folder: PathBuf) -> Config {
@@ -382,16 +384,25 @@ async fn rotate_for_signal(server: Arc<Server>) {
     }
 }
 
+/// The passphrase of a key, which may be empty: others may have encrypted a key with such a one.
+fn read_passphrase(path: &Path) -> Result<Zeroizing<Vec<u8>>, Error> {
+    match &*read_trusted(path, Readers::Warned)? {
+        [] | [b'\n'] | [b'\r', b'\n'] => Ok(Zeroizing::default()),
+        _ => read_secret(path, Readers::Warned),
+    }
+}
+
 fn read_key(file: &Path, passphrase: Option<&Path>) -> Result<SigningKey, Error> {
     let named = |why: &dyn std::fmt::Display| Error::bad(format!("{}: {why}", file.display()));
     let bytes = read_trusted(file, Readers::Warned)?;
-    if !EncryptedSigningKey::looks_like_it(&bytes) {
-        return SigningKey::read_pkcs8(&bytes).map_err(|why| named(&why));
+    match SigningKey::read_pkcs8(&bytes) {
+        Err(KeyError::Encrypted) => {}
+        read => return read.map_err(|why| named(&why)),
     }
     let encrypted = EncryptedSigningKey::read(&bytes).map_err(|why| named(&why))?;
     let passphrase = match passphrase {
-        Some(path) => read_secret(path, Readers::Warned)?,
-        None => ask("Passphrase of the private key: ", "--key-passphrase-file")?,
+        Some(path) => read_passphrase(path)?,
+        None => ask_line("Passphrase of the private key: ", "--key-passphrase-file")?,
     };
     SigningKey::decrypt(&encrypted, &passphrase).map_err(|why| named(&why))
 }

@@ -8,9 +8,7 @@ use hypergrove::pkcs8::{EncodePrivateKey, LineEnding};
 use hypergrove::rows::Column;
 use hypergrove::scheme::{KeyRef, Scheme, Sizes};
 use hypergrove::zkdilithium::{self as zk, ZkDilithium};
-use hypergrove::{
-    EncryptedSigningKey, Engine, Error, KeyError, PARAMETER_SETS, SigningKey, SlhDsa, UnknownSet, VerifyingKey,
-};
+use hypergrove::{Engine, Error, PARAMETER_SETS, SigningKey, SlhDsa, UnknownSet, VerifyingKey};
 use std::mem::take;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -198,20 +196,11 @@ impl<S, K> Key<S, K> {
     }
 }
 
-/// Whether the data begin as PEM with this label. Nothing else of them is looked at: they may be secret.
-fn begins_as(data: &[u8], label: &str) -> bool {
-    let begin = data.trim_ascii_start().strip_prefix(b"-----BEGIN ");
-    begin.is_some_and(|rest| rest.starts_with(label.as_bytes()))
-}
-
 impl PrivateKey {
     pub(crate) fn read(data: &[u8]) -> Result<PrivateKey, Failure> {
-        if begins_as(data, zk::PRIVATE_LABEL) {
-            return Ok(Any::ZkDilithium(Key::new(ZkDilithium, zk::SigningKey::read_pem(data)?)));
-        }
-        match SigningKey::read_pkcs8(data) {
-            Err(_) if EncryptedSigningKey::looks_like_it(data) => Err(KeyError::Encrypted.into()),
-            key => Ok(key?.into()),
+        match zk::is_pem_of_zkdilithium(data)? {
+            true => Ok(Any::ZkDilithium(Key::new(ZkDilithium, zk::SigningKey::read_pem(data)?))),
+            false => Ok(SigningKey::read_pkcs8(data)?.into()),
         }
     }
 }
@@ -224,7 +213,7 @@ impl From<SigningKey> for PrivateKey {
 
 impl PublicKey {
     pub(crate) fn read(data: &[u8]) -> Result<PublicKey, Failure> {
-        if begins_as(data, zk::PUBLIC_LABEL) {
+        if zk::is_pem_of_zkdilithium(data)? {
             return Ok(Any::ZkDilithium(Key::new(ZkDilithium, zk::VerifyingKey::read_pem(data)?)));
         }
         let key = VerifyingKey::read_spki(data)?;

@@ -25,7 +25,6 @@ mod merkle;
 mod message;
 mod outputs;
 mod passphrase;
-mod pem;
 mod pubkey;
 mod quickstart;
 mod report;

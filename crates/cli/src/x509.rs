@@ -3,18 +3,21 @@
 use crate::args::Inspect;
 use crate::der::{DER_SEQUENCE, elements};
 use crate::files::Source;
-use crate::pem::{Pem, is_pem};
-use hypergrove::VerifyingKey;
 use hypergrove::pkcs8::der::{DateTime, Tag};
+use hypergrove::zkdilithium::{PRIVATE_LABEL, PUBLIC_LABEL};
+use hypergrove::{KeyError, VerifyingKey};
 use hypergrove_files::x509::{Certificate, Parts, Request, SignedData, X509Error};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{Printer, Table, Visible, grouped};
+use hypergrove_pem::{Pem, is_pem};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The object identifier of SignedData, in DER.
 const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
 const LABELS: [&str; 5] = ["CERTIFICATE", "CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST", "CMS", "PKCS7"];
+const KEYS: [&str; 5] = ["PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "PUBLIC KEY", PRIVATE_LABEL, PUBLIC_LABEL];
+
 /// A file that is no key and no bare signature.
 pub(crate) enum Document {
     Certificate(Box<Certificate>),
@@ -102,12 +105,12 @@ impl Document {
         if !is_pem(bytes) {
             return Ok(of_der(bytes)?.map(|document| (document, false, bytes.len())));
         }
-        let pem = Pem::read(bytes)?;
-        if pem.labels().any(|label| label.ends_with("KEY")) {
+        let pem = Pem::read(bytes).map_err(KeyError::from)?;
+        if KEYS.iter().any(|label| pem.has(label)) {
             return Ok(None);
         }
         for label in LABELS {
-            if let Some(der) = pem.block(label)? {
+            if let Some(der) = pem.block(label).map_err(KeyError::from)? {
                 let document = of_der(&der)?.ok_or_else(|| Failure::new(format!("the block '{label}' holds none")))?;
                 return Ok(Some((document, true, der.len())));
             }

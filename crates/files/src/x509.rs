@@ -340,8 +340,9 @@ pub struct SignedData {
     content: Option<Vec<u8>>,
 }
 
-/// The verdict on CMS.
+/// The verdict on CMS. All but the first say which part is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum CmsVerdict {
     /// One of the signatures is valid for this key and this message.
     Valid,
@@ -349,6 +350,14 @@ pub enum CmsVerdict {
     Signature,
     /// The message is not the one that was signed.
     Content,
+    /// The message that was signed has LF where this one has CR LF.
+    LineFeeds,
+    /// The message that was signed has CR LF where this one has LF.
+    CarriageReturns,
+    /// The signature is the key's. It is of a digest whose length is not that of the hash function.
+    DigestLength,
+    /// The signature is the key's. It is of attributes in another order than that of DER.
+    AttributeOrder,
 }
 
 /// A signer of CMS.
@@ -425,26 +434,62 @@ impl SignedData {
         // The signature covers the DER of the attributes, sorted and with the tag of a SET, however they are written.
         let sorted = SetOfVec::try_from(attributes.iter().cloned().collect::<Vec<_>>());
         let der = sorted.and_then(|sorted| sorted.to_der()).map_err(malformed(Self::WHAT))?;
-        Ok(Some(Attributes { digest: digest.as_bytes().to_vec(), der }))
+        let written = attributes.iter().map(Encode::to_der).collect::<der::Result<Vec<_>>>();
+        let written = written.and_then(|all| Any::new(Tag::Set, all.concat())?.to_der()).map_err(malformed(Self::WHAT))?;
+        Ok(Some(Attributes { digest: digest.as_bytes().to_vec(), der, written }))
     }
 
-    /// Whether a signer signed this content, and the bytes that the signer signed.
-    fn message(&self, signer: &SignerInfo, content: &[u8]) -> Result<(bool, Vec<u8>), X509Error> {
+    /// The messages that a signer may have signed: that of a valid signature first, then those of signatures of which a part is wrong. Each
+    /// has the verdict if the signature is the key's.
+    fn messages(&self, signer: &SignerInfo, content: &[u8]) -> Result<Vec<(CmsVerdict, Vec<u8>)>, X509Error> {
         let wrong = |why: String| X509Error::Malformed { what: Self::WHAT, why };
-        let Some(Attributes { digest, der }) = self.attributes(signer)? else {
+        let Some(Attributes { digest, der, written }) = self.attributes(signer)? else {
             // Without attributes, nothing signs the type of the content (RFC 5652, 5.3). And attributes that a signer signed are no message,
             // even if somebody shows them as a message.
             if self.parsed.encap_content_info.econtent_type != DATA || is_attributes(content) {
                 return Err(wrong("it has no signed attributes, which this content needs".into()));
             }
-            return Ok((true, content.to_vec()));
+            let others = other_line_ends(content).into_iter().filter(|(_, other)| other != content);
+            return Ok([(CmsVerdict::Valid, content.to_vec())].into_iter().chain(others).collect());
         };
         let oid = signer.digest_alg.oid;
-        let hash = digest_of(oid).ok_or_else(|| wrong(format!("its digest {oid} is none that SLH-DSA goes with")))?;
-        let mut hasher = pre_hasher(hash);
-        hasher.update(content);
-        Ok((hasher.finish() == digest, der))
+        let hash = digest_of(oid).ok_or_else(|| {
+            let weak = TOO_WEAK.iter().find(|(weak, _)| *weak == oid);
+            wrong(match weak {
+                Some((_, name)) => format!("its digest {name} is too weak, anyone can make two messages with one digest"),
+                None => format!("its digest {oid} is none that SLH-DSA goes with"),
+            })
+        })?;
+        let digest_of = |content: &[u8]| {
+            let mut hasher = pre_hasher(hash);
+            hasher.update(content);
+            hasher.finish()
+        };
+        let own = digest_of(content);
+        let verdict = match () {
+            () if own == digest => CmsVerdict::Valid,
+            () if own.len() != digest.len() => CmsVerdict::DigestLength,
+            () => {
+                let signed = other_line_ends(content).into_iter().find(|(_, other)| digest_of(other) == digest);
+                signed.map_or(CmsVerdict::Content, |(verdict, _)| verdict)
+            }
+        };
+        let unsorted = (written != der).then_some((CmsVerdict::AttributeOrder, written));
+        Ok([(verdict, der)].into_iter().chain(unsorted).collect())
     }
+}
+
+/// Hash functions for which anybody finds two messages with one digest.
+const TOO_WEAK: [(ObjectIdentifier, &str); 2] = [
+    (ObjectIdentifier::new_unwrap("1.2.840.113549.2.5"), "MD5"),
+    (ObjectIdentifier::new_unwrap("1.3.14.3.2.26"), "SHA-1"),
+];
+
+/// The message with LF and with CR LF at the ends of all lines, and the verdict if that is the one that was signed.
+fn other_line_ends(content: &[u8]) -> [(CmsVerdict, Vec<u8>); 2] {
+    let lines = || content.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let joined = |end: &[u8]| lines().collect::<Vec<_>>().join(end);
+    [(CmsVerdict::LineFeeds, joined(b"\n")), (CmsVerdict::CarriageReturns, joined(b"\r\n"))]
 }
 
 /// Whether bytes look like attributes that a signer signs: a SET, with the type of a message's digest in it.
@@ -459,6 +504,8 @@ struct Attributes {
     digest: Vec<u8>,
     /// All attributes, as they are signed.
     der: Vec<u8>,
+    /// The same in the order in which they are written.
+    written: Vec<u8>,
 }
 
 /// Reads the message in CMS. The parser's `econtent` no longer knows whether the message came in segments (BER), so that two messages would be
@@ -524,17 +571,19 @@ impl SignedData {
             let has_parameters = signer.signature_algorithm.parameters.is_some();
             let form = check_form(SignedData::WHAT, has_parameters, signature, key);
             // One valid signer suffices: an error of another signer counts only if no signer is valid.
-            let (right, message) = match form.and_then(|()| self.message(signer, content)) {
-                Ok(message) => message,
+            let messages = match form.and_then(|()| self.messages(signer, content)) {
+                Ok(messages) => messages,
                 Err(why) => {
                     unread.get_or_insert(why);
                     continue;
                 }
             };
-            match (engine.verify(key, key.mode(&[]), &message, signature)?, right) {
-                (true, true) => return Ok(CmsVerdict::Valid),
-                (true, false) => verdict = CmsVerdict::Content,
-                (false, _) => {}
+            for (of, message) in messages {
+                match (engine.verify(key, key.mode(&[]), &message, signature)?, of) {
+                    (true, CmsVerdict::Valid) => return Ok(CmsVerdict::Valid),
+                    (true, of) => verdict = of,
+                    (false, _) => {}
+                }
             }
         }
         unread.map_or(Ok(verdict), Err)

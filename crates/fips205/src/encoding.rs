@@ -3,16 +3,17 @@
 //! The traits of `pkcs8` and `spki` are implemented; their errors cannot name a set or a length, so each direction
 //! also has a method of our own that reports a [`KeyError`].
 
+use crate::fields::{check_nested, check_pkcs8, check_spki, is_encrypted};
 use crate::keys::{KeyError, SigningKey, VerifyingKey};
 use crate::params::{PARAMETER_SETS, Params};
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use der::asn1::{BitStringRef, ObjectIdentifier, OctetStringRef};
 use der::pem::PemLabel;
-use der::{AnyRef, Decode, Document, Header, Reader, SecretDocument, SliceReader, Tag};
+use der::{AnyRef, Decode, Document, SecretDocument};
+use hypergrove_pem::{Pem, PemError, is_pem};
 use pkcs8::{EncodePrivateKey, PrivateKeyInfoRef};
 use spki::{AlgorithmIdentifierRef, EncodePublicKey, SubjectPublicKeyInfoRef};
 use zeroize::Zeroizing;
@@ -23,8 +24,9 @@ const SIG_ALGS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.
 const HASH_ARCS: u8 = 15;
 const PKCS8: &str = "a PKCS#8 private key";
 const SPKI: &str = "an SPKI public key";
-/// Characters of a PEM label that an error quotes.
-const LONGEST_LABEL: usize = 64;
+pub(crate) const PRIVATE: &str = PrivateKeyInfoRef::PEM_LABEL;
+pub(crate) const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
+const PUBLIC: &str = SubjectPublicKeyInfoRef::PEM_LABEL;
 
 impl Params {
     /// The object identifier of the set's keys and signatures, if it has one.
@@ -73,45 +75,58 @@ impl AsRef<[u8]> for Der<'_> {
     }
 }
 
-/// Whether the bytes are one sequence from end to end, by the first of them: no text is, and those that follow may be secret.
-fn is_sequence(bytes: &[u8]) -> bool {
-    let header =
-        SliceReader::new(bytes).and_then(|mut reader| Ok((Header::decode(&mut reader)?, reader.remaining_len())));
-    header.is_ok_and(|(header, rest)| header.tag() == Tag::Sequence && header.length() == rest)
-}
-
-/// The DER in `bytes`, which may be PEM with this label.
-pub(crate) fn der_of<'a>(what: &'static str, label: &str, bytes: &'a [u8]) -> Result<Der<'a>, KeyError> {
-    let begin = b"-----BEGIN ";
-    if is_sequence(bytes) || !bytes.windows(begin.len()).any(|window| window == begin) {
-        return Ok(Der::Given(bytes));
+/// The DER in `bytes`, which may be PEM with this label. With a private key, there may be its public key in the PEM.
+pub(crate) fn der_of<'a>(
+    what: &'static str,
+    label: &'static str,
+    bytes: &'a [u8],
+) -> Result<(Der<'a>, Option<VerifyingKey>), KeyError> {
+    if !is_pem(bytes) {
+        return Ok((Der::Given(bytes), None));
     }
-    // Wiped where the decoder gives up halfway, and where what was decoded is some other secret.
-    let mut room = Zeroizing::new(vec![0; bytes.len()]);
-    let (found, der) = der::pem::decode(bytes, &mut room).map_err(|error| malformed(what)(der::Error::from(error)))?;
-    if found == label {
-        let length = der.len();
-        room.truncate(length);
-        return Ok(Der::Decoded(room));
+    let pem = Pem::read(bytes)?;
+    if pem.has(PRIVATE) && pem.has(ENCRYPTED) {
+        return Err(PemError::TwoKeys.into());
     }
-    if found == "ENCRYPTED PRIVATE KEY" && label == "PRIVATE KEY" {
-        return Err(KeyError::Encrypted);
-    }
-    // A label may be as long as the file.
-    let found = found.chars().take(LONGEST_LABEL).collect::<String>();
-    Err(KeyError::Malformed { what, why: format!("its PEM label is {found:?}, not {label:?}") })
+    let Some(der) = pem.block(label)? else {
+        return Err(match label == PRIVATE && pem.has(ENCRYPTED) {
+            true => KeyError::Encrypted,
+            false => KeyError::Malformed { what, why: format!("the file holds {}", pem.content()) },
+        });
+    };
+    let public = if label == PUBLIC { None } else { pem.block(PUBLIC)? };
+    let public = public.map(|der| VerifyingKey::read_der(&der)).transpose()?;
+    Ok((Der::Decoded(der), public))
 }
 
 impl SigningKey {
-    /// Reads a PKCS#8 private key, PEM or DER. A public key in it (version 2) must be the private key's own.
+    /// Reads a PKCS#8 private key, PEM or DER. A public key in it (version 2), or in the same PEM file, must be the private key's own.
     pub fn read_pkcs8(bytes: &[u8]) -> Result<SigningKey, KeyError> {
-        let der = der_of(PKCS8, PrivateKeyInfoRef::PEM_LABEL, bytes)?;
-        let info: PrivateKeyInfoRef<'_> = Decode::from_der(der.as_ref()).map_err(malformed(PKCS8))?;
-        SigningKey::from_info(&info)
+        let (der, public) = der_of(PKCS8, PRIVATE, bytes)?;
+        SigningKey::read_der(der.as_ref())?.with(public)
+    }
+    /// Reads DER.
+    pub(crate) fn read_der(der: &[u8]) -> Result<SigningKey, KeyError> {
+        if is_encrypted(der) {
+            return Err(KeyError::Encrypted);
+        }
+        check_pkcs8(der).map_err(malformed(PKCS8))?;
+        SigningKey::from_info(&PrivateKeyInfoRef::from_der(der).map_err(malformed(PKCS8))?)
+    }
+    /// The key, if this is its public key.
+    pub(crate) fn with(self, public: Option<VerifyingKey>) -> Result<SigningKey, KeyError> {
+        match public {
+            Some(public) if public != self.verifying_key() => {
+                Err(KeyError::PublicKeyMismatch { set: self.params().name })
+            }
+            _ => Ok(self),
+        }
     }
     fn from_info(info: &PrivateKeyInfoRef<'_>) -> Result<SigningKey, KeyError> {
         let (p, is_hash) = Params::by_algorithm(&info.algorithm)?;
-        let key = SigningKey::from_bytes(p, info.private_key.as_bytes())?;
+        let bytes = info.private_key.as_bytes();
+        check_nested(PKCS8, "`privateKey`", bytes, p.sk_bytes())?;
+        let key = SigningKey::from_bytes(p, bytes)?;
         let key = if is_hash { key.into_hash_slh_dsa() } else { key };
         match &info.public_key {
             Some(public) if public.as_bytes() != Some(&key.verifying_key().to_bytes()) => {
@@ -129,16 +144,29 @@ impl SigningKey {
 }
 
 impl VerifyingKey {
-    /// Reads an SPKI public key, PEM or DER.
+    /// Reads an SPKI public key, PEM or DER. A private key in the same PEM file must have this public key, unless it is encrypted.
     pub fn read_spki(bytes: &[u8]) -> Result<VerifyingKey, KeyError> {
-        let der = der_of(SPKI, SubjectPublicKeyInfoRef::PEM_LABEL, bytes)?;
-        let info: SubjectPublicKeyInfoRef<'_> = Decode::from_der(der.as_ref()).map_err(malformed(SPKI))?;
-        VerifyingKey::from_info(&info)
+        let (der, _) = der_of(SPKI, PUBLIC, bytes)?;
+        let key = VerifyingKey::read_der(der.as_ref())?;
+        match &der {
+            Der::Decoded(_) if Pem::read(bytes)?.has(PRIVATE) => SigningKey::read_pkcs8(bytes).map(|_| key),
+            _ => Ok(key),
+        }
+    }
+    /// Reads DER.
+    fn read_der(der: &[u8]) -> Result<VerifyingKey, KeyError> {
+        check_spki(der).map_err(malformed(SPKI))?;
+        VerifyingKey::from_info(&SubjectPublicKeyInfoRef::from_der(der).map_err(malformed(SPKI))?)
     }
     fn from_info(info: &SubjectPublicKeyInfoRef<'_>) -> Result<VerifyingKey, KeyError> {
         let (p, is_hash) = Params::by_algorithm(&info.algorithm)?;
-        let odd_bits = || KeyError::Malformed { what: SPKI, why: String::from("its bits are no whole bytes") };
-        let key = VerifyingKey::from_bytes(p, info.subject_public_key.as_bytes().ok_or_else(odd_bits)?)?;
+        let odd_bits = || KeyError::Malformed {
+            what: SPKI,
+            why: String::from("the bits of its field `subjectPublicKey` are no whole bytes"),
+        };
+        let bytes = info.subject_public_key.as_bytes().ok_or_else(odd_bits)?;
+        check_nested(SPKI, "`subjectPublicKey`", bytes, p.pk_bytes())?;
+        let key = VerifyingKey::from_bytes(p, bytes)?;
         Ok(if is_hash { key.into_hash_slh_dsa() } else { key })
     }
     /// The key as an SPKI document; [`Document::to_pem`] makes PEM of it.

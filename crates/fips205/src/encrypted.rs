@@ -2,16 +2,18 @@
 //!
 //! Everything here works on the caller's stack and leaves parts of the key there: the crate above wipes it.
 
-use crate::encoding::{der_of, malformed};
-use crate::keys::{KeyError, SigningKey};
+use crate::encoding::{ENCRYPTED as LABEL, der_of, malformed};
+use crate::fields::is_encrypted;
+use crate::keys::{KeyError, SigningKey, VerifyingKey};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use der::asn1::{ObjectIdentifier, OctetStringRef, UintRef};
-use der::pem::{LineEnding, PemLabel};
-use der::{AnyRef, Decode, Document, Reader, SliceReader, Tag, Tagged};
+use der::pem::LineEnding;
+use der::{AnyRef, Decode, Document, Reader};
+use hypergrove_pem::is_sequence;
 use pkcs8::EncryptedPrivateKeyInfoRef;
 use pkcs8::pkcs5;
 use pkcs8::pkcs5::pbes2::{self, EncryptionScheme, Kdf, Parameters, Pbkdf2Params, Pbkdf2Prf, ScryptParams};
@@ -44,6 +46,8 @@ impl PassphraseKdf {
 pub struct EncryptedSigningKey {
     parameters: Parameters,
     data: Vec<u8>,
+    /// The public key that lies next to the private key in its PEM file.
+    public: Option<VerifyingKey>,
 }
 
 impl EncryptedSigningKey {
@@ -57,8 +61,8 @@ impl EncryptedSigningKey {
 
     /// Whether the bytes, PEM or DER, are meant as an encrypted private key: they may be damaged.
     pub fn looks_like_it(bytes: &[u8]) -> bool {
-        match der_of(ENCRYPTED, EncryptedPrivateKeyInfoRef::PEM_LABEL, bytes) {
-            Ok(der) => is_encrypted(der.as_ref()),
+        match der_of(ENCRYPTED, LABEL, bytes) {
+            Ok((der, _)) => is_encrypted(der.as_ref()),
             Err(_) => false,
         }
     }
@@ -66,14 +70,14 @@ impl EncryptedSigningKey {
     /// Reads an EncryptedPrivateKeyInfo, PEM or DER. Costs above the limits, and schemes other than PBES2 with scrypt or
     /// PBKDF2 and AES-CBC, are refused here, before a passphrase is needed.
     pub fn read(bytes: &[u8]) -> Result<EncryptedSigningKey, KeyError> {
-        let der = der_of(ENCRYPTED, EncryptedPrivateKeyInfoRef::PEM_LABEL, bytes)?;
+        let (der, public) = der_of(ENCRYPTED, LABEL, bytes)?;
         supported(der.as_ref()).map_err(malformed(ENCRYPTED))??;
         let info = EncryptedPrivateKeyInfoRef::from_der(der.as_ref()).map_err(malformed(ENCRYPTED))?;
         let pkcs5::EncryptionScheme::Pbes2(parameters) = info.encryption_algorithm else {
             return Err(KeyError::Encryption { scheme: String::from("PBES1") });
         };
         check_costs(&parameters)?;
-        Ok(EncryptedSigningKey { parameters, data: info.encrypted_data.as_bytes().to_vec() })
+        Ok(EncryptedSigningKey { parameters, data: info.encrypted_data.as_bytes().to_vec(), public })
     }
 
     /// Encrypts a key with AES-256-CBC. Salt and initialization vector must be random and new for each key and passphrase.
@@ -103,29 +107,28 @@ impl EncryptedSigningKey {
         room[..plain.len()].copy_from_slice(plain);
         let data =
             parameters.encrypt_in_place(passphrase, &mut room, plain.len()).map_err(malformed(ENCRYPTED))?.to_vec();
-        Ok(EncryptedSigningKey { parameters, data })
+        Ok(EncryptedSigningKey { parameters, data, public: None })
     }
 
-    /// Decrypts the key. A wrong passphrase and damaged data cannot be distinguished.
+    /// Decrypts the key. A wrong passphrase and damaged data cannot be distinguished. A public key in the same PEM file must be the private
+    /// key's own.
     pub fn decrypt(&self, passphrase: &[u8]) -> Result<SigningKey, KeyError> {
-        self.decrypt_der(passphrase, |der| match SigningKey::read_pkcs8(der) {
-            // One of 256 wrong passphrases gives bytes that end as padding does.
-            Err(KeyError::Malformed { .. }) => Err(KeyError::Passphrase),
-            read => read,
-        })
+        self.decrypt_der(passphrase, SigningKey::read_der)?.with(self.public.clone())
     }
 
-    /// Hands the DER of the decrypted PrivateKeyInfo to `read`, and wipes it afterwards.
+    /// Hands the DER of the decrypted PrivateKeyInfo, which is a SEQUENCE, to `read`, and wipes it afterwards.
     pub fn decrypt_der<R>(
         &self,
         passphrase: &[u8],
         read: impl FnOnce(&[u8]) -> Result<R, KeyError>,
     ) -> Result<R, KeyError> {
         let mut room = Zeroizing::new(self.data.clone());
-        read(self.parameters.decrypt_in_place(passphrase, &mut room).map_err(|error| match error {
+        let der = self.parameters.decrypt_in_place(passphrase, &mut room).map_err(|error| match error {
             pkcs5::Error::DecryptFailed => KeyError::Passphrase,
             error => KeyError::Encryption { scheme: error.to_string() },
-        })?)
+        })?;
+        // One of 256 wrong passphrases gives bytes that end as padding does.
+        if is_sequence(der) { read(der) } else { Err(KeyError::Passphrase) }
     }
 
     /// The key as a document; [`Document::to_pem`] makes PEM of it.
@@ -139,7 +142,7 @@ impl EncryptedSigningKey {
 
     /// The key as PEM, `ENCRYPTED PRIVATE KEY`.
     pub fn to_pem(&self, line_ending: LineEnding) -> Result<String, KeyError> {
-        self.to_der()?.to_pem(EncryptedPrivateKeyInfoRef::PEM_LABEL, line_ending).map_err(malformed(ENCRYPTED))
+        self.to_der()?.to_pem(LABEL, line_ending).map_err(malformed(ENCRYPTED))
     }
 }
 
@@ -163,18 +166,6 @@ impl fmt::Display for EncryptedSigningKey {
         }
         write!(f, ", AES-{}-CBC", 8 * self.parameters.encryption.key_size())
     }
-}
-
-/// Whether this is a sequence of a sequence and an octet string. A PrivateKeyInfo begins with a version, an SPKI ends with
-/// a bit string.
-fn is_encrypted(der: &[u8]) -> bool {
-    let tags = || -> der::Result<bool> {
-        let outer = AnyRef::from_der(der)?;
-        let mut reader = SliceReader::new(outer.value())?;
-        let algorithm = AnyRef::decode(&mut reader)?;
-        Ok(outer.tag() == Tag::Sequence && algorithm.tag() == Tag::Sequence && Tag::peek(&reader)? == Tag::OctetString)
-    };
-    tags().unwrap_or(false)
 }
 
 /// Refuses, by name, the schemes that nobody reads here. The decoder does not name them.

@@ -42,7 +42,7 @@ pub enum KeyError {
         /// The set's name.
         set: &'static str,
     },
-    /// The file's public key is not the private key's.
+    /// The public key in the private key, or in its file, is not that of the seeds.
     PublicKeyMismatch {
         /// The set's name.
         set: &'static str,
@@ -72,6 +72,21 @@ pub enum KeyError {
         /// The decoder's reason.
         why: String,
     },
+    /// The PEM file cannot be read.
+    #[cfg(feature = "pkcs8")]
+    Pem(hypergrove_pem::PemError),
+    /// Nobody could compute whether PK.root of the private key belongs to the seeds.
+    Unchecked {
+        /// The reason.
+        why: String,
+    },
+}
+
+#[cfg(feature = "pkcs8")]
+impl From<hypergrove_pem::PemError> for KeyError {
+    fn from(error: hypergrove_pem::PemError) -> KeyError {
+        KeyError::Pem(error)
+    }
 }
 
 impl fmt::Display for KeyError {
@@ -91,12 +106,12 @@ impl fmt::Display for KeyError {
             KeyError::Parameters { set } => {
                 write!(
                     f,
-                    "the algorithm identifier of this {set} key has parameters, RFC 9909 wants none; re-export it"
+                    "the algorithm identifier of this {set} key has the field `parameters`, which RFC 9909 wants absent, even NULL; re-export it"
                 )
             }
             KeyError::PublicKeyMismatch { set } => write!(
                 f,
-                "the public key in this {set} private key file differs from the private key's own; the file is damaged"
+                "the public key with this {set} private key is not that of its seeds: the key is damaged, or the file has keys of two pairs"
             ),
             KeyError::Encrypted => f.write_str("this private key is encrypted; its passphrase is needed"),
             KeyError::Passphrase => f.write_str("the passphrase is wrong, or the encrypted key is damaged"),
@@ -111,6 +126,9 @@ impl fmt::Display for KeyError {
                 f.write_str("the operating system gave no randomness, without which no private key is encrypted")
             }
             KeyError::Malformed { what, why } => write!(f, "this is not {what}: {why}"),
+            #[cfg(feature = "pkcs8")]
+            KeyError::Pem(error) => error.fmt(f),
+            KeyError::Unchecked { why } => write!(f, "the private key could not be checked: {why}"),
         }
     }
 }

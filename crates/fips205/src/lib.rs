@@ -42,6 +42,8 @@ pub mod digest;
 mod encoding;
 #[cfg(feature = "encryption")]
 mod encrypted;
+#[cfg(feature = "pkcs8")]
+mod fields;
 pub mod geometry;
 pub mod keys;
 pub mod params;

@@ -7,6 +7,7 @@ use hypergrove_fips205::{
     KeyError, MessageError, Mode, PARAMETER_SETS, Params, PreHash, SLH_DSA_SHA2_128_24, SLH_DSA_SHA2_128S,
     SLH_DSA_SHAKE_256F, SigningKey,
 };
+use hypergrove_testkit::forms::forms;
 use hypergrove_testkit::vectors;
 use pkcs8::der::pem;
 use pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey, EncodePublicKey, LineEnding, ObjectIdentifier};
@@ -258,7 +259,9 @@ fn wrong_private_keys_are_refused() {
         assert_eq!(refused(&pkcs8(0, &oid, &[&raw[..], &[0]].concat(), &[])), length(4 * p.n + 1));
         assert_eq!(refused(&pkcs8(0, &oid, &[], &[])), length(0));
         let wrapped = tlv(4, &[&raw]);
-        assert_eq!(refused(&pkcs8(0, &oid, &wrapped, &[])), length(wrapped.len()));
+        assert!(
+            refused(&pkcs8(0, &oid, &wrapped, &[])).to_string().contains("its field `privateKey` holds the key within")
+        );
         assert_eq!(refused(&pkcs8(0, &[&oid[..], &[5, 0]].concat(), &raw, &[])), KeyError::Parameters { set: p.name });
 
         let mut other = oid.clone();
@@ -367,13 +370,116 @@ fn pem_of_something_else_is_refused() {
     let public = key.verifying_key().to_public_key_pem(LineEnding::LF).unwrap();
     let why = |error: KeyError| error.to_string();
     let error = why(SigningKey::read_pkcs8(public.as_bytes()).unwrap_err());
-    assert_eq!(error, "this is not a PKCS#8 private key: its PEM label is \"PUBLIC KEY\", not \"PRIVATE KEY\"");
+    assert_eq!(error, "this is not a PKCS#8 private key: the file holds a public key");
     assert!(VerifyingKey::read_spki(private.as_bytes()).is_err());
     let encrypted = private.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
     assert_eq!(SigningKey::read_pkcs8(encrypted.as_bytes()), Err(KeyError::Encrypted));
     assert!(SigningKey::read_pkcs8(&private.as_bytes()[..private.len() - 30]).is_err());
     assert!(SigningKey::read_pkcs8(private.replace("MFIC", "MF!C").as_bytes()).is_err());
     assert!(SigningKey::read_pkcs8(format!("{}{}", *private, *private).as_bytes()).is_err());
+}
+
+/// Nothing of the file is quoted, and every form is read or refused as in every other reader.
+#[test]
+fn forms_of_pem_are_read_or_refused() {
+    let key = some_key(&SLH_DSA_SHA2_128S);
+    let public = key.verifying_key();
+    let private_pem = key.to_pkcs8_pem(LineEnding::LF).unwrap();
+    let public_pem = public.to_public_key_pem(LineEnding::LF).unwrap();
+    let quotes = |text: &str, pem: &str| {
+        let letters: Vec<char> = pem.lines().nth(1).unwrap().chars().skip(40).collect();
+        letters.windows(8).any(|part| text.contains(&part.iter().collect::<String>()))
+    };
+    for form in forms(&private_pem, &public_pem) {
+        let read = SigningKey::read_pkcs8(&form.file);
+        match form.refused {
+            None => assert_eq!(read, Ok(key.clone()), "{}", form.name),
+            Some(why) => {
+                let text = read.unwrap_err().to_string();
+                assert!(text.contains(why) && !quotes(&text, &private_pem), "{}: {text}", form.name);
+            }
+        }
+    }
+    for form in forms(&public_pem, &private_pem) {
+        match (VerifyingKey::read_spki(&form.file), form.refused) {
+            (Ok(read), None) => assert_eq!(read, public, "{}", form.name),
+            (read, why) => {
+                let text = read.unwrap_err().to_string();
+                assert!(text.contains(why.expect("refused")), "{}: {text}", form.name);
+            }
+        }
+    }
+    // Both halves are there, of two pairs.
+    let mut bytes = key.to_bytes();
+    bytes[60] ^= 1;
+    let other = SigningKey::from_bytes(key.params(), &bytes).unwrap().verifying_key();
+    let both = format!("{}{}", *private_pem, other.to_public_key_pem(LineEnding::LF).unwrap());
+    let mismatch = KeyError::PublicKeyMismatch { set: key.params().name };
+    assert_eq!(SigningKey::read_pkcs8(both.as_bytes()), Err(mismatch.clone()));
+    assert_eq!(VerifyingKey::read_spki(both.as_bytes()), Err(mismatch));
+}
+
+/// The errors of key files in DER name the field that is wrong.
+#[test]
+fn wrong_fields_are_named() {
+    let p = &SLH_DSA_SHA2_128S;
+    let key = some_key(p);
+    let (raw, oid, public) = (key.to_bytes(), oid_der(p), key.verifying_key().to_bytes());
+    let bits = [&[0][..], &public].concat();
+    let attributes = |content: &[u8]| tlv(0xa0, &[content]);
+    let null = [5, 0];
+    let with =
+        |version: &[u8], algorithm: &[u8], field: &[u8], rest: &[u8]| tlv(0x30, &[version, algorithm, field, rest]);
+    let (v1, v2, algorithm, private) = (&[2, 1, 0][..], &[2, 1, 1][..], tlv(0x30, &[&oid]), tlv(4, &[&raw]));
+    let good = |rest: &[u8]| with(v1, &algorithm, &private, rest);
+    for (der, part) in [
+        (with(&[2, 1, 2], &algorithm, &private, &[]), "`version` is 2;"),
+        (with(&[2, 1, 0xff], &algorithm, &private, &[]), "`version` is neither"),
+        (with(&[2, 2, 1, 0], &algorithm, &private, &[]), "`version` is neither"),
+        (with(&[], &algorithm, &private, &[]), "is encrypted"),
+        (with(&[], &algorithm, &tlv(3, &[&bits]), &[]), "`version` is missing"),
+        (with(&null, &algorithm, &private, &[]), "`version` is no INTEGER"),
+        (with(v1, &tlv(0x30, &[&null]), &private, &[]), "`privateKeyAlgorithm` is no"),
+        (with(v1, &oid, &private, &[]), "`privateKeyAlgorithm` is no"),
+        (with(v1, &tlv(0x30, &[&oid, &null]), &private, &[]), "the field `parameters`"),
+        (with(v1, &algorithm, &tlv(3, &[&raw]), &[]), "`privateKey` is no OCTET STRING"),
+        (with(v1, &algorithm, &[], &[]), "`privateKey` is no OCTET STRING"),
+        (with(v1, &algorithm, &tlv(4, &[&private]), &[]), "`privateKey` holds the key within another OCTET STRING"),
+        (good(&attributes(&null)), "`attributes` is no set"),
+        (good(&attributes(&tlv(0x30, &[&[6, 3, 0x55, 4, 3], &null]))), "`attributes` is no set"),
+        (good(&attributes(&[0x30, 9])), "`attributes` is no set"),
+        (good(&attributes(&tlv(0x31, &[]))), "`attributes` is no set"),
+        (good(&tlv(0x80, &[&null])), "`attributes` is no set"),
+        (good(&tlv(0x81, &[&bits])), "`version` is 0 (v1)"),
+        (with(v2, &algorithm, &private, &[]), "`version` is 1 (v2)"),
+        (with(v2, &algorithm, &private, &tlv(0xa1, &[&tlv(3, &[&bits])])), "`publicKey` has the tag [1] EXPLICIT"),
+        (with(v2, &algorithm, &private, &tlv(0x81, &[&[7], &public])), "`publicKey` is no BIT STRING of whole bytes"),
+        (good(&null), "after its field `privateKey`"),
+        (with(v2, &algorithm, &private, &[tlv(0x81, &[&bits]), attributes(&[])].concat()), "in the wrong order"),
+        ([good(&[]), vec![0, 0]].concat(), "2 bytes follow the end"),
+        (good(&[])[..70].to_vec(), "cut short"),
+        (raw.to_vec(), "neither PEM nor a SEQUENCE"),
+    ] {
+        let text = SigningKey::read_pkcs8(&der).expect_err(part).to_string();
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let spki = |algorithm: &[u8], key: &[u8], rest: &[u8]| tlv(0x30, &[algorithm, key, rest]);
+    let key = tlv(3, &[&bits]);
+    for (der, part) in [
+        (good(&[]), "`algorithm` is missing: this may be a private key"),
+        (spki(&oid, &key, &[]), "`algorithm` is no algorithm identifier"),
+        (spki(&tlv(0x30, &[&oid, &null]), &key, &[]), "the field `parameters`"),
+        (spki(&algorithm, &tlv(4, &[&public]), &[]), "`subjectPublicKey` is no BIT STRING"),
+        (
+            spki(&algorithm, &tlv(3, &[&[0], &tlv(4, &[&public])]), &[]),
+            "`subjectPublicKey` holds the key within another",
+        ),
+        (spki(&algorithm, &key, &null), "after its field `subjectPublicKey`"),
+        (spki(&algorithm, &key, &[])[..40].to_vec(), "cut short"),
+    ] {
+        let text = VerifyingKey::read_spki(&der).expect_err(part).to_string();
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![cfg(feature = "encryption")]
 
 use hypergrove_fips205::{EncryptedSigningKey, KeyError, PassphraseKdf, SLH_DSA_SHA2_128F, SigningKey};
+use hypergrove_testkit::forms::forms;
 use pkcs8::der::Encode;
 use pkcs8::der::asn1::OctetStringRef;
 use pkcs8::pkcs5::pbes2::{EncryptionScheme, Kdf, Parameters, Pbkdf2Params, Pbkdf2Prf, Salt, ScryptParams};
@@ -17,6 +18,42 @@ fn file(name: &str) -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// Every form of PEM is read or refused as that of a plain key is, and nobody takes it for a plain key.
+#[test]
+fn forms_of_pem_are_read_or_refused() {
+    let (plain, pem) = (SigningKey::read_pkcs8(&file("key.pem")).unwrap(), file("scrypt-aes-256.pem"));
+    let public = plain.verifying_key().write_spki().unwrap().to_pem("PUBLIC KEY", LineEnding::LF).unwrap();
+    for form in forms(str::from_utf8(&pem).unwrap(), &public) {
+        let (read, as_plain) = (EncryptedSigningKey::read(&form.file), SigningKey::read_pkcs8(&form.file).unwrap_err());
+        match form.refused {
+            None => {
+                assert!(EncryptedSigningKey::looks_like_it(&form.file), "{}", form.name);
+                assert_eq!(
+                    (read.unwrap().decrypt(PASSPHRASE), as_plain),
+                    (Ok(plain.clone()), KeyError::Encrypted),
+                    "{}",
+                    form.name
+                );
+            }
+            Some(why) => {
+                assert!(
+                    [read.unwrap_err(), as_plain].iter().all(|error| error.to_string().contains(why)),
+                    "{}",
+                    form.name
+                );
+            }
+        }
+    }
+    let mut bytes = plain.to_bytes();
+    bytes[60] ^= 1;
+    let other = SigningKey::from_bytes(plain.params(), &bytes).unwrap().verifying_key();
+    let other = other.write_spki().unwrap().to_pem("PUBLIC KEY", LineEnding::LF).unwrap();
+    let mixed = EncryptedSigningKey::read(&[&pem[..], other.as_bytes()].concat()).unwrap();
+    assert_eq!(mixed.decrypt(PASSPHRASE), Err(KeyError::PublicKeyMismatch { set: plain.params().name }));
+    let both = EncryptedSigningKey::read(&[pem, file("key.pem")].concat());
+    assert!(both.unwrap_err().to_string().contains("a private key and an encrypted one"));
+}
+
 #[test]
 fn keys_that_others_encrypted_are_read() {
     let plain = SigningKey::read_pkcs8(&file("key.pem")).unwrap();
@@ -26,6 +63,7 @@ fn keys_that_others_encrypted_are_read() {
         ("pbkdf2-sha256-aes-192.pem", "PBKDF2 (HMAC-SHA-256, 2048 iterations), AES-192-CBC"),
         ("pbkdf2-sha512-aes-256.pem", "PBKDF2 (HMAC-SHA-512, 10000 iterations), AES-256-CBC"),
         ("pbkdf2-sha384-aes-128.der", "PBKDF2 (HMAC-SHA-384, 2048 iterations), AES-128-CBC"),
+        ("empty-passphrase.pem", "PBKDF2 (HMAC-SHA-256, 2048 iterations), AES-256-CBC"),
         ("bouncycastle-scrypt-aes-256.pem", "scrypt (N = 16384, r = 8, p = 1), AES-256-CBC"),
         ("bouncycastle-pbkdf2-sha512-aes-128.pem", "PBKDF2 (HMAC-SHA-512, 10000 iterations), AES-128-CBC"),
     ] {
@@ -33,7 +71,8 @@ fn keys_that_others_encrypted_are_read() {
         assert!(EncryptedSigningKey::looks_like_it(&bytes), "{name}");
         let encrypted = EncryptedSigningKey::read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(encrypted.to_string(), scheme);
-        assert_eq!(encrypted.decrypt(PASSPHRASE).as_ref(), Ok(&plain), "{name}");
+        let passphrase = if name.starts_with("empty") { b"" } else { PASSPHRASE };
+        assert_eq!(encrypted.decrypt(passphrase).as_ref(), Ok(&plain), "{name}");
         assert_eq!(encrypted.decrypt(b"correct_horse\n"), Err(KeyError::Passphrase), "{name}");
         // Read and written again, it is the same.
         let der = encrypted.to_der().unwrap();

@@ -90,17 +90,34 @@ struct Nodes {
 }
 
 impl SigningKey {
-    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n bytes. This does not check PK.root: see [`Engine::check`].
+    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n bytes.
+    ///
+    /// Like everything that reads a private key, this computes PK.root from the seeds, so that nobody gets the public key of a damaged key. It
+    /// takes as long as making the key, on the calling thread: milliseconds for the sets of the standard, but minutes for those of a draft.
     pub fn from_bytes(params: &'static Params, bytes: &[u8]) -> Result<SigningKey, KeyError> {
+        SigningKey::from_bytes_unchecked(params, bytes)?.checked()
+    }
+    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n bytes, of a key that was checked before: a program's own store may hold many. Signing
+    /// finds a wrong root, and [`Engine::check`] does. The public key of a damaged key verifies nothing.
+    pub fn from_bytes_unchecked(params: &'static Params, bytes: &[u8]) -> Result<SigningKey, KeyError> {
         wiped(|| RawSigningKey::from_bytes(params, bytes)).map(SigningKey::from)
+    }
+    /// The key, if PK.root belongs to the seeds.
+    fn checked(self) -> Result<SigningKey, KeyError> {
+        match on_this_thread().and_then(|engine| engine.check(&self)) {
+            Ok(()) => Ok(self),
+            Err(Error::KeyDamaged { .. }) => Err(KeyError::PublicKeyMismatch { set: self.params().name }),
+            Err(why) => Err(KeyError::Unchecked { why: why.to_string() }),
+        }
     }
     /// The bytes SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n of them.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         wiped(|| self.key.to_bytes())
     }
-    /// Reads a PKCS#8 private key in PEM or DER. The error says what is wrong with the bytes.
+    /// Reads a PKCS#8 private key in PEM or DER, and checks it as [`from_bytes`](SigningKey::from_bytes) does. The error says what is wrong with
+    /// the bytes; it is [`KeyError::Encrypted`] for a key under a passphrase.
     pub fn read_pkcs8(bytes: &[u8]) -> Result<SigningKey, KeyError> {
-        wiped(|| RawSigningKey::read_pkcs8(bytes)).map(SigningKey::from)
+        SigningKey::from(wiped(|| RawSigningKey::read_pkcs8(bytes))?).checked()
     }
     /// Another name of [`read_pkcs8`](SigningKey::read_pkcs8), which also takes text.
     pub fn from_pem(pem: impl AsRef<[u8]>) -> Result<SigningKey, KeyError> {
@@ -119,10 +136,11 @@ impl SigningKey {
         }
         wiped(|| EncryptedSigningKey::encrypt(&self.key, passphrase, kdf, &salt, iv))
     }
-    /// Decrypts a key. The time depends on the costs that the writer chose; it is at most some seconds.
+    /// Decrypts a key, and checks it as [`from_bytes`](SigningKey::from_bytes) does. The time depends on the costs that the writer chose; it is
+    /// at most some seconds.
     #[cfg(feature = "encryption")]
     pub fn decrypt(encrypted: &EncryptedSigningKey, passphrase: &[u8]) -> Result<SigningKey, KeyError> {
-        wiped(|| encrypted.decrypt(passphrase)).map(SigningKey::from)
+        SigningKey::from(wiped(|| encrypted.decrypt(passphrase))?).checked()
     }
     /// The parameter set.
     pub fn params(&self) -> &'static Params {
@@ -183,6 +201,7 @@ impl SigningKey {
     }
 }
 
+/// This does not check the key: see [`SigningKey::from_bytes_unchecked`].
 impl From<RawSigningKey> for SigningKey {
     fn from(key: RawSigningKey) -> SigningKey {
         let digest = Zeroizing::new(digest(&key));
@@ -224,7 +243,8 @@ impl RandomizedSigner<Signature> for SigningKey {
 impl TryFrom<PrivateKeyInfoRef<'_>> for SigningKey {
     type Error = pkcs8::Error;
     fn try_from(info: PrivateKeyInfoRef<'_>) -> pkcs8::Result<SigningKey> {
-        wiped(|| RawSigningKey::try_from(info)).map(SigningKey::from)
+        let key = SigningKey::from(wiped(|| RawSigningKey::try_from(info))?);
+        key.checked().map_err(|_| pkcs8::KeyError::Invalid.into())
     }
 }
 

@@ -24,7 +24,8 @@
 
 pub use hypergrove_zkdilithium::witness::Witness;
 pub use hypergrove_zkdilithium::{
-    ExpandedSigningKey, ExpandedVerifyingKey, Fe, KeyError, Message, Op, PRIVATE_LABEL, PUBLIC_LABEL, Signature, params,
+    ExpandedSigningKey, ExpandedVerifyingKey, Fe, KeyError, Message, Op, PRIVATE_LABEL, PUBLIC_LABEL, Signature,
+    is_pem_of_zkdilithium, params,
 };
 
 mod limits;
@@ -127,8 +128,15 @@ impl SigningKey {
     pub fn from_seed(seed: &[u8; SEED_BYTES]) -> SigningKey {
         only(on_this_thread().keygen(std::slice::from_ref(seed))).into()
     }
-    /// Reads a key from its 3,936 bytes. They are checked before the key signs for the first time: see [`SigningKey::check`].
+    /// Reads a key from its 3,936 bytes, and [checks](SigningKey::check) it, as everything does that reads a private key. This takes about as long
+    /// as making the key.
     pub fn from_bytes(bytes: &[u8]) -> Result<SigningKey, KeyError> {
+        let key = SigningKey::from_bytes_unchecked(bytes)?;
+        key.check().map(|()| key)
+    }
+    /// Reads a key that was checked before from its 3,936 bytes: a program's own store may hold many. They are checked when the key signs for the
+    /// first time.
+    pub fn from_bytes_unchecked(bytes: &[u8]) -> Result<SigningKey, KeyError> {
         wiped(|| RawSigningKey::from_bytes(bytes)).map(SigningKey::from)
     }
     /// The bytes ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t, 3,936 of them. Secret.
@@ -195,6 +203,7 @@ impl SigningKey {
     }
 }
 
+/// This does not check the key: see [`SigningKey::from_bytes_unchecked`].
 impl From<RawSigningKey> for SigningKey {
     fn from(key: RawSigningKey) -> SigningKey {
         SigningKey { key, ready: Arc::default() }

@@ -10,7 +10,8 @@ use crate::policy::RowPolicy;
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::rows::RowStatus;
 use hypergrove::{
-    EncryptedSigningKey, Mode, Params, PassphraseKdf, Randomizer, SigningKey, SlhDsa, VerifyingKey, cache_bytes,
+    EncryptedSigningKey, KeyError, Mode, Params, PassphraseKdf, Randomizer, SigningKey, SlhDsa, VerifyingKey,
+    cache_bytes,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -97,11 +98,13 @@ impl PrivateKey {
         PrivateKey::read(data, passphrase, true)
     }
 
-    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root.
+    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root. As whatever reads a private key, this computes PK.root from the seeds, which takes as long as
+    /// making the key.
     #[staticmethod]
     fn from_raw(set: &str, data: &Object<'_>) -> PyResult<PrivateKey> {
         let bytes = Secret(Bytes::of(data, "data")?);
-        SigningKey::from_bytes(set_of(set)?, &bytes.0).map(|key| PrivateKey(key.into())).map_err(bad)
+        let set = set_of(set)?;
+        detach(data.py(), || SigningKey::from_bytes(set, &bytes.0)).map(|key| PrivateKey(key.into())).map_err(bad)
     }
 
     /// PKCS#8 in PEM: encrypted by scrypt and AES-256 if there is a `passphrase`, bytes. Python cannot wipe what is returned.
@@ -248,31 +251,30 @@ impl PrivateKey {
         let bytes = Secret(Bytes::of(data, "data")?);
         let passphrase = passphrase_of(passphrase)?;
         check_der(&bytes.0, is_der)?;
-        let read = match (EncryptedSigningKey::looks_like_it(&bytes.0), passphrase) {
-            (false, None) => SigningKey::read_pkcs8(&bytes.0),
-            (true, Some(passphrase)) => {
+        let read = match (detach(data.py(), || SigningKey::read_pkcs8(&bytes.0)), passphrase) {
+            (Err(KeyError::Encrypted), Some(passphrase)) => {
                 let key = EncryptedSigningKey::read(&bytes.0).map_err(bad)?;
                 detach(data.py(), || SigningKey::decrypt(&key, &passphrase.0))
             }
-            (true, None) => return Err(bad("the key is encrypted; give its passphrase")),
-            (false, Some(_)) => return Err(bad("the key is not encrypted; leave passphrase out")),
+            (Err(KeyError::Encrypted), None) => return Err(bad("the key is encrypted; give its passphrase")),
+            (Ok(_), Some(_)) => return Err(bad("the key is not encrypted; leave passphrase out")),
+            (read, _) => read,
         };
         read.map(|key| PrivateKey(key.into())).map_err(bad)
     }
 
     fn encrypted(&self, passphrase: Given<'_>) -> PyResult<Option<EncryptedSigningKey>> {
         let Some((passphrase, py)) = passphrase_of(passphrase)?.zip(passphrase.map(Bound::py)) else { return Ok(None) };
+        // A key that others encrypted with an empty passphrase is still read.
+        if passphrase.0.is_empty() {
+            return Err(bad("an empty passphrase; give another, or None"));
+        }
         detach(py, || self.0.encrypt(&passphrase.0, PassphraseKdf::Scrypt)).map(Some).map_err(bad)
     }
 }
 
 fn passphrase_of(given: Given<'_>) -> PyResult<Option<Secret>> {
-    let Some(given) = given else { return Ok(None) };
-    let passphrase = Secret(Bytes::of(given, "passphrase")?);
-    match passphrase.0.is_empty() {
-        true => Err(bad("an empty passphrase; give another, or None")),
-        false => Ok(Some(passphrase)),
-    }
+    given.map(|given| Bytes::of(given, "passphrase").map(Secret)).transpose()
 }
 
 /// Bytes of a private key: a copy of them is wiped.

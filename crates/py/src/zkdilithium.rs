@@ -62,7 +62,7 @@ impl PrivateKey {
     #[staticmethod]
     fn from_raw(data: &Object<'_>) -> PyResult<PrivateKey> {
         let bytes = Secret(Bytes::of(data, "data")?);
-        SigningKey::from_bytes(&bytes.0).map(|key| PrivateKey(key.into())).map_err(bad)
+        detach(data.py(), || SigningKey::from_bytes(&bytes.0)).map(|key| PrivateKey(key.into())).map_err(bad)
     }
 
     /// The key in PEM. Python cannot wipe what is returned.

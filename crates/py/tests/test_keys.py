@@ -69,7 +69,7 @@ def test_cached_layers(key: PrivateKey) -> None:
     raw = bytearray(key.to_raw())
     raw[-1] ^= 1
     with pytest.raises(ValueError, match="damaged"):
-        PrivateKey.from_raw(SET, raw).cache()
+        PrivateKey.from_raw(SET, raw)
 
 
 def test_prehash(key: PrivateKey) -> None:
@@ -127,7 +127,7 @@ def test_keys_under_a_passphrase(key: PrivateKey) -> None:
         (lambda: PrivateKey.from_pem(pem, b"correct house"), "the passphrase is wrong"),
         (lambda: PrivateKey.from_pem(key.to_pem(), b"correct horse"), "not encrypted; leave passphrase out"),
         (lambda: PrivateKey.from_der(pem, b"correct horse"), "from_pem"),
-        (lambda: PrivateKey.from_pem(pem, b""), "an empty passphrase"),
+        (lambda: PrivateKey.from_pem(pem, b""), "the passphrase is wrong"),
         (lambda: key.to_pem(b""), "an empty passphrase"),
     ]:
         with pytest.raises(ValueError, match=text):
@@ -176,9 +176,9 @@ def test_classes_are_made_by_their_methods_alone() -> None:
         (lambda key: PrivateKey.from_pem(b""), ValueError, "PKCS#8"),
         (lambda key: PrivateKey.from_pem(key.to_der()), ValueError, "from_der"),
         (lambda key: PrivateKey.from_der(key.to_pem()), ValueError, "from_pem"),
-        (lambda key: PrivateKey.from_pem(key.public_key().to_pem()), ValueError, "PUBLIC KEY"),
+        (lambda key: PrivateKey.from_pem(key.public_key().to_pem()), ValueError, "holds a public key"),
         (lambda key: PrivateKey.from_der(key.to_der() + b"\0"), ValueError, "no DER"),
-        (lambda key: PublicKey.from_pem(key.to_pem()), ValueError, "PRIVATE KEY"),
+        (lambda key: PublicKey.from_pem(key.to_pem()), ValueError, "holds a private key"),
         (lambda key: PublicKey.from_der(b"\x30\x00"), ValueError, "SPKI"),
         (lambda key: PublicKey.from_raw("SLH-DSA-SHA2-256f", key.public_key().to_raw()), ValueError, "64"),
         (lambda key: key.sign(None), TypeError, "data: NoneType"),
@@ -194,16 +194,6 @@ def test_classes_are_made_by_their_methods_alone() -> None:
 def test_bad_input(key: PrivateKey, call, error, text: str) -> None:
     with pytest.raises(error, match=text):
         call(key)
-
-
-def test_a_damaged_key_does_not_sign(key: PrivateKey) -> None:
-    raw = bytearray(key.to_raw())
-    raw[-1] ^= 1
-    damaged = PrivateKey.from_raw(SET, raw)
-    with pytest.raises(ValueError, match="damaged"):
-        damaged.sign(b"m")
-    with pytest.raises(ValueError, match="row 0: the private key is damaged"):
-        damaged.sign_batch([b"m", b"n"])
 
 
 def test_zkdilithium(zk_key: zkdilithium.PrivateKey) -> None:

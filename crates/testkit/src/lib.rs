@@ -5,6 +5,7 @@ pub mod acvp;
 pub mod digests;
 #[cfg(feature = "faults")]
 pub mod faults;
+pub mod forms;
 pub mod mock;
 mod mode;
 pub mod negative;

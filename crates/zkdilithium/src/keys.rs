@@ -44,6 +44,16 @@ pub enum KeyError {
         /// The decoder's reason.
         why: String,
     },
+    /// The PEM file cannot be read.
+    #[cfg(feature = "pem")]
+    Pem(hypergrove_pem::PemError),
+}
+
+#[cfg(feature = "pem")]
+impl From<hypergrove_pem::PemError> for KeyError {
+    fn from(error: hypergrove_pem::PemError) -> KeyError {
+        KeyError::Pem(error)
+    }
 }
 
 impl fmt::Display for KeyError {
@@ -62,6 +72,8 @@ impl fmt::Display for KeyError {
                 "the public key in this zkDilithium private key is not that of its secrets; the file is damaged"
             ),
             KeyError::Malformed { what, why } => write!(f, "this is not {what}: {why}"),
+            #[cfg(feature = "pem")]
+            KeyError::Pem(error) => error.fmt(f),
         }
     }
 }

@@ -42,6 +42,6 @@ pub use keys::{
     VerifyingKey,
 };
 #[cfg(feature = "pem")]
-pub use pem::{PRIVATE_LABEL, PUBLIC_LABEL};
+pub use pem::{PRIVATE_LABEL, PUBLIC_LABEL, is_pem_of_zkdilithium};
 pub use trace::Trace;
 pub use work::{Op, Work};

@@ -3,9 +3,8 @@
 
 use crate::keys::{KeyError, SigningKey, VerifyingKey};
 use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec;
-use alloc::vec::Vec;
+use alloc::string::String;
+use hypergrove_pem::{Pem, PemError, is_pem};
 use pem_rfc7468::{LineEnding, encode_string};
 use zeroize::Zeroizing;
 
@@ -13,22 +12,22 @@ use zeroize::Zeroizing;
 pub const PRIVATE_LABEL: &str = "ZKDILITHIUM PRIVATE KEY";
 /// The PEM label of public keys.
 pub const PUBLIC_LABEL: &str = "ZKDILITHIUM PUBLIC KEY";
-/// Characters of a PEM label that an error quotes.
-const LONGEST_LABEL: usize = 64;
 
-fn decode(what: &'static str, label: &str, pem: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-    let malformed = |why: String| KeyError::Malformed { what, why };
-    // Wiped where the decoder gives up halfway, too.
-    let mut bytes = Zeroizing::new(vec![0; pem.len()]);
-    let (found, decoded) = pem_rfc7468::decode(pem, &mut bytes).map_err(|error| malformed(error.to_string()))?;
-    let length = decoded.len();
-    bytes.truncate(length);
-    if found != label {
-        // A label may be as long as the file.
-        let found = found.chars().take(LONGEST_LABEL).collect::<String>();
-        return Err(malformed(format!("its PEM label is {found:?}, not {label:?}")));
+/// Whether a file is PEM with keys of zkDilithium.
+pub fn is_pem_of_zkdilithium(bytes: &[u8]) -> Result<bool, KeyError> {
+    if !is_pem(bytes) {
+        return Ok(false);
     }
-    Ok(bytes)
+    let pem = Pem::read(bytes)?;
+    let any = |labels: &[&str]| labels.iter().any(|label| pem.has(label));
+    match (any(&[PRIVATE_LABEL, PUBLIC_LABEL]), any(&["PRIVATE KEY", "PUBLIC KEY", "ENCRYPTED PRIVATE KEY"])) {
+        (true, true) => Err(PemError::TwoSchemes.into()),
+        (is_it, _) => Ok(is_it),
+    }
+}
+
+fn none(what: &'static str, pem: &Pem<'_>) -> KeyError {
+    KeyError::Malformed { what, why: format!("the file holds {}", pem.content()) }
 }
 
 fn encode(label: &str, bytes: &[u8]) -> String {
@@ -36,11 +35,16 @@ fn encode(label: &str, bytes: &[u8]) -> String {
 }
 
 impl SigningKey {
-    /// Reads a private key in PEM, and [checks](SigningKey::check) it.
+    /// Reads a private key in PEM, and [checks](SigningKey::check) it. A public key in the same file must be the private key's own.
     pub fn read_pem(pem: &[u8]) -> Result<SigningKey, KeyError> {
-        let key = SigningKey::from_bytes(&decode("a zkDilithium private key in PEM", PRIVATE_LABEL, pem)?)?;
+        let pem = Pem::read(pem)?;
+        let bytes = pem.block(PRIVATE_LABEL)?.ok_or_else(|| none("a zkDilithium private key in PEM", &pem))?;
+        let key = SigningKey::from_bytes(&bytes)?;
         key.check()?;
-        Ok(key)
+        match pem.block(PUBLIC_LABEL)? {
+            Some(public) if key.verifying_key().as_bytes() != public.as_slice() => Err(KeyError::PublicKeyMismatch),
+            _ => Ok(key),
+        }
     }
     /// The key in PEM.
     pub fn to_pem(&self) -> Zeroizing<String> {
@@ -49,9 +53,14 @@ impl SigningKey {
 }
 
 impl VerifyingKey {
-    /// Reads a public key in PEM.
+    /// Reads a public key in PEM. A private key in the same file must have this public key.
     pub fn read_pem(pem: &[u8]) -> Result<VerifyingKey, KeyError> {
-        VerifyingKey::from_bytes(&decode("a zkDilithium public key in PEM", PUBLIC_LABEL, pem)?)
+        let blocks = Pem::read(pem)?;
+        let bytes = blocks.block(PUBLIC_LABEL)?.ok_or_else(|| none("a zkDilithium public key in PEM", &blocks))?;
+        if blocks.has(PRIVATE_LABEL) {
+            SigningKey::read_pem(pem)?;
+        }
+        VerifyingKey::from_bytes(&bytes)
     }
     /// The key in PEM.
     pub fn to_pem(&self) -> String {

@@ -1,5 +1,6 @@
 //! Tests beyond signing and verifying bytes: elements instead of bytes, the witness, strictness, and damaged input.
 
+use hypergrove_testkit::forms::forms;
 use hypergrove_testkit::zkdilithium::{primitives, public};
 use hypergrove_zkdilithium::ntt::{intt, ntt};
 use hypergrove_zkdilithium::pack::{bytes_to_fes, unpack_fes};
@@ -104,7 +105,23 @@ fn keys_travel_as_bytes_and_pem() {
     assert!(sk.to_pem().starts_with("-----BEGIN ZKDILITHIUM PRIVATE KEY-----\n"));
     assert!(pk.to_pem().starts_with("-----BEGIN ZKDILITHIUM PUBLIC KEY-----\n"));
     let error = SigningKey::read_pem(pk.to_pem().as_bytes()).expect_err("a public key");
-    assert!(error.to_string().contains("its PEM label is \"ZKDILITHIUM PUBLIC KEY\""), "{error}");
+    assert!(error.to_string().contains("the file holds a public key of zkDilithium"), "{error}");
+    for form in forms(&sk.to_pem(), &pk.to_pem()) {
+        match (SigningKey::read_pem(&form.file), form.refused) {
+            (Ok(read), None) => assert!(read == sk, "{}", form.name),
+            (read, why) => assert!(read.unwrap_err().to_string().contains(why.expect("refused")), "{}", form.name),
+        }
+    }
+    for form in forms(&pk.to_pem(), &sk.to_pem()) {
+        match (VerifyingKey::read_pem(&form.file), form.refused) {
+            (Ok(read), None) => assert!(read == pk, "{}", form.name),
+            (read, why) => assert!(read.unwrap_err().to_string().contains(why.expect("refused")), "{}", form.name),
+        }
+    }
+    let other = VerifyingKey::from_bytes(&public()[1].pk).expect("a public key");
+    let both = format!("{}{}", *sk.to_pem(), other.to_pem());
+    assert_eq!(SigningKey::read_pem(both.as_bytes()), Err(KeyError::PublicKeyMismatch));
+    assert_eq!(VerifyingKey::read_pem(both.as_bytes()), Err(KeyError::PublicKeyMismatch));
     let shown = format!("{sk:?} {:?}", sk.expand());
     assert!(!shown.contains(&hex::encode(sk.key())) && shown.contains(&hex::encode(sk.rho())));
 }

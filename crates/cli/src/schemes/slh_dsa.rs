@@ -5,7 +5,6 @@ use crate::args::{Encoding, KeyKind, Keygen, MachineOptions, MessageOptions, Sch
 use crate::files::Source;
 use crate::keys::{self, KeyFile, LoadedKey};
 use crate::layout::{self, Layout};
-use crate::pem::is_pem;
 use hypergrove::backend::Size;
 use hypergrove::scheme::{SignJob, VerifyJob};
 use hypergrove::{
@@ -15,6 +14,7 @@ use hypergrove::{
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{Printer, grouped};
+use hypergrove_pem::is_pem;
 use zeroize::Zeroizing;
 
 impl InTool for SlhDsa {

@@ -4,13 +4,14 @@ use super::in_tool::{InTool, Passphrase, Secret, Wanted};
 use crate::args::{Bytes, Encoding, KeyKind, Keygen, Scheme};
 use crate::keys::{Key, KeyFile, LoadedKey};
 use crate::layout::{Layout, fields};
-use crate::pem::{Pem, is_pem, mixed};
 use hypergrove::zkdilithium::params::*;
-use hypergrove::zkdilithium::{KeyError, PRIVATE_LABEL, PUBLIC_LABEL, SigningKey, VerifyingKey, ZkDilithium};
+use hypergrove::zkdilithium::{
+    KeyError, PRIVATE_LABEL, SigningKey, VerifyingKey, ZkDilithium, is_pem_of_zkdilithium,
+};
 use hypergrove::{Fingerprint, Params};
 use hypergrove_lab::failure::Failure;
-use hypergrove_lab::printer::brief;
 use hypergrove_lab::zkdilithium::refuse;
+use hypergrove_pem::{Pem, PemError, is_pem};
 use zeroize::Zeroizing;
 
 /// The kind of a file's content.
@@ -32,11 +33,10 @@ impl InTool for ZkDilithium {
         key.fingerprint()
     }
 
-    /// A private key is checked.
     fn read(file: &KeyFile<'_>, _: Option<&'static Params>) -> Result<LoadedKey<ZkDilithium>, Failure> {
         let (kind, encoding, bytes) = recognise(file)?;
         let key = match kind {
-            Kind::Private => SigningKey::from_bytes(&bytes).and_then(|key| key.check().map(|()| Key::Private(key))),
+            Kind::Private => SigningKey::from_bytes(&bytes).map(Key::Private),
             Kind::Public => VerifyingKey::from_bytes(&bytes).map(Key::Public),
             Kind::Signature => {
                 return Err(Failure::new(format!("{} has the length of a signature, a key is needed", file.source))
@@ -109,13 +109,12 @@ pub(super) fn looks_like_it(bytes: &[u8]) -> Result<bool, Failure> {
     if !is_pem(bytes) {
         return Ok([SK_BYTES, PK_BYTES, SIG_BYTES].contains(&bytes.len()));
     }
-    let pem = Pem::read(bytes)?;
-    let any = |labels: &[&str]| pem.labels().any(|label| labels.contains(&label));
-    match (any(&[PRIVATE_LABEL, PUBLIC_LABEL]), any(&["PRIVATE KEY", "PUBLIC KEY", "ENCRYPTED PRIVATE KEY"])) {
-        (true, true) => Err(Failure::new("this PEM file has keys of zkDilithium and others")
-            .hint("name the scheme of the one that is meant with --scheme")),
-        (is_it, _) => Ok(is_it),
-    }
+    is_pem_of_zkdilithium(bytes).map_err(|error| match error {
+        KeyError::Pem(PemError::TwoSchemes) => {
+            Failure::from(error).hint("or name the scheme of the one that is meant with --scheme")
+        }
+        error => error.into(),
+    })
 }
 
 /// Makes out what this is.
@@ -140,28 +139,17 @@ fn recognise(file: &KeyFile<'_>) -> Result<RecognisedFile, Failure> {
 }
 
 fn of_pem(bytes: &[u8]) -> Result<RecognisedFile, Failure> {
-    let pem = Pem::read(bytes)?;
-    let of_length = |what, want, bytes: Zeroizing<Vec<u8>>| match bytes.len() {
-        got if got == want => Ok(bytes),
-        got => Err(Failure::from(KeyError::Length { what, want, got })),
-    };
-    let private = pem.block(PRIVATE_LABEL)?.map(|bytes| of_length("a private key", SK_BYTES, bytes)).transpose()?;
-    let public = pem.block(PUBLIC_LABEL)?.map(|bytes| of_length("a public key", PK_BYTES, bytes)).transpose()?;
-    match (private, public) {
-        (Some(private), Some(public))
-            if SigningKey::from_bytes(&private)?.verifying_key().as_bytes() != public.as_slice() =>
-        {
-            Err(mixed())
-        }
-        (Some(bytes), _) => Ok((Kind::Private, Encoding::Pem, bytes)),
-        (None, Some(bytes)) => Ok((Kind::Public, Encoding::Pem, bytes)),
-        (None, None) => {
-            let (label, labels) =
-                (brief(&pem.labels().collect::<Vec<_>>().join("', '")), [PRIVATE_LABEL, PUBLIC_LABEL]);
-            Err(Failure::new(format!("its PEM label is '{label}', not '{}'", labels.join("' or '")))
-                .hint("leave --scheme out, or name a key that `keygen --scheme zkdilithium` wrote"))
-        }
+    let pem = Pem::read(bytes).map_err(KeyError::from)?;
+    if pem.has(PRIVATE_LABEL) {
+        return Ok((Kind::Private, Encoding::Pem, SigningKey::read_pem(bytes)?.to_bytes()));
     }
+    let key = VerifyingKey::read_pem(bytes).map_err(|error| match error {
+        error @ KeyError::Malformed { .. } => {
+            Failure::from(error).hint("leave --scheme out, or name a key that `keygen --scheme zkdilithium` wrote")
+        }
+        error => error.into(),
+    })?;
+    Ok((Kind::Public, Encoding::Pem, Zeroizing::new(key.as_bytes().to_vec())))
 }
 
 /// Refuses what has no form.

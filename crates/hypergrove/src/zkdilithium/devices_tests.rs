@@ -63,7 +63,7 @@ fn keys_of_rows(engine: &Engine, seeds: &[[u8; 32]]) -> Result<Vec<SigningKey>, 
     let mut keys = vec![0; seeds.len() * SK_BYTES];
     let made = engine.keygen_rows_from_seeds(Set, seeds.as_flattened(), &mut keys, None);
     assert!(made.is_ok() || keys.iter().all(|byte| *byte == 0), "after an error there are no keys");
-    made.map(|()| keys.chunks(SK_BYTES).map(|key| SigningKey::from_bytes(key).unwrap()).collect())
+    made.map(|()| keys.chunks(SK_BYTES).map(|key| SigningKey::from_bytes_unchecked(key).unwrap()).collect())
 }
 
 /// Repeats a call until something has happened, at most 100 times: chance decides which device takes which jobs.

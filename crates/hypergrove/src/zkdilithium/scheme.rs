@@ -136,7 +136,7 @@ impl Scheme for Set {
     }
 
     fn private_key(self, bytes: &[u8]) -> SigningKey {
-        SigningKey::from_bytes(bytes).expect("as many bytes as a key has")
+        SigningKey::from_bytes_unchecked(bytes).expect("as many bytes as a key has")
     }
 
     fn public_key(self, bytes: &[u8]) -> VerifyingKey {

@@ -160,7 +160,7 @@ fn keys_are_made_in_rows() {
 
             engine.keygen_rows(P, &mut private, Some(&mut public)).unwrap();
             for (private, public) in private.chunks(P.sk_bytes()).zip(public.chunks(P.pk_bytes())) {
-                let key = SigningKey::from_bytes(P, private).unwrap();
+                let key = SigningKey::from_bytes_unchecked(P, private).unwrap();
                 engine.check(&key).unwrap();
                 assert_eq!(key.verifying_key().to_bytes(), public);
             }
@@ -291,7 +291,7 @@ fn a_damaged_key_damages_its_rows_alone() {
     let sound = key(1);
     let mut bytes = sound.to_bytes().to_vec();
     bytes[3 * P.n] ^= 1;
-    let keys = [sound, SigningKey::from_bytes(P, &bytes).unwrap()];
+    let keys = [sound, SigningKey::from_bytes_unchecked(P, &bytes).unwrap()];
     let texts: Vec<Vec<u8>> = (0..50).map(message).collect();
     let slices: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
     let of: Vec<u32> = (0..50).map(|i| u32::from(i % 7 == 0)).collect();
@@ -554,7 +554,7 @@ fn rows_may_lie_in_memory_that_devices_reach() {
         engine.keygen_rows_from_seeds(P, &seeds, &mut private, Some(&mut public)).unwrap();
         for (private, seeds) in private.chunks(64).zip(seeds.chunks(48)) {
             assert_eq!(private[..48], *seeds);
-            SigningKey::from_bytes(P, private).unwrap();
+            SigningKey::from_bytes_unchecked(P, private).unwrap();
         }
         assert_eq!(engine.stats().memory_in_use, 100 * 96);
         drop(engine);
@@ -569,7 +569,7 @@ fn signatures_stay_on_the_device_until_their_roots_are_right() {
     let (good, bad) = (key(1), key(2));
     let mut bytes = bad.to_bytes().to_vec();
     bytes[3 * P.n] ^= 1;
-    let damaged = SigningKey::from_bytes(P, &bytes).unwrap();
+    let damaged = SigningKey::from_bytes_unchecked(P, &bytes).unwrap();
     let keys = [good, damaged];
     let discrete = ("mock", Mock { memory: 1 << 30, jobs: 64, ..mock(1, 2) }.engine());
     for (_, engine) in gpus().into_iter().chain([discrete]) {

@@ -55,7 +55,7 @@ fn keys_from_bytes_are_checked_before_they_sign() {
     for (what, at) in [("rho", 0), ("tr", 64), ("s1", 100), ("s2", 500), ("t", 1000), ("the last byte of t", 3935)] {
         let mut bytes = good.to_bytes();
         bytes[at] ^= 1;
-        let damaged = || SigningKey::from_bytes(&bytes).unwrap();
+        let damaged = || SigningKey::from_bytes_unchecked(&bytes).unwrap();
         assert!(damaged().sign_message(MESSAGE).as_ref().is_err_and(is_damaged), "{what}");
         assert!(damaged().expanded().as_ref().is_err_and(is_damaged), "{what}");
         assert!(damaged().try_sign(b"m").is_err(), "{what}");
@@ -68,7 +68,7 @@ fn keys_from_bytes_are_checked_before_they_sign() {
     // A wrong `key` cannot be told from a right one: it gives other masks, and valid signatures.
     let mut bytes = good.to_bytes();
     bytes[40] ^= 1;
-    let other = SigningKey::from_bytes(&bytes).unwrap();
+    let other = SigningKey::from_bytes_unchecked(&bytes).unwrap();
     assert!(good.verifying_key().is_valid(MESSAGE, other.sign_message(MESSAGE).unwrap().as_bytes()));
 }
 
@@ -340,7 +340,7 @@ fn single_jobs_and_messages_of_elements() {
         }
         let mut bytes = key.to_bytes();
         bytes[0] ^= 1;
-        let damaged = SigningKey::from_bytes(&bytes).unwrap();
+        let damaged = SigningKey::from_bytes_unchecked(&bytes).unwrap();
         assert!(engine.run(SignJob::new(&damaged, b"m")).is_err_and(|why| is_damaged(&why)));
         // As a job of an iterator it fails alone.
         let mut results = Vec::new();
