@@ -353,6 +353,10 @@ fn check_bad_input(by: &Programs<'_>) -> Result<(), String> {
     // Newer releases of the command refuse a digest themselves.
     let says = if by.openssl.has_own() { "not supported with SLH-DSA" } else { "takes no digest" };
     by.refuses("pkeyutl -sign -rawin -digest sha256 -in message -inkey key.pem -out none", says)?;
+    // Without -rawin, the command of older releases signs a digest. Newer ones have -rawin for these keys without being asked.
+    if !by.openssl.has_own() {
+        by.refuses("pkeyutl -sign -in message -inkey key.pem -out none", "hashes the message before it is signed")?;
+    }
     by.refuses("pkey -in key.pem -aes-128-cbc -passout pass:secret -out none", "aes-256-cbc alone")?;
     let config = disk::read(&by.config)?;
     disk::write(by.folder.join("wrong.cnf"), config.replace("tls = yes", "threads = many"))?;

@@ -35,7 +35,7 @@ pub(crate) struct Provider {
     pub(crate) message_limit: usize,
     pub(crate) offers_tls: bool,
     shared: Result<&'static Shared, Failure>,
-    /// Whether this OpenSSL signs messages by functions of their own. Older ones sign messages by the functions that newer ones have for digests.
+    /// Whether this OpenSSL signs messages by functions of their own.
     pub(crate) has_messages: bool,
     info: Leaked<CString>,
 }

@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 pub(crate) mod name {
     use std::ffi::CStr;
     pub(crate) const CONTEXT: &CStr = c"context-string";
+    pub(crate) const DIGEST: &CStr = c"digest";
     pub(crate) const DETERMINISTIC: &CStr = c"deterministic";
     pub(crate) const ENTROPY: &CStr = c"test-entropy";
     pub(crate) const ENCODING: &CStr = c"message-encoding";
@@ -74,10 +75,7 @@ impl Context {
     /// Begins an operation with a key, or with the last one. A digest has no place here: the message itself is signed.
     pub(crate) fn begin(&mut self, key: Option<&Key>, digest: &str, given: Given<'_>) -> Result<(), Failure> {
         self.provider.usable()?;
-        if !digest.is_empty() && !digest.eq_ignore_ascii_case("UNDEF") {
-            let what = format!("{} takes no digest, and {digest} is given; leave it out", self.named.name());
-            return Err(Failure::new(Reason::Parameter, what));
-        }
+        self.refuse(digest)?;
         if let Some(key) = key {
             if !std::ptr::eq(key.named, self.named) {
                 let what = format!("a key of {} is given to {}", key.named.name(), self.named.name());
@@ -94,6 +92,23 @@ impl Context {
         self.set(given)
     }
 
+    pub(crate) fn takes_no_digest(&self) -> Failure {
+        let name = self.named.name();
+        let what = format!(
+            "{name} takes no digest, and this program hashes the message before it is signed or verified; give the message itself to \
+             EVP_DigestSign or EVP_DigestVerify without a digest (pkeyutl -rawin)"
+        );
+        Failure::new(Reason::Parameter, what)
+    }
+
+    fn refuse(&self, digest: &str) -> Result<(), Failure> {
+        if digest.is_empty() || digest.eq_ignore_ascii_case("UNDEF") {
+            return Ok(());
+        }
+        let what = format!("{} takes no digest, and {digest} is given; leave it out", self.named.name());
+        Err(Failure::new(Reason::Parameter, what))
+    }
+
     pub(crate) fn core(&self) -> &Core {
         &self.provider.core
     }
@@ -104,6 +119,8 @@ impl Context {
 
     pub(crate) fn set(&mut self, given: Given<'_>) -> Result<(), Failure> {
         let wrong = |what: String| Err(Failure::new(Reason::Parameter, what));
+        // EVP_PKEY_CTX_set_signature_md names a digest after the operation has begun without one.
+        self.refuse(given.text(name::DIGEST)?.unwrap_or_default())?;
         if let Some(context) = given.octets(name::CONTEXT)? {
             if context.len() > MAX_CONTEXT {
                 return wrong(format!("a context has at most {MAX_CONTEXT} bytes; {} are given", context.len()));

@@ -124,9 +124,10 @@ parameters! {
 
 // Signatures.
 
-/// For releases of OpenSSL without functions for messages: the first two functions make those for digests sign messages.
+/// For releases of OpenSSL without functions for messages, where SIGN and VERIFY need the first two functions. Programs that call these give a
+/// digest, and get an error.
 struct OfSignature<const I: usize>;
-/// For newer releases, where a program that gives a digest gets an error.
+/// For newer releases, which say themselves that no digest is signed.
 struct OfMessages<const I: usize>;
 
 impl<const I: usize> OfMessages<I> {
@@ -135,8 +136,8 @@ impl<const I: usize> OfMessages<I> {
 
 impl<const I: usize> OfSignature<I> {
     const FUNCTIONS: &[Dispatch] = &[
-        Dispatch::new(signature::SIGN_INIT, begin as *const ()),
-        Dispatch::new(signature::VERIFY_INIT, begin as *const ()),
+        Dispatch::new(signature::SIGN_INIT, begin_digest as *const ()),
+        Dispatch::new(signature::VERIFY_INIT, begin_digest as *const ()),
         Dispatch::new(signature::NEWCTX, new_context::<I> as *const ()),
         Dispatch::new(signature::FREECTX, free::<Context> as *const ()),
         Dispatch::new(signature::DUPCTX, duplicate_context as *const ()),

@@ -57,6 +57,12 @@ static void check_error(int line, const char *about, const char *words)
 }
 
 #define CHECK_ERROR(about, words) check_error(__LINE__, about, words)
+/* From 3.4 on, OpenSSL says itself that it signs no digests. */
+#if OPENSSL_VERSION_NUMBER >= 0x30400000L
+#define CHECK_DIGEST_ERROR() ERR_clear_error()
+#else
+#define CHECK_DIGEST_ERROR() check_error(__LINE__, "digest", "takes no digest, and this program hashes")
+#endif
 
 static const struct { const char *name; size_t n, signature; } SETS[] = {
     { "SLH-DSA-SHA2-128s", 16, 7856 }, { "SLH-DSA-SHA2-128f", 16, 17088 },
@@ -379,6 +385,37 @@ static void check_choices(void)
     EVP_PKEY_free(key);
 }
 
+/* Programs that hash a message themselves would sign its digest as if that were the message: each way to begin so is refused. */
+static void check_digests(EVP_PKEY *key)
+{
+    static const char *const NAMES[] = { "MD5", "SHA1", "SHA256" };
+    unsigned char signature[17088] = { 0 };
+    EVP_PKEY_CTX *pkey = EVP_PKEY_CTX_new_from_pkey(library, key, OURS);
+    size_t i;
+
+    CHECK("digest", EVP_PKEY_sign_init(pkey) != 1);
+    CHECK_DIGEST_ERROR();
+    CHECK("digest", EVP_PKEY_verify_init(pkey) != 1);
+    CHECK_DIGEST_ERROR();
+    EVP_PKEY_CTX_free(pkey);
+    for (i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++) {
+        EVP_MD *md = EVP_MD_fetch(library, NAMES[i], NULL);
+        EVP_MD_CTX *ctx = EVP_MD_CTX_new(), *begun = begin(key, &NONE, 0);
+        unsigned int made = sizeof(signature);
+
+        CHECK("digest", EVP_PKEY_CTX_set_signature_md(EVP_MD_CTX_get_pkey_ctx(begun), md) != 1);
+        CHECK_ERROR("digest", "takes no digest");
+        CHECK("digest", EVP_SignInit_ex(ctx, md, NULL) == 1 && EVP_SignUpdate(ctx, "message", 7) == 1);
+        CHECK("digest", EVP_SignFinal_ex(ctx, signature, &made, key, library, OURS) != 1);
+        CHECK_DIGEST_ERROR();
+        CHECK("digest", EVP_VerifyFinal_ex(ctx, signature, sizeof(signature), key, library, OURS) != 1);
+        CHECK_DIGEST_ERROR();
+        EVP_MD_CTX_free(begun);
+        EVP_MD_CTX_free(ctx);
+        EVP_MD_free(md);
+    }
+}
+
 static void check_bad_input(void)
 {
     EVP_PKEY *key = generate(FAST, NULL), *hashed = generate(HASHED, NULL), *public = NULL;
@@ -404,6 +441,9 @@ static void check_bad_input(void)
     CHECK("digest", EVP_DigestSignInit_ex(ctx, NULL, "SHA256", library, OURS, key, NULL) != 1);
     CHECK_ERROR("digest", "takes no digest");
     EVP_MD_CTX_free(ctx);
+
+    check_digests(key);
+    check_digests(hashed);
 
     ctx = begin(key, &NONE, 0);
     pkey = EVP_MD_CTX_get_pkey_ctx(ctx);

@@ -314,6 +314,12 @@ pub(crate) unsafe extern "C" fn begin(context: Object<Context>, key: *const Key,
     unsafe { begin_with_digest(context, ptr::null(), key, params) }
 }
 
+/// For EVP_PKEY_sign_init of OpenSSL before 3.4, whose callers have hashed the message: EVP_SignFinal, pkeyutl without -rawin.
+pub(crate) unsafe extern "C" fn begin_digest(context: Object<Context>, _: *const Key, _: *const Param) -> c_int {
+    let context = lent_mut!(context);
+    checked(context.core(), || Err(context.takes_no_digest()))
+}
+
 pub(crate) unsafe extern "C" fn begin_with_digest(
     context: Object<Context>,
     digest: *const c_char,
