@@ -3,7 +3,7 @@
 use crate::args::{Bytes, Verify};
 use crate::files::Source;
 use crate::verdicts::Advice;
-use hypergrove::diagnosis::{Diagnosis, KeyChange, MessageChange, SignatureChange, SignedMode};
+use hypergrove::diagnosis::{Diagnosis, KeyChange, MessageChange, MessageHash, SignatureChange, SignedMode};
 use hypergrove::{Engine, Mode, PreHash, VerifyingKey};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::{PathDisplay, grouped};
@@ -120,12 +120,13 @@ const FROM_HEX: &str = "tr a-f A-F | basenc -d -i --base16";
 
 /// A filter from what is there to what was signed.
 fn message_filter(change: MessageChange, message: &[u8]) -> String {
-    let digest = |hash: PreHash| {
+    let digest = |hash: MessageHash| {
         let name = hash.to_string().to_ascii_lowercase().replace("sha2-", "sha").replace('/', "-");
         match hash {
-            PreHash::Shake128 | PreHash::Shake256 => {
+            MessageHash::PreHash(hash @ (PreHash::Shake128 | PreHash::Shake256)) => {
                 format!("openssl dgst -{} -xoflen {} -binary", name.replace('-', ""), hash.bytes())
             }
+            MessageHash::Sha1 => "openssl dgst -sha1 -binary".into(),
             _ => format!("openssl dgst -{name} -binary"),
         }
     };

@@ -17,6 +17,7 @@
 use crate::engine::Engine;
 use crate::hexadecimal::{from_hex, to_hex};
 use crate::keys::VerifyingKey;
+use crate::old_hash::{md5, sha1};
 use crate::slh_dsa::VerifyJob;
 use base64ct::{Base64, Encoding};
 use hypergrove_engine::Error;
@@ -101,9 +102,48 @@ pub enum MessageChange {
     /// The empty message takes its place.
     Empty,
     /// Its digest takes its place.
-    ToDigest(PreHash),
+    ToDigest(MessageHash),
     /// Its digest in hexadecimal takes its place.
-    ToHexDigest(PreHash),
+    ToHexDigest(MessageHash),
+}
+
+/// A hash function with which programs hash a message before they let it be signed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageHash {
+    /// A hash function of FIPS 205.
+    PreHash(PreHash),
+    /// MD5.
+    Md5,
+    /// SHA-1.
+    Sha1,
+}
+
+impl MessageHash {
+    fn all() -> impl Iterator<Item = MessageHash> {
+        PreHash::ALL.into_iter().map(MessageHash::PreHash).chain([MessageHash::Md5, MessageHash::Sha1])
+    }
+
+    fn digest(self, message: &[u8]) -> Vec<u8> {
+        match self {
+            MessageHash::PreHash(hash) => {
+                let mut hasher = crate::pre_hasher(hash);
+                hasher.update(message);
+                hasher.finish()
+            }
+            MessageHash::Md5 => md5(message),
+            MessageHash::Sha1 => sha1(message),
+        }
+    }
+}
+
+impl fmt::Display for MessageHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MessageHash::PreHash(hash) => hash.fmt(f),
+            MessageHash::Md5 => f.write_str("MD5"),
+            MessageHash::Sha1 => f.write_str("SHA-1"),
+        }
+    }
 }
 
 /// How a signature must be changed so that it is valid.
@@ -213,10 +253,8 @@ fn messages(message: &[u8]) -> Vec<(Option<MessageChange>, Cow<'_, [u8]>)> {
     let rest = message.strip_prefix(BYTE_ORDER_MARK);
     all.extend(rest.map(|rest| (Some(MessageChange::ByteOrderMarkRemoved), rest.into())));
     all.push((Some(MessageChange::Empty), Cow::from(&[][..])));
-    for hash in PreHash::ALL.into_iter().filter(|_| message.len() <= COPIED) {
-        let mut hasher = crate::pre_hasher(hash);
-        hasher.update(message);
-        let digest = hasher.finish();
+    for hash in MessageHash::all().filter(|_| message.len() <= COPIED) {
+        let digest = hash.digest(message);
         all.push((Some(MessageChange::ToHexDigest(hash)), to_hex(&digest).into_bytes().into()));
         all.push((Some(MessageChange::ToDigest(hash)), digest.into()));
     }
@@ -285,12 +323,17 @@ fn contexts(context: &[u8]) -> Vec<Cow<'_, [u8]>> {
 }
 
 /// The modes in which this form of the message may have been signed.
-fn modes(change: Option<MessageChange>, message: &[u8]) -> Vec<SignedMode> {
+fn modes(change: Option<MessageChange>, message: &[u8], requested: SignedMode) -> Vec<SignedMode> {
     let mut all = vec![SignedMode::Pure, SignedMode::Internal];
-    // A digest that was made by hand was not hashed once more.
-    if !matches!(change, Some(MessageChange::ToDigest(_) | MessageChange::ToHexDigest(_))) {
-        all.extend(PreHash::ALL.map(SignedMode::PreHash));
-        all.extend(PreHash::ALL.into_iter().filter(|hash| hash.bytes() == message.len()).map(SignedMode::Digest));
+    match change {
+        // A digest that was made by hand was hashed once more only where the mode that was asked does so.
+        Some(MessageChange::ToDigest(_) | MessageChange::ToHexDigest(_)) => {
+            all.extend(Some(requested).filter(|mode| matches!(mode, SignedMode::PreHash(_))));
+        }
+        _ => {
+            all.extend(PreHash::ALL.map(SignedMode::PreHash));
+            all.extend(PreHash::ALL.into_iter().filter(|hash| hash.bytes() == message.len()).map(SignedMode::Digest));
+        }
     }
     all
 }
@@ -345,7 +388,7 @@ impl Engine {
         let mut ways = Vec::new();
         for (signature_change, signature, message_change, message) in pairs {
             for (key_change, other) in keys.iter().filter(|(_, key)| key.params().sig_bytes() == signature.len()) {
-                for mode in modes(message_change, message) {
+                for mode in modes(message_change, message, requested) {
                     let implied = match key_change {
                         None if key.as_ref().check_mode(mode.with_context(&[])).is_err() => {
                             Some(KeyChange::WithoutHash)

@@ -94,6 +94,7 @@ mod identity;
 mod jobs;
 #[macro_use]
 mod keys;
+mod old_hash;
 mod pre_hash;
 mod redundant;
 pub mod rows;

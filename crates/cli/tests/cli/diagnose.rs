@@ -5,6 +5,9 @@ use base64ct::{Base64, Encoding};
 use sha2::{Digest, Sha256};
 
 const TEXT: &[u8] = b"Dear reader\nHow are you?\n";
+/// The digests of `TEXT`.
+const MD5: &str = "4943bde6b1034a4549b5f8d6244f19f9";
+const SHA1: &str = "8dff25cdfba561dcde7a74113b06bd17071125c3";
 const HASHES: [&str; 12] = [
     "SHA2-224",
     "SHA2-256",
@@ -139,6 +142,15 @@ fn mix_ups() -> Vec<MixUp> {
         mix_up("a SHA-512 digest that was signed", "the message's SHA2-512 digest as a message")
             .signed(sha2::Sha512::digest(TEXT).to_vec()),
     );
+    // Programs with OpenSSL 3.0 to 3.3 hash by functions that sign nothing here.
+    for (hash, digest) in [("MD5", MD5), ("SHA-1", SHA1)] {
+        let says = format!("the message's {hash} digest as a message");
+        all.push(mix_up(&format!("a digest by {hash}"), &says).signed(hex::decode(digest).unwrap()));
+        let says = format!("the message's {hash} digest in hexadecimal as a message");
+        all.push(mix_up(&format!("a digest by {hash} in hexadecimal"), &says).signed(digest));
+    }
+    let twice = mix_up("a digest and a key of HashSLH-DSA", "valid for the message's MD5 digest as a message");
+    all.push(twice.by(&["--key", "h.pem"], &["--key", "h.pub"]).signed(hex::decode(MD5).unwrap()));
     all.push(
         mix_up("the output of sha256sum that was signed", "SHA2-256 digest in hexadecimal as a message")
             .signed(hex::encode(&digest)),
