@@ -8,6 +8,7 @@ use crate::foreign::array::Array;
 use crate::foreign::arrow::NO_VALUE;
 use crate::foreign::memory::Element;
 use crate::held::Held;
+use crate::labels;
 use crate::pending::{Answer, Pending, invalid};
 use crate::policy::RowPolicy;
 use crate::room::{size, too_many, zeros};
@@ -114,6 +115,7 @@ pub(crate) trait PyScheme:
         set: Option<Self>,
         how: How<'_>,
     ) -> PyResult<Bound<'py, Array>> {
+        labels::check([("public_keys", public_keys), ("signatures", signatures), ("messages", messages)])?;
         let (py, mut keys) = (messages.py(), VerifyKeys::of(public_keys, set)?);
         let (signatures, messages) = (Rows::of(signatures, "signatures")?, Rows::of(messages, "messages")?);
         let call = how.call()?;

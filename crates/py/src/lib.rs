@@ -10,6 +10,7 @@ mod foreign;
 mod gaps;
 mod held;
 mod keys;
+mod labels;
 mod pending;
 mod policy;
 mod room;

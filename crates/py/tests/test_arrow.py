@@ -642,6 +642,34 @@ def test_pandas(key: PrivateKey) -> None:
     assert list(sha256_batch(pd.Series(["a", "b"]))) == sums([b"a", b"b"])
 
 
+def test_series_of_pandas_have_one_index(key: PrivateKey) -> None:
+    """pandas pairs rows by their labels, and a call pairs them by their places."""
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    public, messages = key.public_key(), [b"one", b"two", b"three"]
+    raw = public.to_raw()
+    frame = pd.DataFrame({"m": messages, "s": list(key.sign_batch(messages)), "k": [raw] * 3}, index=["a", "b", "c"])
+    assert list(verify_batch(public, frame["s"], frame["m"])) == [True] * 3
+    assert list(verify_batch(frame["k"], frame["s"], frame["m"], set=SET)) == [True] * 3
+    turned = frame.sort_index(ascending=False)
+    assert list(verify_batch(turned["k"], turned["s"], turned["m"], set=SET)) == [True] * 3
+    # Lists and arrays have no labels; pandas pairs them by their places as well.
+    assert list(verify_batch(public, turned["s"], messages[::-1])) == [True] * 3
+    assert list(verify_batch(public, turned["s"].to_numpy(), frame["m"][::-1])) == [True] * 3
+    for columns in (
+        (public, frame["s"], turned["m"]),
+        (public, frame["s"], frame["m"].reset_index(drop=True)),
+        (public, frame["s"].head(2), frame["m"]),
+        (turned["k"], frame["s"], frame["m"]),
+        (turned["k"], list(frame["s"]), frame["m"]),
+        (frame["k"], frame["s"], frame["m"].set_axis(["a", "b", "x"])),
+    ):
+        with pytest.raises(ValueError, match="and (signatures|messages): these series have different indices"):
+            verify_batch(*columns, set=SET)
+    # A result is compared by the place as well.
+    assert (verify_batch(public, frame["s"], frame["m"]) == pd.Series([True, False, True])).tolist() == [True, False, True]
+
+
 def test_duckdb(key: PrivateKey) -> None:
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")

@@ -176,6 +176,71 @@ def test_results_are_arrays(key: PrivateKey) -> None:
     assert repr(key.sign_batch([b"a"])) == f"<hypergrove.Array of uint8, shape (1, {key.signature_size})>"
 
 
+def test_an_array_is_no_verdict(key: PrivateKey, zk_key: zkdilithium.PrivateKey) -> None:
+    """The length of an array says nothing of its verdicts: only `all` and `any` do, and NumPy's rule of one element."""
+    signature, zk_signature = key.sign(b"m"), zk_key.sign(b"m")
+
+    def slh_dsa(*messages: bytes) -> hypergrove.Array:
+        return verify_batch(key.public_key(), [signature] * len(messages), list(messages))
+
+    def zk(*messages: bytes) -> hypergrove.Array:
+        return zkdilithium.verify_batch(zk_key.public_key(), [zk_signature] * len(messages), list(messages))
+
+    for verify in (slh_dsa, zk):
+        assert verify(b"m") and not verify(b"x") and bool(verify(b"m")) is True and bool(verify(b"x")) is False
+        for messages in ([], [b"m", b"m"], [b"x", b"x"]):
+            with pytest.raises(ValueError, match=f"array of {len(messages)} elements is neither true nor false; use all"):
+                bool(verify(*messages))
+            with pytest.raises(ValueError, match="neither true nor false"):
+                assert not verify(*messages)
+        assert all(verify(b"m", b"m")) and not any(verify(b"x", b"x")) and not all(verify(b"m", b"x"))
+        assert False in verify(b"m", b"x") and True not in verify(b"x", b"x")
+    null = verify_batch(key.public_key(), [None], [b"m"], nulls="propagate")
+    assert list(null) == [None] and not null
+    signatures = key.sign_batch([b"m"])
+    with pytest.raises(ValueError, match="array of 17088 elements"):
+        bool(signatures)
+    byte = Engine().empty((1, 1))
+    assert not byte
+    memoryview(byte)[0, 0] = 7
+    assert byte
+
+
+def test_arrays_compare_by_the_row(key: PrivateKey) -> None:
+    valid = verify_batch(key.public_key(), [key.sign(b"m")] * 3, [b"m", b"x", b"m"])
+    for other in ([True, False, True], (True, False, True), valid):
+        assert list(valid == other) == [True] * 3 and list(valid != other) == [False] * 3
+    same = valid == [True, True, True]
+    assert isinstance(same, hypergrove.Array) and list(same) == [True, False, True]
+    assert list([True, True, True] == valid) == [True, False, True]
+    assert list(valid == True) == [True, False, True] and list(valid != False) == [True, False, True]  # noqa: E712
+    for wrong in ([True], [], [True] * 4, (True, False)):
+        with pytest.raises(ValueError, match=f"3 rows does not compare with {len(wrong)} rows"):
+            assert valid == wrong
+        with pytest.raises(ValueError, match="does not compare"):
+            assert valid != wrong
+    with pytest.raises(ValueError, match="neither true nor false"):
+        assert valid == [True, False, True]
+    one = verify_batch(key.public_key(), [key.sign(b"m")], [b"x"])
+    assert one == [False] and one != [True] and not one == [True]
+    for other in ({True, False}, "yes", iter([True]), {0: True}, object(), 1.0):
+        with pytest.raises(TypeError, match=f"does not compare with {type(other).__name__}; make a list"):
+            assert valid == other
+        with pytest.raises(TypeError, match="does not compare"):
+            assert valid != other
+    with pytest.raises(TypeError):
+        assert valid < valid  # type: ignore[operator]
+    assert (valid == np.array([True, True, True])).tolist() == (np.array([True, True, True]) == valid).tolist() == [True, False, True]
+    null = verify_batch(key.public_key(), [None, key.sign(b"m")], [b"m"] * 2, nulls="propagate")
+    assert list(null == [True, True]) == [False, True] and list(null == [None, True]) == [True, True]
+    messages = [b"a", b"b"]
+    sums = sha256_batch(messages)
+    assert list(sums == [hashlib.sha256(b"a").digest(), b"another"]) == [True, False] and all(sums == sha256_batch(messages))
+    assert list(sums == sums[1]) == [False, True]
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(valid)
+
+
 @pytest.mark.parametrize("with_view", [False, True])
 def test_out_is_used_again(key: PrivateKey, with_view: bool) -> None:
     public, size = key.public_key(), key.signature_size

@@ -16,6 +16,7 @@ for package in ["duckdb", "polars", "pyarrow"]:
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute
 from conftest import SET
 
 import hypergrove.duckdb
@@ -67,7 +68,12 @@ def test_tables_and_batches(signed: Any) -> None:
     kinds = [signed, halves, signed.to_batches()[0]]
     kinds += [signed.cast(schema(kind)) for kind in (pa.large_binary(), pa.binary_view())]
     dictionary = signed.set_column(3, "public_key", signed["public_key"].dictionary_encode())
-    for table in [*kinds, dictionary]:
+    # As Polars exports its columns, with views and chunks, and as other engines encode columns whose values repeat.
+    views = pa.concat_tables([pa.table(pl.DataFrame(signed[:11])), pa.table(pl.DataFrame(signed[11:]))])
+    assert views.schema.field("message").type == pa.binary_view() and views["message"].num_chunks == 2
+    runs = signed.set_column(3, "public_key", pa.chunked_array([pa.compute.run_end_encode(signed["public_key"].combine_chunks())]))
+    of_views = pa.DictionaryArray.from_arrays(pa.array(range(40)), signed["message"].combine_chunks().cast(pa.binary_view()))
+    for table in [*kinds, dictionary, views, runs, signed.set_column(2, "message", of_views)]:
         verified = arrow.verify(table, set=SET)
         assert type(verified) is type(table)
         assert verified.column("valid").to_pylist() == expected, table.schema
@@ -192,6 +198,83 @@ def test_polars(signed: Any, key: PrivateKey, pem: Path) -> None:
     assert made["sha256"].to_list()[:2] == list(sha256_batch(["one".encode(), "zwölf".encode()]))
 
 
+# One message is signed three times, and claimed to be three messages. The last rows are what the key has signed.
+PAY = [b"pay 1", b"pay 2", b"pay 3"]
+
+
+@pytest.fixture
+def paid(key: PrivateKey) -> pl.DataFrame:
+    signatures = list(map(bytes, key.sign_batch([PAY[0]] * 3)))
+    return pl.DataFrame({"s": signatures, "m": PAY, "k": [key.public_key().to_raw()] * 3, "g": [0, 0, 1]})
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+@pytest.mark.parametrize(
+    ("changes", "counts"),
+    [
+        ({"m": pl.col("m").head(1)}, "message ('m') has 1 rows"),
+        ({"m": pl.col("m").head(2)}, "message ('m') has 2 rows"),
+        ({"m": pl.col("m").filter(pl.col("m") == PAY[0])}, "message ('m') has 1 rows"),
+        ({"m": pl.col("m").filter(pl.col("g") == 0)}, "message ('m') has 2 rows"),
+        ({"m": pl.when(pl.col("m") == PAY[0]).then("m").drop_nulls()}, "message ('m') has 1 rows"),
+        ({"m": pl.col("m").slice(0, 1)}, "message ('m') has 1 rows"),
+        ({"m": pl.col("m").head(1).cast(pl.Binary).fill_null(b"")}, "message ('m') has 1 rows"),
+        ({"m": pl.col("m").map_batches(lambda rows: rows.head(1), return_dtype=pl.Binary)}, "message ('m') has 1 rows"),
+        ({"m": pl.lit(pl.Series(PAY[:2]))}, "has 2 rows"),
+        ({"s": pl.col("s").head(1), "k": pl.col("k").unique()}, "message ('m') has 3 rows"),
+        ({"m": pl.col("m").head(1), "k": pl.col("k").first()}, "message ('m') has 1 rows"),
+        ({"k": pl.col("k").unique()}, "public_key ('k') has 1 rows"),
+        ({"k": pl.col("k").head(0)}, "public_key ('k') has 0 rows"),
+    ],
+)
+def test_polars_repeats_no_row_of_a_column(paid: pl.DataFrame, key: PrivateKey, engine: Any, changes: Any, counts: str) -> None:
+    columns = {name: pl.col(name) for name in "smk"} | changes
+    verify = hypergrove.polars.verify(*columns.values(), set=SET)
+    tables: list[Any] = [paid.lazy().select(verify), paid.lazy().with_columns(verify), paid.lazy().select("m", verify)]
+    tables += [paid.lazy().filter(verify), paid.lazy().group_by(1).agg(verify), paid.lazy().select(verify.over(pl.lit(1)))]
+    if "k" not in changes:
+        one = hypergrove.polars.verify(columns["s"], columns["m"], key.public_key())
+        tables.append(paid.lazy().with_columns(one))
+    for table in tables:
+        with pytest.raises((pl.exceptions.PolarsError, ValueError)) as raised:
+            table.collect(engine=engine)
+        assert "columns of different lengths" in str(raised.value) and counts in str(raised.value)
+        assert "filter the whole frame" in str(raised.value)
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_polars_repeats_literals_and_scalars(paid: pl.DataFrame, engine: Any) -> None:
+    raw, public = paid["k"][0], "k"
+    cases = {
+        "columns": (("s", "m", public), [True, False, False]),
+        "literals": (("s", pl.lit(PAY[0]), pl.lit(raw.hex()).str.decode("hex")), [True] * 3),
+        "a literal series": (("s", "m", pl.lit(pl.Series([raw]))), [True, False, False]),
+        "scalars": (("s", pl.col("m").first(), pl.col(public).max().cast(pl.Binary)), [True] * 3),
+        "a scalar of a filter": (("s", pl.col("m").filter(pl.col("g") == 1).first(), public), [False] * 3),
+        "of each group": (("s", pl.col("m").first().over("g"), public), [True, True, False]),
+        "a signature for all": ((pl.col("s").last(), "m", public), [True, False, False]),
+        "a function": (("s", pl.col("m").map_batches(lambda rows: rows, return_dtype=pl.Binary), public), [True, False, False]),
+    }
+    for name, (columns, expected) in cases.items():
+        verify = hypergrove.polars.verify(*columns, set=SET)
+        # Many rows come in many parts.
+        many = pl.concat([paid] * 50)
+        assert paid.lazy().select("m", verify).collect(engine=engine)["valid"].to_list() == expected, name
+        if name != "a scalar of a filter":
+            assert many.lazy().with_columns(verify).collect(engine=engine)["valid"].to_list() == expected * 50, name
+        assert paid.head(0).lazy().select(verify).collect(engine=engine)["valid"].to_list() == [], name
+    # Columns may be shorter than the frame, as long as all are, and a frame may have one row.
+    first = [pl.col(name).filter(pl.col("g") == 0) for name in "smk"]
+    assert paid.lazy().select(hypergrove.polars.verify(*first, set=SET)).collect(engine=engine)["valid"].to_list() == [True, False]
+    one = hypergrove.polars.verify("s", pl.col("m").head(1), "k", set=SET)
+    assert paid.head(1).lazy().select(one).collect(engine=engine)["valid"].to_list() == [True]
+    assert paid[1:2].lazy().select(one).collect(engine=engine)["valid"].to_list() == [False]
+    # In groups, a scalar is that of the group.
+    scalar = hypergrove.polars.verify("s", pl.col("m").first(), "k", set=SET)
+    groups = paid.lazy().group_by("g", maintain_order=True).agg(scalar, scalar.all().alias("all")).collect(engine=engine)
+    assert groups["valid"].to_list() == [[True, True], [False]] and groups["all"].to_list() == [True, False]
+
+
 def connected() -> Any:
     connection = duckdb.connect()
     hypergrove.duckdb.register(connection)
@@ -235,6 +318,29 @@ def test_duckdb_takes_a_set_of_each_row(signed: Any) -> None:
     assert connection.sql(call.replace(", set)", ", NULL)")).fetchall() == [(None,)] * 6
     with pytest.raises(duckdb.InvalidInputException, match="SLH-DSA-SHA2-129f"):
         connection.sql(call.replace(", set)", ", 'SLH-DSA-SHA2-129f')")).fetchall()
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.4", "1.5"])
+@pytest.mark.parametrize("settings", [[], ["produce_arrow_string_view"], ["arrow_large_buffer_size", "arrow_lossless_conversion"]])
+def test_duckdb_has_the_same_verdicts_under_all_settings(signed: Any, version: str, settings: list[str]) -> None:
+    connection = connected()
+    connection.execute(f"SET arrow_output_version='{version}'")
+    for setting in settings:
+        connection.execute(f"SET {setting}=true")
+    expected = signed["expected"].to_pylist()
+    sets = pa.array([SET, SHAKE] * 20)
+    mixed = signed.append_column("set", sets)  # noqa: F841
+    call = "SELECT slh_dsa_verify(signature, message, public_key, %s) FROM %s ORDER BY row"
+    rows = connection.sql(call % (f"'{SET}'", "signed")).fetchall()
+    assert [verdict for (verdict,) in rows] == expected
+    # The keys and signatures of every second row are of another set.
+    rows = connection.sql(call % ("set", "mixed")).fetchall()
+    of_both = [verdict if row % 2 == 0 or verdict is None else False for row, verdict in enumerate(expected)]
+    assert [verdict for (verdict,) in rows] == of_both
+    rows = connection.sql(call % (f"CASE WHEN row < 20 THEN '{SET}' END", "signed")).fetchall()
+    assert [verdict for (verdict,) in rows] == expected[:20] + [None] * 20
+    sums = connection.sql("SELECT sha256_rows(message) FROM signed ORDER BY row").fetchall()
+    assert [row for (row,) in sums] == arrow.sha256(signed)["sha256"].to_pylist()
 
 
 def test_nothing_is_imported_that_is_not_asked_for() -> None:

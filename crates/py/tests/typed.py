@@ -32,6 +32,7 @@ def calls(key: PrivateKey, column: ArrowColumn, array: npt.NDArray[np.uint8], en
     assert_type(key.cache_size(2), int)
     verdicts = hypergrove.verify_batch([key.public_key()], column, array)
     assert_type(verdicts[0], Any)
+    assert_type((bool(verdicts), all(verdicts == [True])), tuple[bool, bool])
     assert_type([bool(verdict) for verdict in verdicts], list[bool])
     assert_type(hypergrove.verify_batch(array, array, [b"m"], set=hypergrove.SETS[0]), Array)
     assert_type(hypergrove.sha256_batch(verdicts.tobytes() and [b"m"]), Array)
@@ -43,6 +44,7 @@ def calls(key: PrivateKey, column: ArrowColumn, array: npt.NDArray[np.uint8], en
     assert_type([one.public_key() for one in hypergrove.keygen_batch("SLH-DSA-SHA2-128f", 3)[0]], list[PublicKey])
     hypergrove.sha256_batch("text")  # type: ignore[arg-type]  # pyright: ignore
     key.sign("text")  # type: ignore[arg-type]  # pyright: ignore
+    hash(verdicts)  # type: ignore[arg-type,unused-ignore]  # pyright: ignore
     hash(key)  # type: ignore[arg-type,unused-ignore]  # pyright: ignore
 
 

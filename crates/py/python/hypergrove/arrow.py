@@ -113,6 +113,8 @@ def _column(batch: Any, name: str, what: str) -> Any:
         count = "several columns have" if found else "no column has"
         raise ValueError(f"{what}: {count} the name {name!r}; the columns are {', '.join(map(repr, batch.schema.names))}")
     column = batch.column(found[0])
+    if arrow.types.is_run_end_encoded(column.type):
+        column = load("pyarrow.compute").run_end_decode(column)
     # A column that was made of nothing but None has no type of bytes.
     return column.cast(arrow.binary()) if arrow.types.is_null(column.type) else column
 

@@ -32,7 +32,7 @@ def register(
       length. An unknown set is an error. `context` and `prehash` hold for all calls of the function.
     * `sha256_rows(message BLOB) -> BLOB`: the SHA-256 sum. The sum of NULL is NULL.
     """
-    arrow, compute = load("pyarrow"), load("pyarrow.compute")
+    arrow = load("pyarrow")
 
     def verdicts(signatures: Any, messages: Any, keys: Any, set: str | None) -> Any:
         if set is None:
@@ -40,12 +40,14 @@ def register(
         return arrow.array(verify_rows(keys, signatures, messages, set=set, context=context, prehash=prehash, engine=engine))
 
     def slh_dsa_verify(signatures: Any, messages: Any, keys: Any, sets: Any) -> Any:
-        names = compute.unique(sets).to_pylist()
-        if len(names) <= 1:
-            return verdicts(signatures, messages, keys, *names or [None])
-        valid: list[bool | None] = [None] * len(sets)
-        for name in (name for name in names if name is not None):
-            rows = compute.indices_nonzero(compute.equal(sets, name))
+        names = sets.to_pylist()
+        if len(distinct := dict.fromkeys(names)) <= 1:
+            return verdicts(signatures, messages, keys, next(iter(distinct), None))
+        # Views, as which DuckDB gives columns under some of its settings, have no `take`.
+        signatures, messages, keys = (column.cast(arrow.large_binary()) for column in (signatures, messages, keys))
+        valid: list[bool | None] = [None] * len(names)
+        for name in distinct:
+            rows = arrow.array(row for row, other in enumerate(names) if other == name)
             some = verdicts(signatures.take(rows), messages.take(rows), keys.take(rows), name)
             for row, verdict in zip(rows.to_pylist(), some.to_pylist(), strict=True):
                 valid[row] = verdict

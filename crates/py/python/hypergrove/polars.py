@@ -4,13 +4,14 @@
 >>> pl.DataFrame({"message": [b"one", None]}).select(sha256("message").bin.encode("hex").str.head(8)).to_series().to_list()
 ['7692c3ad', None]
 
-The expressions are elementwise, so the streaming engine calls them with one part of the rows after another. Polars is imported when a
-function is called; pyarrow is not needed.
+The expressions of columns are elementwise, so the streaming engine calls them with one part of the rows after another. Where a column may
+have a length of its own, such as `pl.col("message").head(2)`, they get whole columns, and different lengths are an error. Polars is
+imported when a function is called; pyarrow is not needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import Engine, PublicKey, sha256_batch
@@ -44,8 +45,10 @@ def verify(
     def verdicts(signatures: Any, messages: Any, keys: Any = public_key) -> Any:
         return verify_rows(keys, signatures, messages, set=set, context=context, prehash=prehash, engine=engine)
 
-    columns = [] if isinstance(public_key, PublicKey) else [public_key]
-    return _expression([signature, message, *columns], verdicts, "Boolean", "valid")
+    columns = {"signature": signature, "message": message}
+    if not isinstance(public_key, PublicKey):
+        columns["public_key"] = public_key
+    return _expression(columns, verdicts, "Boolean", "valid")
 
 
 def sign(
@@ -65,7 +68,7 @@ def sign(
             messages, context=context, prehash=prehash, deterministic=deterministic, nulls="propagate", engine=engine
         )
 
-    return _expression([message], signatures, "Binary", "signature")
+    return _expression({"message": message}, signatures, "Binary", "signature")
 
 
 def sha256(message: Column = "message", *, engine: Engine | None = None) -> pl.Expr:
@@ -74,19 +77,42 @@ def sha256(message: Column = "message", *, engine: Engine | None = None) -> pl.E
     def sums(messages: Any) -> Any:
         return sha256_batch(messages, nulls="propagate", engine=engine)
 
-    return _expression([message], sums, "Binary", "sha256")
+    return _expression({"message": message}, sums, "Binary", "sha256")
 
 
-def _expression(inputs: Sequence[Column], function: Callable[..., Any], kind: str, name: str) -> pl.Expr:
-    """An elementwise expression that calls a function with one series for each input."""
+def _expression(columns: Mapping[str, Column], function: Callable[..., Any], kind: str, name: str) -> pl.Expr:
+    """An expression that calls a function with one series for each column. The columns have one length; only literals and scalars are
+    repeated for each row."""
     polars = load("polars")
+    inputs = [polars.col(column) if isinstance(column, str) else column for column in columns.values()]
+    inputs = [column if isinstance(column, polars.Expr) else polars.lit(column) for column in inputs]
+    is_one = [_known(column, "is_scalar") or _known(column, "is_literal", allow_aliasing=True) for column in inputs]
+    # The streaming engine repeats the row of any column of one row before it calls an elementwise function with it. So an expression is
+    # elementwise only where no column can have a length of its own; otherwise the function gets whole columns, and compares their lengths.
+    keeps_rows = (_known(column, "is_scalar") or _known(column, "is_length_preserving") for column in inputs)
+    is_elementwise = len(inputs) == 1 or all(keeps_rows)
 
-    def call(columns: Sequence[Any]) -> Any:
-        # A literal is a series of one row.
-        rows = next((len(column) for column in columns if len(column) != 1), 1)
-        whole = [column if len(column) == rows else column.new_from_index(0, rows) for column in columns]
+    def call(given: Sequence[Any]) -> Any:
+        lengths = [len(column) for column in given]
+        rows = next((length for length, one in zip(lengths, is_one, strict=True) if not one), max(lengths))
+        if any(length != rows and not (one and length == 1) for length, one in zip(lengths, is_one, strict=True)):
+            names = (_known(column, "output_name", raise_if_undetermined=False) for column in inputs)
+            counts = (f"{what} ({name!r}) has {rows} rows" for what, name, rows in zip(columns, names, lengths, strict=True))
+            raise ValueError(
+                f"columns of different lengths: {', '.join(counts)}; filter the whole frame before, rather than one column. "
+                "Only a literal or a scalar, such as col(…).first(), is repeated for each row"
+            )
+        whole = [column if len(column) == rows else column.new_from_index(0, rows) for column in given]
         # A column of nothing but null has no type of bytes.
         whole = [column.cast(polars.Binary) if column.dtype == polars.Null else column for column in whole]
         return polars.Series(name, function(*whole), dtype=getattr(polars, kind))
 
-    return polars.map_batches(inputs, call, return_dtype=getattr(polars, kind), is_elementwise=True).alias(name)
+    return polars.map_batches(inputs, call, return_dtype=getattr(polars, kind), is_elementwise=is_elementwise).alias(name)
+
+
+def _known(column: pl.Expr, what: str, **options: bool) -> Any:
+    """What Polars knows of an expression before it knows the frame. Of Python's functions and of selectors it knows nothing: None."""
+    try:
+        return getattr(column.meta, what)(**options)
+    except load("polars").exceptions.PolarsError:
+        return None

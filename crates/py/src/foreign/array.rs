@@ -2,14 +2,16 @@
 
 use super::memory::{ArrayOwner, Element, ExportedBytes, Reading, Share, SharedMemory, Writing, in_use};
 use super::{arrow, dlpack};
+use crate::error::bad;
 use crate::gaps::{Gaps, Nulls};
 use crate::room::zeros;
 use hypergrove::Process;
 use hypergrove::rows::Memory;
+use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBool, PyBytes, PyCapsule, PyMemoryView, PyRange};
+use pyo3::types::{IntoPyDict, PyBool, PyByteArray, PyBytes, PyCapsule, PyInt, PyList, PyMemoryView, PyRange, PyTuple};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -129,8 +131,8 @@ impl Array {
 impl Array {
     /// Rows, and bytes of a row if the elements are bytes.
     #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyTuple>> {
-        pyo3::types::PyTuple::new(py, &self.shape)
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
     }
 
     /// The element's code in the module `struct`: "B" or "?".
@@ -141,6 +143,56 @@ impl Array {
 
     fn __len__(&self) -> usize {
         self.shape[0] as usize
+    }
+
+    /// The truth of the only element, and of no other array: its length would say nothing of its verdicts. A null is false.
+    fn __bool__(&self) -> PyResult<bool> {
+        let mut element = [0];
+        if self.memory.len != element.len() {
+            let count = self.memory.len;
+            return Err(bad(format!(
+                "an array of {count} elements is neither true nor false; use all(array) or any(array)"
+            )));
+        }
+        self.read()?.copy(0, &mut element, false);
+        Ok(element[0] != 0)
+    }
+
+    /// `==` and `!=` of each row, as an array of booleans. The other side has as many rows, or is one value, which is compared with each row.
+    fn __richcmp__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        how: CompareOp,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, rows) = (slf.py(), slf.len()?);
+        if !matches!(how, CompareOp::Eq | CompareOp::Ne) {
+            return Ok(py.NotImplemented().into_bound(py));
+        }
+        // Series and arrays that NumPy knows compare by themselves.
+        if other.hasattr("__array_ufunc__")? {
+            return Array::__array__(slf, None, None)?.rich_compare(other, how);
+        }
+        let has_rows =
+            other.is_instance_of::<Array>() || other.is_instance_of::<PyList>() || other.is_instance_of::<PyTuple>();
+        let is_value = other.is_none()
+            || other.is_instance_of::<PyInt>()
+            || other.is_instance_of::<PyBytes>()
+            || other.is_instance_of::<PyByteArray>();
+        if !has_rows && !is_value {
+            let kind = other.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "an array does not compare with {kind}; make a list of its rows"
+            )));
+        }
+        if has_rows && other.len()? != rows {
+            return Err(bad(format!("an array of {rows} rows does not compare with {} rows", other.len()?)));
+        }
+        let compare = |row: usize| {
+            let value = if has_rows { other.get_item(row)? } else { other.clone() };
+            slf.get_item(row)?.rich_compare(value, how)?.is_truthy().map(u8::from)
+        };
+        let verdicts = (0..rows).map(compare).collect::<PyResult<Vec<u8>>>()?;
+        Ok(Bound::new(py, Array::new(verdicts, Element::Bool, &[rows]))?.into_any())
     }
 
     /// The number of rows that are null.
