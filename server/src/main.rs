@@ -386,7 +386,7 @@ async fn rotate_for_signal(server: Arc<Server>) {
 
 /// The passphrase of a key, which may be empty: others may have encrypted a key with such a one.
 fn read_passphrase(path: &Path) -> Result<Zeroizing<Vec<u8>>, Error> {
-    match &*read_trusted(path, Readers::Warned)? {
+    match &read_trusted(path, Readers::Warned)?[..] {
         [] | [b'\n'] | [b'\r', b'\n'] => Ok(Zeroizing::default()),
         _ => read_secret(path, Readers::Warned),
     }
