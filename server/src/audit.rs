@@ -152,7 +152,7 @@ pub struct Loss {
     pub lines: u64,
     /// SHA-256 of the last of them.
     pub hash: String,
-    /// What was found instead.
+    /// How the log was found.
     pub found: String,
     /// Where the damaged file is now.
     pub kept: Option<String>,
@@ -723,7 +723,7 @@ pub fn accept_loss(path: &Path, master: &Master, storage: &Arc<dyn Storage>, rea
     if reason.trim().is_empty() || reason.chars().count() > 500 {
         return Err(Error::bad("--reason: 1 to 500 letters must say why the lines are lost"));
     }
-    // What a crash left behind is no loss, and is mended as at the server's start.
+    // A crash is no loss: the log is opened first, which mends it, as at the server's start.
     let opened = Audit::open(path, Fsync::Batch, Keys::new(master), storage.clone()).map(drop);
     let keys = Keys::new(master);
     let is_well = || Error::bad("no line is lost: `audit verify` finds no fault, and the server can start");
@@ -760,8 +760,8 @@ pub fn accept_loss(path: &Path, master: &Master, storage: &Arc<dyn Storage>, rea
     // Until the last step this has the name of a file that has ended: after a crash, the server's start goes on behind it.
     let begun = rotated(path, head.seq);
     let is_loss = |line: &[u8]| keys.check(&before, line).is_ok_and(|head| head.losses.len() > before.losses.len());
-    if std::fs::read(&begun).is_ok_and(|left| left.strip_suffix(b"\n").is_some_and(is_loss)) {
-        // Of this command, which a crash interrupted before the head was written.
+    if std::fs::read(&begun).is_ok_and(|left| left.strip_suffix(b"\n").map_or(!left.contains(&b'\n'), is_loss)) {
+        // This command left it, interrupted by a crash before the head was written.
         std::fs::remove_file(&begun).map_err(io)?;
     }
     let mut options = private_file();
@@ -1255,18 +1255,20 @@ mod tests {
         assert_eq!((verified.last, verified.losses), (5, vec![loss.clone()]));
         assert_eq!(verify(&begun, &keys, None).unwrap().losses, [loss]);
         // The damaged file was renamed, and the head was not written: the server does not start, and the command goes on.
-        std::fs::remove_file(&it.path).unwrap();
-        it.storage.commit(&[Change::Put(Kind::Meta, HEAD.into(), head)]).unwrap();
-        assert!(it.open(Fsync::Batch).is_err());
-        // A file of another content is nobody's to remove.
         let left = std::fs::read(&begun).unwrap();
-        std::fs::write(&begun, "other").unwrap();
-        let refused = accept_loss(&it.path, &it.master, &it.storage, "the disk broke").unwrap_err();
-        assert!(refused.what.contains(&*begun.to_string_lossy()), "{refused}");
-        std::fs::write(&begun, left).unwrap();
-        let loss = accept_loss(&it.path, &it.master, &it.storage, "the disk broke").unwrap();
-        assert_eq!(loss.kept, Some(damaged.display().to_string()));
-        assert!(it.storage.get(Kind::Meta, HEAD).unwrap().unwrap() != accepted && it.open(Fsync::Batch).is_ok());
+        for left in [&b""[..], &left[..left.len() / 2], &left] {
+            std::fs::remove_file(&it.path).unwrap();
+            it.storage.commit(&[Change::Put(Kind::Meta, HEAD.into(), head.clone())]).unwrap();
+            assert!(it.open(Fsync::Batch).is_err());
+            // A file of other lines is nobody's to remove.
+            std::fs::write(&begun, "another\n").unwrap();
+            let refused = accept_loss(&it.path, &it.master, &it.storage, "the disk broke").unwrap_err();
+            assert!(refused.what.contains(&*begun.to_string_lossy()), "{refused}");
+            std::fs::write(&begun, left).unwrap();
+            let loss = accept_loss(&it.path, &it.master, &it.storage, "the disk broke").unwrap();
+            assert_eq!(loss.kept, Some(damaged.display().to_string()));
+            assert!(it.storage.get(Kind::Meta, HEAD).unwrap().unwrap() != accepted && it.open(Fsync::Batch).is_ok());
+        }
     }
 
     #[tokio::test]

@@ -69,7 +69,7 @@ pub fn lost() -> u64 {
     LOST.load(Relaxed)
 }
 
-/// What `tracing` writes its lines to. It never fails.
+/// The writer for `tracing`, which never fails.
 pub struct Log;
 
 impl Write for Log {

@@ -18,7 +18,7 @@ fn kinds() -> &'static [&'static str] {
     if is_full() { &UNHEARD } else { &UNHEARD[..2] }
 }
 
-/// What is returned besides must be kept: without it the pipe would be closed.
+/// A standard error of this kind. Without the reader, which is returned besides, the pipe would be closed.
 fn unheard(kind: &str) -> (Stdio, Option<std::io::PipeReader>) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     match kind {
