@@ -5,7 +5,7 @@ use crate::audit::Entry;
 use crate::error::Error;
 use crate::fields::{NoFields, parse};
 use crate::keys::check_name;
-use crate::places::{Client, Place};
+use crate::places::Place;
 use crate::state::{Opened, Server};
 use crate::{auth, paths, system, telemetry, transit};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -384,10 +384,9 @@ pub async fn handle(server: Arc<Server>, request: hyper::Request<Body>) -> Respo
     let (mut parts, mut body) = request.into_parts();
     let alone = || Place::new(Ipv4Addr::LOCALHOST.into(), Arc::default());
     let place = parts.extensions.remove::<Arc<Place>>().unwrap_or_else(alone);
-    let client = server.places.client(place.address, &parts.headers);
     place.begin();
-    let (name, mut response) = match server.places.enter(&client) {
-        Ok(_entered) => answer(server, parts, &mut body, client, place.clone()).await,
+    let (name, mut response) = match server.places.client(place.address, &parts.headers) {
+        Ok((client, _held)) => answer(server, parts, &mut body, client, place.clone()).await,
         Err(why) => ("none", refusal(&why)),
     };
     place.end();
@@ -403,7 +402,7 @@ async fn answer(
     server: Arc<Server>,
     parts: Parts,
     body: &mut Body,
-    client: Client,
+    client: IpAddr,
     place: Arc<Place>,
 ) -> (&'static str, Response) {
     let is_list =
@@ -442,7 +441,7 @@ async fn answer(
         body: Bytes::new(),
         deadline: None,
         entry,
-        client: client.address,
+        client,
         place,
         refused: "a malformed token",
         room: None,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 use tokio::sync::Notify;
 
-/// File descriptors that connections leave for the database, the logs and the local socket.
+/// File descriptors that connections leave: for the database, the logs and the local socket, and for connections that gave way.
 const OTHER_FILES: u64 = 64;
 
 /// The work of a connection. Earlier stages give way before later ones.
@@ -71,9 +71,9 @@ impl Place {
     /// The request was answered.
     pub fn end(&self) {
         self.change(|stage| match stage {
-            Stage::Stranger | Stage::Asking => Stage::Stranger,
-            Stage::Known | Stage::Answering => Stage::Known,
-            Stage::Gone => Stage::Gone,
+            Stage::Asking => Stage::Stranger,
+            Stage::Answering => Stage::Known,
+            stage => stage,
         });
         self.freed.notify_one();
     }
@@ -103,14 +103,6 @@ pub struct Places {
     /// The requests of each address that come through proxies. Each of them, and this map, holds the `Arc` of the address.
     requests: Mutex<HashMap<IpAddr, Arc<()>>>,
     freed: Arc<Notify>,
-}
-
-/// Whose request it is.
-pub struct Client {
-    /// The address.
-    pub address: IpAddr,
-    /// Whether it is behind a trusted proxy, whose own connections have no limit.
-    is_forwarded: bool,
 }
 
 /// The part of an address by which clients are counted: of IPv6, the 64 bits that a provider gives to each customer at least.
@@ -171,7 +163,9 @@ impl Places {
             }
         }
         let all = self.all();
-        if all.len() >= self.most && !give_way(&all) {
+        let is_full = all.len() >= self.most && !give_way(&all);
+        // Those that gave way still have their file descriptors for a moment.
+        if is_full || lock(&self.held).len() >= self.most + OTHER_FILES as usize / 4 {
             return None;
         }
         let place = Place::new(address, self.freed.clone());
@@ -196,32 +190,26 @@ impl Places {
         while give_way(&self.all()) {}
     }
 
-    /// Whose request it is. Proxies append to `X-Forwarded-For`, so it is read from its end, and only while a trusted proxy wrote what is read. A client
-    /// can put anything before that, which changes nothing.
-    pub fn client(&self, mut address: IpAddr, headers: &HeaderMap) -> Client {
+    /// Whose request it is, and, if a trusted proxy sends it, a count of this request for as long as it is held. Proxies append to
+    /// `X-Forwarded-For`, so it is read from its end, and only while a trusted proxy wrote what is read. A client can put anything before that, which
+    /// changes nothing.
+    pub fn client(&self, mut address: IpAddr, headers: &HeaderMap) -> Result<(IpAddr, Option<Arc<()>>), Error> {
         let lines = headers.get_all("x-forwarded-for").iter().rev();
         let mut parts = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
-        let mut is_forwarded = false;
+        if !self.trusted.contains(&address) {
+            return Ok((address, None));
+        }
         while self.trusted.contains(&address) {
             // A proxy's own request has no limit. Those whose client cannot be read share the limit of one client.
-            let Some(part) = parts.next() else { return Client { address, is_forwarded: false } };
-            is_forwarded = true;
+            let Some(part) = parts.next() else { return Ok((address, None)) };
             let Some(before) = forwarded(part.trim()) else { break };
             address = before;
         }
-        Client { address, is_forwarded }
-    }
-
-    /// Counts a request that comes through a proxy, for as long as the result is held.
-    pub fn enter(&self, client: &Client) -> Result<Option<Arc<()>>, Error> {
-        if !client.is_forwarded {
-            return Ok(None);
-        }
         let mut requests = lock(&self.requests);
         requests.retain(|_, held| Arc::strong_count(held) > 1);
-        let held = requests.entry(network(client.address)).or_default();
+        let held = requests.entry(network(address)).or_default();
         match Arc::strong_count(held) <= self.per_address {
-            true => Ok(Some(held.clone())),
+            true => Ok((address, Some(held.clone()))),
             false => Err(Error::busy("the address has too many requests at a time; try again later", 1)),
         }
     }
@@ -331,8 +319,8 @@ mod tests {
             for line in lines {
                 headers.append("x-forwarded-for", hyper::header::HeaderValue::from_bytes(line).unwrap());
             }
-            let client = places.client(address.parse().unwrap(), &headers);
-            (client.address.to_string(), client.is_forwarded)
+            let (address, held) = places.client(address.parse().unwrap(), &headers).unwrap();
+            (address.to_string(), held.is_some())
         };
         let expect = |address: &str, lines: &[&[u8]], expected: &str, is_forwarded: bool| {
             assert_eq!(client(address, lines), (expected.into(), is_forwarded), "{address} {lines:?}");
@@ -363,13 +351,13 @@ mod tests {
         // A share of the requests, as of the connections.
         let of = |address: &str| {
             let headers = [("x-forwarded-for".parse().unwrap(), address.parse().unwrap())].into_iter().collect();
-            places.enter(&places.client("10.0.0.1".parse().unwrap(), &headers))
+            places.client("10.0.0.1".parse().unwrap(), &headers)
         };
         let held = [of("2001:db8::1").unwrap(), of("2001:db8::2").unwrap()];
         assert_eq!(of("2001:db8::3").unwrap_err().status, 429);
         assert!(of("2001:db8:0:1::").is_ok());
         drop(held);
-        assert!(of("2001:db8::3").unwrap().is_some());
+        assert!(of("2001:db8::3").unwrap().1.is_some());
         assert_eq!(places.requests.lock().unwrap().len(), 1, "addresses without a request are forgotten");
     }
 }

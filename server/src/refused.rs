@@ -108,14 +108,10 @@ impl Refused {
 }
 
 /// An event that the server's own log names once a minute at most.
-pub struct Rare(Mutex<Option<Instant>>);
+#[derive(Default)]
+pub struct Rare(pub Mutex<Option<Instant>>);
 
 impl Rare {
-    /// An event that was not named yet.
-    pub const fn new() -> Rare {
-        Rare(Mutex::new(None))
-    }
-
     /// Whether the event is to be named.
     pub fn is_due(&self) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +167,7 @@ mod tests {
 
     #[test]
     fn an_event_is_named_once_a_minute() {
-        let rare = Rare::new();
+        let rare = Rare::default();
         assert_eq!([rare.is_due(), rare.is_due()], [true, false]);
         *rare.0.lock().unwrap() = Instant::now().checked_sub(Duration::from_secs(61));
         assert_eq!([rare.is_due(), rare.is_due()], [true, false]);

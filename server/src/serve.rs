@@ -19,7 +19,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpListener;
@@ -96,7 +96,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future
             Ok((stream, Some(place))) => (stream, place),
             Ok((_, None)) => continue,
             Err(why) => {
-                static FAILED: Rare = Rare::new();
+                static FAILED: Rare = Rare(Mutex::new(None));
                 if FAILED.is_due() {
                     tracing::warn!("a connection was not accepted: {why} (this is logged once a minute at most)");
                 }
@@ -141,7 +141,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future
 
 /// Writes the lines for refused requests whose time has come, and keeps the reserve.
 async fn upkeep(server: Arc<Server>) {
-    static FAILED: Rare = Rare::new();
+    static FAILED: Rare = Rare(Mutex::new(None));
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use zeroize::Zeroizing;
 
 /// The description of the API, which `GET sys/internal/specs/openapi` gives.
@@ -76,7 +76,7 @@ pub async fn unseal_in_turn(
     key: Zeroizing<Vec<u8>>,
     entry: Entry,
 ) -> Result<(), Error> {
-    static FAILED: Rare = Rare::new();
+    static FAILED: Rare = Rare(Mutex::new(None));
     let (turn, server) = (server.turns.wait(address).await, server.clone());
     let unsealed = tokio::spawn(async move {
         let _turn = turn;

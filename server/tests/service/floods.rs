@@ -149,10 +149,8 @@ fn requests_without_a_valid_token_have_few_lines() {
         assert!(server.raw(&text).starts_with("HTTP/1.1 400"));
     }
     let count = ROUNDS * (tokens.len() as u64 + 2);
-    // With three kinds of refusals: so many lines, if each second had one.
-    let most = 3 * (begun.elapsed().as_secs() as usize + 3);
-    let flood = count as usize;
-    assert!(most < flood, "this machine is too slow to show anything: {count} requests in {:?}", begun.elapsed());
+    // Of each of three kinds: lines after 0, 1, 3, 7, 15, 31 and 63 seconds, then every 64 seconds, and the last one.
+    let most = 3 * (8 + begun.elapsed().as_secs() as usize / 64);
     assert_eq!(server.stop(), Some(0));
     let log = lines(&server.audit_log());
     let refused: Vec<&Value> =
@@ -267,10 +265,10 @@ fn silent_connections_lock_nobody_out() {
         for bytes in HALVES {
             let mut held = silent(&server, 30, bytes);
             server.root().sign("a", b"m");
-            // Of those that have said nothing yet, the oldest gave way; after their answer, if they had one.
+            // The oldest gave way; where the request was whole, perhaps after its answer.
             let mut answer = Vec::new();
             drop(held[0].read_to_end(&mut answer));
-            assert_eq!(answer.is_empty(), !bytes.ends_with(b"a\r\n\r\n"), "{}", String::from_utf8_lossy(&answer));
+            assert!(answer.is_empty() || bytes.ends_with(b"a\r\n\r\n"), "{}", String::from_utf8_lossy(&answer));
         }
         for answer in signed {
             assert_eq!(answer.join().unwrap().0, 200);
@@ -299,7 +297,7 @@ fn who_sends_no_first_byte_is_not_waited_for() {
 
 #[test]
 fn a_lack_of_file_descriptors_locks_nobody_out() {
-    let mut server = Server::stopped("");
+    let mut server = Server::stopped("[limits]\nheader_seconds = 3600\nfirst_byte_seconds = 3600\n");
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 128; exec \"$0\" run --config \"$1\"", env!("CARGO_BIN_EXE_hypergrove-server")]);
     command.arg(server.path("server.toml"));
