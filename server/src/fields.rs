@@ -51,8 +51,8 @@ fn reason(why: &serde_json::Error) -> String {
     format!("{what},{place}")
 }
 
-/// A field of Vault's that this server does not have, values that it may have besides null, false, zero and nothing, and why it may have no other.
-pub(crate) type Foreign<'a> = (&'static str, &'a [&'a str], &'static str);
+/// Fields of Vault's that this server does not have, values that they may have besides null, false, zero and nothing, and why they may have no other.
+pub(crate) type Foreign<'a> = (&'static [&'static str], &'a [&'a str], &'static str);
 
 /// Reads an object of JSON.
 pub(crate) fn read<T: DeserializeOwned>(json: &[u8], foreign: &[Foreign]) -> Result<T, String> {
@@ -69,7 +69,7 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8], foreign: &[Foreign]) -> Re
 
 /// The fields of a path with a name, which some clients send in the body too.
 pub(crate) fn named<'a>(foreign: &[Foreign<'a>], name: &'a [&'a str]) -> Vec<Foreign<'a>> {
-    [foreign, &[("name", name, "it is not the name in the path; leave it out")]].concat()
+    [foreign, &[(&["name"], name, "it is not the name in the path; leave it out")]].concat()
 }
 
 /// The body of a path that takes no fields.
@@ -107,11 +107,11 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Own<'_, A> {
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
         while let Some(name) = self.1.next_key::<String>()? {
-            let Some((field, others, why)) = self.0.iter().find(|(field, ..)| *field == name) else {
+            let Some((_, others, why)) = self.0.iter().find(|(fields, ..)| fields.contains(&&*name)) else {
                 return seed.deserialize(name.into_deserializer()).map(Some);
             };
             if !says_nothing(self.1.next_value::<Box<RawValue>>()?.get(), others) {
-                return Err(A::Error::custom(format!("{field}: {why}")));
+                return Err(A::Error::custom(format!("{name}: {why}")));
             }
         }
         Ok(None)

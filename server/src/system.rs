@@ -58,7 +58,7 @@ struct UnsealRequest {
 
 /// `POST sys/unseal`
 pub async fn unseal(call: Call) -> Result<Reply, Error> {
-    let UnsealRequest { key, reset } = parse(&call.body, &[("migrate", &[], "this server has one kind of seal")])?;
+    let UnsealRequest { key, reset } = parse(&call.body, &[(&["migrate"], &[], "this server has one kind of seal")])?;
     let key = key.map(|key| Zeroizing::new(key.into_bytes()));
     let server: &Arc<Server> = &call.server;
     if reset || !server.is_sealed() {

@@ -118,20 +118,12 @@ struct CreateRequest {
 const NOT_EXPORTED: &str = "this server's private keys never leave it, and it derives none";
 const NOT_MANAGED: &str = "this server keeps its keys itself";
 const NOT_ROTATED: &str = "this server does not rotate keys by itself; call the path rotate from a scheduler";
-const NOT_HYBRID: &str = "this server makes no hybrid keys";
 /// Settings of Vault's keys that these do not have.
 const OF_CREATE: &[Foreign] = &[
-    ("exportable", &[], NOT_EXPORTED),
-    ("allow_plaintext_backup", &[], NOT_EXPORTED),
-    ("derived", &[], NOT_EXPORTED),
-    ("convergent_encryption", &[], NOT_EXPORTED),
-    ("context", &[], NOT_EXPORTED),
-    ("auto_rotate_period", &[], NOT_ROTATED),
-    ("key_size", &[], "the parameter set says it"),
-    ("managed_key_name", &[], NOT_MANAGED),
-    ("managed_key_id", &[], NOT_MANAGED),
-    ("hybrid_key_type_pqc", &[], NOT_HYBRID),
-    ("hybrid_key_type_ec", &[], NOT_HYBRID),
+    (&["exportable", "allow_plaintext_backup", "derived", "convergent_encryption", "context"], &[], NOT_EXPORTED),
+    (&["auto_rotate_period"], &[], NOT_ROTATED),
+    (&["managed_key_name", "managed_key_id"], &[], NOT_MANAGED),
+    (&["key_size", "hybrid_key_type_pqc", "hybrid_key_type_ec"], &[], "a parameter set of SLH-DSA says all of the key"),
 ];
 
 /// The engine for a request with this key.
@@ -208,7 +200,7 @@ pub async fn list(_: &mut Call, open: &Opened) -> Result<Reply, Error> {
     Reply::list(open.keys().iter().map(|key| key.record.name().to_string()).collect())
 }
 
-const OF_ROTATE: &[Foreign] = &[("managed_key_name", &[], NOT_MANAGED), ("managed_key_id", &[], NOT_MANAGED)];
+const OF_ROTATE: &[Foreign] = &[(&["managed_key_name", "managed_key_id"], &[], NOT_MANAGED)];
 
 /// `POST transit/keys/NAME/rotate`
 pub async fn rotate(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
@@ -245,10 +237,9 @@ struct ConfigRequest {
 }
 
 const OF_CONFIG: &[Foreign] = &[
-    ("min_encryption_version", &[], "keys here do not encrypt; min_signing_version is for signatures"),
-    ("exportable", &[], NOT_EXPORTED),
-    ("allow_plaintext_backup", &[], NOT_EXPORTED),
-    ("auto_rotate_period", &[], NOT_ROTATED),
+    (&["min_encryption_version"], &[], "keys here do not encrypt; min_signing_version is for signatures"),
+    (&["exportable", "allow_plaintext_backup"], &[], NOT_EXPORTED),
+    (&["auto_rotate_period"], &[], NOT_ROTATED),
 ];
 
 /// `POST transit/keys/NAME/config`
@@ -360,12 +351,10 @@ struct Request {
 
 /// Fields that ask for another signature in Vault.
 const OF_SIGN: &[Foreign] = &[
-    ("signature_algorithm", &["pss"], OF_OTHER_KEYS),
-    ("marshaling_algorithm", &["asn1"], "signatures here are standard base64"),
-    ("salt_length", &["auto"], OF_OTHER_KEYS),
-    ("mac_length", &[], OF_OTHER_KEYS),
+    (&["signature_algorithm"], &["pss"], "it is for keys of other types"),
+    (&["salt_length", "mac_length"], &["auto"], "it is for keys of other types"),
+    (&["marshaling_algorithm"], &["asn1"], "signatures here are standard base64"),
 ];
-const OF_OTHER_KEYS: &str = "it is for keys of other types";
 
 /// An item of a batch. A request without a batch has the same fields itself: serde's `flatten` would keep all that it does not know in memory first.
 #[derive(Deserialize)]
