@@ -7,7 +7,7 @@ use crate::scheme::{
 };
 use crate::{Error, Op};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{Job, Outcomes, Queued, Run, Scheduler, Size};
+use hypergrove_engine::scheduler::{IsWanted, Job, Outcomes, Queued, Run, Scheduler, Size};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::fmt;
@@ -397,6 +397,7 @@ macro_rules! queued {
             fn run(
                 scheduler: &Scheduler,
                 jobs: Vec<Self>,
+                _: IsWanted<'_>,
                 sink: &mut dyn FnMut(usize, Result<Self::Out, Error>),
             ) -> Result<(), Error> {
                 let (jobs, mut sink) = (jobs.iter().map(Self::lend), indexed(sink));

@@ -33,7 +33,7 @@ pub use memory::{ChunkMemory, Memory, zeros};
 pub use permits::Waits;
 pub use place::{Place, Run, Work};
 pub use stats::{DeviceStats, Stats, TicketStats};
-pub use tickets::{Canceller, Queue, Queued, Room, Size, Ticket};
+pub use tickets::{Canceller, IsWanted, Queue, Queued, Room, Size, Ticket};
 pub use worker::{Fault, Scale, Worker, is_fault};
 
 use crate::programs::{Group, GroupFacts};

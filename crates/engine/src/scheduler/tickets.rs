@@ -44,6 +44,9 @@ const FEW: usize = 64;
 /// A job that takes no more than one part in so many of the queue's capacity is small.
 const SMALL: u64 = 1024;
 
+/// Whether anybody still wants the results of a batch. Once nobody does, this stays so.
+pub type IsWanted<'w> = &'w (dyn Fn() -> bool + Sync);
+
 /// A job that waits for its turn. It owns all data that it needs.
 pub trait Queued: Send + Sized + 'static {
     /// The result of the job.
@@ -52,10 +55,12 @@ pub trait Queued: Send + Sized + 'static {
     const BY_ALL_THREADS: bool;
     /// The kind of program that does the job, or why none can.
     fn kind(&self) -> Result<Kind, Error>;
-    /// Runs jobs of one kind. `sink` gets each job's index and result, in order; an error is that of all jobs whose result it did not get.
+    /// Runs jobs of one kind. `sink` gets each job's index and result, in order; an error is that of all jobs whose result it did not get. A job that
+    /// consists of many ends early once the batch is not wanted any more.
     fn run(
         scheduler: &Scheduler,
         jobs: Vec<Self>,
+        is_wanted: IsWanted<'_>,
         sink: &mut dyn FnMut(usize, Result<Self::Out, Error>),
     ) -> Result<(), Error>;
     /// Discards a result that nobody gets.
@@ -176,7 +181,8 @@ impl<J: Queued> Holds<J::Out> for Entry<J> {
         shared.left(self.line_id(), self.size, &self.place);
         let began = Instant::now();
         let mut result = None;
-        let done = J::run(&shared.scheduler, vec![job], &mut |_, out| result = Some(out));
+        let is_wanted = || !self.cell.is_resolved();
+        let done = J::run(&shared.scheduler, vec![job], &is_wanted, &mut |_, out| result = Some(out));
         shared.counters.batch(self.size.jobs, 1, began.elapsed());
         shared.counters.waited(&[began - self.since]);
         let result = done.err().map(Err).or(result).unwrap_or_else(|| Err(cancelled(NO_RESULT)));
@@ -352,8 +358,9 @@ impl<J: Queued> TakenBatch for TakenJobs<J> {
             return tell(entries, wakes);
         }
         let began = Instant::now();
+        let is_wanted = || entries.iter().any(|entry| !entry.cell.is_resolved());
         let done = catch_unwind(AssertUnwindSafe(|| {
-            J::run(&shared.scheduler, all, &mut |index, result| {
+            J::run(&shared.scheduler, all, &is_wanted, &mut |index, result| {
                 debug_assert_eq!(index, wakes.len(), "results come in order");
                 wakes.push(entries[index].resolve(result));
             })

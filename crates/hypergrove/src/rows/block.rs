@@ -4,7 +4,7 @@ use super::foreign::{Copied, ForeignColumns, ForeignTarget, copied_bytes, copies
 use super::{RowMemory, RowStatus};
 use crate::{Error, ErrorKind, check_length};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{Job, Options, Outcomes, Place, Run, Scheduler, zeros};
+use hypergrove_engine::scheduler::{IsWanted, Job, Options, Outcomes, Place, Run, Scheduler, zeros};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::{self, Step};
 use std::ops::{ControlFlow, Range};
@@ -312,6 +312,7 @@ impl<'a> CallOfRows<'a> {
     /// the columns of the calls.
     fn blocks<'b>(
         scheduler: &Scheduler,
+        is_wanted: IsWanted<'b>,
         all: &'b dyn ColumnsOfCalls,
         calls: &'b mut [Self],
     ) -> Result<(impl Iterator<Item = RowBlock<'b>>, Vec<&'b mut usize>), Error> {
@@ -320,7 +321,8 @@ impl<'a> CallOfRows<'a> {
         let lent = calls.iter_mut().map(|CallOfRows { columns, number, results, .. }| {
             let Results { out, statuses, rows: count, handed_out } = results;
             let (columns, number, count, statuses) = (*columns, *number, *count, &mut **statuses);
-            (RowBlock { columns, number, all, options, first: 0, count, statuses, out: out.lend() }, handed_out)
+            let out = out.lend();
+            (RowBlock { columns, number, all, is_wanted, options, first: 0, count, statuses, out }, handed_out)
         });
         let (blocks, handed_out): (Vec<_>, Vec<_>) = lent.unzip();
         let each = blocks.iter().map(|call| call.copied().1).max().unwrap_or(0);
@@ -358,9 +360,19 @@ pub(crate) struct CallsOfRows<'c> {
 }
 
 impl CallsOfRows<'_> {
-    /// Runs the calls as one call of the scheduler, so that rows of several calls may share a chunk. Returns the result of each call. Without `progress`
-    /// a panic is an error of all calls that are not complete.
-    pub(crate) fn run(self, scheduler: &Scheduler, mut progress: Option<Progress<'_>>) -> Vec<Result<(), Error>> {
+    /// Runs the calls as [`run_while`](CallsOfRows::run_while) does, to their end.
+    pub(crate) fn run(self, scheduler: &Scheduler, progress: Option<Progress<'_>>) -> Vec<Result<(), Error>> {
+        self.run_while(&|| true, scheduler, progress)
+    }
+
+    /// Runs the calls as one call of the scheduler, so that rows of several calls may share a chunk. Once they are not wanted any more, no chunk begins.
+    /// Returns the result of each call. Without `progress` a panic is an error of all calls that are not complete.
+    pub(crate) fn run_while(
+        self,
+        is_wanted: IsWanted<'_>,
+        scheduler: &Scheduler,
+        mut progress: Option<Progress<'_>>,
+    ) -> Vec<Result<(), Error>> {
         let CallsOfRows { all, wanted } = self;
         let (mut calls, mut numbers) = (Vec::with_capacity(wanted.len()), 0..);
         let made = wanted.into_iter().map(|wanted| -> Result<(), Error> {
@@ -377,7 +389,7 @@ impl CallsOfRows<'_> {
         let mut waiting = counts.into_iter().enumerate().filter(|(_, rows)| *rows > 0).peekable();
         let (mut completed, mut refused, mut failed) = (0, Vec::new(), Ok(()));
         let done = caught(|| {
-            let (mut blocks, mut handed_out) = CallOfRows::blocks(scheduler, &*all, &mut calls)?;
+            let (mut blocks, mut handed_out) = CallOfRows::blocks(scheduler, is_wanted, &*all, &mut calls)?;
             scheduler.run(None, Some(rows), &mut blocks, &mut |count, done| {
                 let (call, rows) = waiting.peek_mut().expect("its call has rows left");
                 let call = *call;
@@ -428,6 +440,7 @@ struct RowBlock<'a> {
     /// The index of these columns in `all`.
     number: usize,
     all: &'a dyn ColumnsOfCalls,
+    is_wanted: IsWanted<'a>,
     options: Options,
     first: usize,
     count: usize,
@@ -505,7 +518,10 @@ impl Job for RowBlock<'_> {
     fn run(run: &Run<'_>, blocks: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<()>, Error> {
         assert!(blocks.is_sorted_by_key(|block| block.number), "blocks of a call lie together");
         let done = Outcomes::from(vec![(); blocks.len()]);
-        let Some(RowBlock { all, .. }) = blocks.first() else { return Ok(done) };
+        let Some(RowBlock { all, is_wanted, .. }) = blocks.first() else { return Ok(done) };
+        if !is_wanted() {
+            return Err(Error::Cancelled { what: "nobody wants these rows any more".into() });
+        }
         let (all, place) = (*all, &run.place);
         // Blocks are copied and computed in groups, so that the copies take at most `most` bytes at a time, or one block.
         let most = copies_at_a_time(place.worker.has_memory(), place.threads);

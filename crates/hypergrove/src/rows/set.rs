@@ -6,7 +6,7 @@ use crate::calls::Job;
 use crate::scheme::{ParameterSet, Scheme};
 use crate::tickets::Refused;
 use crate::{Engine, Error, ErrorKind, SlhDsa};
-use hypergrove_engine::scheduler::{Queued, Scheduler, Size, Ticket};
+use hypergrove_engine::scheduler::{IsWanted, Queued, Scheduler, Size, Ticket};
 use hypergrove_engine::scheme::Kind;
 use std::fmt;
 use std::slice::from_mut;
@@ -124,8 +124,8 @@ pub(crate) fn join_calls<'c, S: Scheme>(
 }
 
 /// Rows that own their memory, for [`Engine::submit`](crate::Engine::submit). The memory may be anything: `Vec`, `Arc`, `Bytes`,
-/// [`Memory`](super::Memory). The ticket gives it back with the results in it. If the ticket is dropped, the memory is dropped when no
-/// device uses it any more.
+/// [`Memory`](super::Memory). The ticket gives it back with the results in it. If the ticket is dropped, the rows that no device has begun are
+/// not computed, and the memory is dropped when no device uses it any more.
 ///
 /// In a queue a set counts as its rows, and as the bytes of its columns. Columns that do not fit each other make `submit` refuse the set. Sets
 /// of one type `T` and one kind that wait at the same time run together, and their rows share launches; so callers do best to use one type. Kind
@@ -231,17 +231,18 @@ impl<T: Send + 'static, S: Scheme> Queued for RowSet<T, S> {
     fn run(
         scheduler: &Scheduler,
         mut sets: Vec<RowSet<T, S>>,
+        is_wanted: IsWanted<'_>,
         sink: &mut dyn FnMut(usize, Result<T, Error>),
     ) -> Result<(), Error> {
         let join_calls = S::calls().rows;
         let mut lent: Vec<_> = sets.iter_mut().map(RowSet::lend).collect();
-        let mut results = join_calls(&mut lent, None).run(scheduler, None);
+        let mut results = join_calls(&mut lent, None).run_while(is_wanted, scheduler, None);
         if lent.len() > 1 {
             // An error of one set's rows ended the call of all sets, so sets with such an error run again alone.
             let is_of_a_set = |why: &Error| matches!(why.kind(), ErrorKind::BadInput | ErrorKind::OutOfMemory);
             for (lent, result) in lent.iter_mut().zip(&mut results) {
                 if lent.is_ok() && result.as_ref().is_err_and(is_of_a_set) {
-                    *result = join_calls(from_mut(lent), None).run(scheduler, None).remove(0);
+                    *result = join_calls(from_mut(lent), None).run_while(is_wanted, scheduler, None).remove(0);
                 }
             }
         }

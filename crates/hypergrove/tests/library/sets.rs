@@ -398,6 +398,36 @@ fn a_set_may_be_dropped_out_of_a_batch() {
     assert_eq!(at.runs(), [2, 3 + 5 + 6 + 7 + 8]);
 }
 
+/// The chunk that runs is its last one, however many rows are left, and whichever way its ticket ends.
+#[test]
+fn a_set_that_nobody_wants_ends_with_its_chunk() {
+    let ends: [fn(Ticket<Letters>); 3] = [
+        drop,
+        |ticket| {
+            ticket.canceller().cancel();
+            assert_eq!(ticket.wait().map(drop).unwrap_err().kind(), ErrorKind::Cancelled);
+        },
+        |ticket| {
+            let ticket = ticket.deadline(std::time::Instant::now());
+            assert_eq!(ticket.wait().map(drop).unwrap_err().kind(), ErrorKind::DeadlineExceeded);
+        },
+    ];
+    for (build, end) in BUILDS.into_iter().flat_map(|build| ends.map(|end| (build, end))) {
+        let mut at = turnstile(mock(1, 1), build, |_| Ok(()));
+        let sets = [letters(0, 500), letters(2, 5)];
+        let mut tickets = submit(&at, &sets[..1], to_sign);
+        at.wait();
+        tickets.extend(submit(&at, &sets[1..], to_sign));
+        end(tickets.remove(0));
+        at.open();
+        are_signed(tickets.remove(0).wait().unwrap(), &sets[1]);
+        at.engine.drain(std::time::Instant::now() + SOON).unwrap();
+        assert_eq!(sets[0].gone.load(SeqCst), 1);
+        // One chunk has 64 rows, which may run twice: to be computed again, or to be verified.
+        assert!(at.runs().iter().sum::<usize>() < 300, "{:?}", at.runs());
+    }
+}
+
 /// A set of more rows than a batch is a batch of its own, in its turn. Smaller ones share those before and after it.
 #[test]
 fn a_large_set_is_a_batch() {

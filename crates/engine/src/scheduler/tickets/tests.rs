@@ -58,7 +58,12 @@ impl Queued for Gated {
     fn kind(&self) -> Result<Kind, Error> {
         Ok(light(UNMEASURED))
     }
-    fn run(_: &Scheduler, jobs: Vec<Gated>, sink: &mut dyn FnMut(usize, Result<(), Error>)) -> Result<(), Error> {
+    fn run(
+        _: &Scheduler,
+        jobs: Vec<Gated>,
+        _: IsWanted<'_>,
+        sink: &mut dyn FnMut(usize, Result<(), Error>),
+    ) -> Result<(), Error> {
         let (gate, opened) = &*jobs[0].0;
         drop(opened.wait_while(lock(gate), |is_open| !*is_open));
         (0..jobs.len()).for_each(|job| sink(job, Ok(())));
@@ -80,9 +85,10 @@ impl Queued for GatedSet {
     fn run(
         scheduler: &Scheduler,
         sets: Vec<Self>,
+        is_wanted: IsWanted<'_>,
         sink: &mut dyn FnMut(usize, Result<(), Error>),
     ) -> Result<(), Error> {
-        Gated::run(scheduler, sets.into_iter().map(|set| set.0).collect(), sink)
+        Gated::run(scheduler, sets.into_iter().map(|set| set.0).collect(), is_wanted, sink)
     }
     fn discard(_: ()) {}
 }
