@@ -212,19 +212,20 @@ def paid(key: PrivateKey) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("changes", "counts"),
     [
-        ({"m": pl.col("m").head(1)}, "message ('m') has 1 rows"),
-        ({"m": pl.col("m").head(2)}, "message ('m') has 2 rows"),
-        ({"m": pl.col("m").filter(pl.col("m") == PAY[0])}, "message ('m') has 1 rows"),
-        ({"m": pl.col("m").filter(pl.col("g") == 0)}, "message ('m') has 2 rows"),
-        ({"m": pl.when(pl.col("m") == PAY[0]).then("m").drop_nulls()}, "message ('m') has 1 rows"),
-        ({"m": pl.col("m").slice(0, 1)}, "message ('m') has 1 rows"),
-        ({"m": pl.col("m").head(1).cast(pl.Binary).fill_null(b"")}, "message ('m') has 1 rows"),
-        ({"m": pl.col("m").map_batches(lambda rows: rows.head(1), return_dtype=pl.Binary)}, "message ('m') has 1 rows"),
-        ({"m": pl.lit(pl.Series(PAY[:2]))}, "has 2 rows"),
-        ({"s": pl.col("s").head(1), "k": pl.col("k").unique()}, "message ('m') has 3 rows"),
-        ({"m": pl.col("m").head(1), "k": pl.col("k").first()}, "message ('m') has 1 rows"),
-        ({"k": pl.col("k").unique()}, "public_key ('k') has 1 rows"),
-        ({"k": pl.col("k").head(0)}, "public_key ('k') has 0 rows"),
+        ({"m": pl.col("m").head(1)}, "message ('m') has 1"),
+        ({"m": pl.col("m").head(2)}, "message ('m') has 2"),
+        ({"m": pl.col("m").filter(pl.col("m") == PAY[0])}, "message ('m') has 1"),
+        ({"m": pl.col("m").filter(pl.col("g") == 0)}, "message ('m') has 2"),
+        ({"m": pl.when(pl.col("m") == PAY[0]).then("m").drop_nulls()}, "message ('m') has 1"),
+        ({"m": pl.col("m").slice(0, 1)}, "message ('m') has 1"),
+        ({"m": pl.col("m").head(1).cast(pl.Binary).fill_null(b"")}, "message ('m') has 1"),
+        ({"m": pl.col("m").map_batches(lambda rows: rows.head(1), return_dtype=pl.Binary)}, "message ('m') has 1"),
+        ({"m": pl.lit(pl.Series(PAY[:2]))}, "message ('') has 2"),
+        ({"s": pl.col("s").head(1), "k": pl.col("k").unique()}, "message ('m') has 3"),
+        ({"m": pl.col("m").head(1), "k": pl.col("k").first()}, "message ('m') has 1"),
+        ({"k": pl.col("k").unique()}, "public_key ('k') has 1"),
+        ({name: pl.col(name).head(1) for name in "smk"}, "of the 3 rows, signature ('s') has 1, message ('m') has 1, public_key ('k') has 1"),
+        ({"k": pl.col("k").head(0)}, "public_key ('k') has 0"),
     ],
 )
 def test_polars_repeats_no_row_of_a_column(paid: pl.DataFrame, key: PrivateKey, engine: Any, changes: Any, counts: str) -> None:
@@ -235,6 +236,11 @@ def test_polars_repeats_no_row_of_a_column(paid: pl.DataFrame, key: PrivateKey, 
     if "k" not in changes:
         one = hypergrove.polars.verify(columns["s"], columns["m"], key.public_key())
         tables.append(paid.lazy().with_columns(one))
+    if len(paid.select(columns["m"])) == 1:
+        # A signature or a sum of one row is not one of each row.
+        for new in (hypergrove.polars.sha256(columns["m"]), hypergrove.polars.sign(columns["m"], key=lambda: key)):
+            with pytest.raises((pl.exceptions.PolarsError, ValueError), match=r"of the 3 rows, message \('m'\) has 1; filter"):
+                paid.lazy().with_columns(new).collect(engine=engine)
     for table in tables:
         with pytest.raises((pl.exceptions.PolarsError, ValueError)) as raised:
             table.collect(engine=engine)

@@ -87,27 +87,32 @@ def _expression(columns: Mapping[str, Column], function: Callable[..., Any], kin
     inputs = [polars.col(column) if isinstance(column, str) else column for column in columns.values()]
     inputs = [column if isinstance(column, polars.Expr) else polars.lit(column) for column in inputs]
     is_one = [_known(column, "is_scalar") or _known(column, "is_literal", allow_aliasing=True) for column in inputs]
-    # The streaming engine repeats the row of any column of one row before it calls an elementwise function with it. So an expression is
-    # elementwise only where no column can have a length of its own; otherwise the function gets whole columns, and compares their lengths.
-    keeps_rows = (_known(column, "is_scalar") or _known(column, "is_length_preserving") for column in inputs)
-    is_elementwise = len(inputs) == 1 or all(keeps_rows)
+    # Polars repeats a column of one row before it calls an elementwise function, or a result of one row after the call: the streaming engine for
+    # any column, and both engines where they filter. So an expression is elementwise only where no column can have a length of its own.
+    # Otherwise the function gets whole columns and the number of rows, and compares the lengths.
+    keeps_rows = [_known(column, "is_scalar") or _known(column, "is_length_preserving") for column in inputs]
+    is_elementwise = all(keeps_rows)
 
     def call(given: Sequence[Any]) -> Any:
-        lengths = [len(column) for column in given]
+        series = given[: len(inputs)]
+        lengths = [len(column) for column in series]
         rows = next((length for length, one in zip(lengths, is_one, strict=True) if not one), max(lengths))
-        if any(length != rows and not (one and length == 1) for length, one in zip(lengths, is_one, strict=True)):
+        height = rows if is_elementwise else max(given[-1], default=0)
+        is_repeated = rows == 1 != height and not all(is_one)
+        if is_repeated or any(length != rows and not (one and length == 1) for length, one in zip(lengths, is_one, strict=True)):
             names = (_known(column, "output_name", raise_if_undetermined=False) for column in inputs)
-            counts = (f"{what} ({name!r}) has {rows} rows" for what, name, rows in zip(columns, names, lengths, strict=True))
+            counts = [f"{what} ({name!r}) has {length}" for what, name, length in zip(columns, names, lengths, strict=True)]
             raise ValueError(
-                f"columns of different lengths: {', '.join(counts)}; filter the whole frame before, rather than one column. "
+                f"columns of different lengths: of the {height} rows, {', '.join(counts)}; filter the whole frame before, rather than a column. "
                 "Only a literal or a scalar, such as col(…).first(), is repeated for each row"
             )
-        whole = [column if len(column) == rows else column.new_from_index(0, rows) for column in given]
+        whole = [column if len(column) == rows else column.new_from_index(0, rows) for column in series]
         # A column of nothing but null has no type of bytes.
         whole = [column.cast(polars.Binary) if column.dtype == polars.Null else column for column in whole]
         return polars.Series(name, function(*whole), dtype=getattr(polars, kind))
 
-    return polars.map_batches(inputs, call, return_dtype=getattr(polars, kind), is_elementwise=is_elementwise).alias(name)
+    arguments = inputs if is_elementwise else [*inputs, polars.len()]
+    return polars.map_batches(arguments, call, return_dtype=getattr(polars, kind), is_elementwise=is_elementwise).alias(name)
 
 
 def _known(column: pl.Expr, what: str, **options: bool) -> Any:
