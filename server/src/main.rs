@@ -146,7 +146,7 @@ fn ask(question: &str, option: &str) -> Result<Zeroizing<Vec<u8>>, Error> {
 /// Asks for a passphrase, which may be empty.
 fn ask_line(question: &str, option: &str) -> Result<Zeroizing<Vec<u8>>, Error> {
     let failed = |why| {
-        Error::internal(format!("no terminal to ask for the passphrase ({why}); give it in a file, with {option} FILE"))
+        Error::internal(format!("the terminal gave no passphrase ({why}); give it in a file, with {option} FILE"))
     };
     Ok(Zeroizing::new(rpassword::prompt_password(question).map_err(failed)?.into_bytes()))
 }

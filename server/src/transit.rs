@@ -376,7 +376,8 @@ impl Request {
             return Err(Error::bad("key_version: a signature that is verified names its version itself"));
         }
         let of_items = [&self.input, &self.signature, &self.hmac, &self.cmac, &self.reference];
-        match self.batch_input.is_some() && of_items.iter().any(|field| field.is_some()) {
+        let is_given = |field: &&Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
+        match self.batch_input.is_some() && of_items.iter().any(is_given) {
             true => Err(Error::bad(
                 "send input or batch_input, not both; signature, hmac, cmac and reference belong into the items too",
             )),

@@ -370,7 +370,7 @@ fn fields_that_are_not_known_are_refused_and_defaults_of_vault_are_not() {
              ["signature", signature, "transit/verify"], ["salt_length", 20, "salt_length"], ["name", "b", "name"], ["algorithm", "md5", "hash_algorithm"]]],
         ["transit/verify/a", { "input": input, "signature": signature }, { "name": "a", "key_version": 0, "hmac": "", "mac_length": 0 },
             [["key_version", 1, "key_version"], ["signatur", "", "\"signature\""], ["mac_length", 16, "mac_length"]]],
-        ["transit/sign/a", { "batch_input": [{ "input": input }] }, { "input": null, "hash_algorithm": "" },
+        ["transit/sign/a", { "batch_input": [{ "input": input }] }, { "input": null, "hmac": "", "hash_algorithm": "" },
             [["signature_context", "%", "base64"], ["hmac", "a", "batch_input"], ["reference", "a", "batch_input"], ["batch_inputs", [], "\"batch_input\""]]],
         ["sys/policies/acl/p", { "policy": policy }, { "name": "p" },
             [["policies", "", "\"policy\""], ["name", "q", "name"], ["rules", "", "duplicate"]]],
