@@ -64,12 +64,12 @@ pub struct Entry {
     /// Whether the messages are digests of this function already.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub prehashed: bool,
-    /// The context string of all messages, in base64, if it is not empty.
+    /// The context string of the messages, in base64, if it is not empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature_context: Option<String>,
-    /// The context string of each message, if they differ.
+    /// The context strings of messages that have their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub signature_contexts: Vec<String>,
+    pub signature_contexts: Vec<Option<String>>,
     /// Items of the request that got an error.
     #[serde(skip_serializing_if = "is_zero")]
     pub failed_items: usize,
@@ -1145,7 +1145,8 @@ mod tests {
     /// As if the server had been killed between two steps of a rotation, or logrotate had renamed the file while no server ran.
     #[tokio::test]
     async fn a_crash_within_a_rotation_repairs_itself() {
-        let states: [(&str, fn(&Fixture, &Path, &Path)); 5] = [
+        type Crash = fn(&Fixture, &Path, &Path);
+        let states: [(&str, Crash); 5] = [
             ("renamed, and the head is the old one", |_, _, _| {}),
             ("renamed by somebody else", |it, old, _| {
                 std::fs::rename(old, with_suffix(&it.path, "-20261128")).unwrap()
@@ -1191,7 +1192,8 @@ mod tests {
     /// Whatever is lost, the log goes on after `accept_loss`, and says for ever what was lost.
     #[tokio::test]
     async fn an_accepted_loss_stays_in_the_log() {
-        let lose: [(&str, fn(&Path, &str)); 6] = [
+        type Damage = fn(&Path, &str);
+        let lose: [(&str, Damage); 6] = [
             ("no such file", |log, _| std::fs::remove_file(log).unwrap()),
             ("tail was cut", |log, text| std::fs::write(log, text.split_inclusive('\n').next().unwrap()).unwrap()),
             ("tail was cut", |log, _| std::fs::write(log, "").unwrap()),
@@ -1218,7 +1220,11 @@ mod tests {
             assert_eq!(loss.kept.as_ref().map(|kept| std::fs::read(kept).unwrap()), damaged, "{what}");
             it.write(Fsync::Batch, 2).await;
             assert!(accept_loss(&it.path, &it.master, &it.storage, "again").is_err(), "{what}");
-            assert_eq!(verify_log(&it.path, &keys, &*it.storage).unwrap().losses, [loss.clone()], "{what}");
+            assert_eq!(
+                verify_log(&it.path, &keys, &*it.storage).unwrap().losses,
+                std::slice::from_ref(&loss),
+                "{what}"
+            );
             // Neither another file nor another loss hides it.
             let audit = it.open(Fsync::Batch).unwrap();
             audit.rotate().unwrap();

@@ -403,9 +403,18 @@ struct Decoded {
     version: Option<u32>,
     /// The HMAC of each message for the audit log.
     messages: Vec<String>,
-    /// The context of each item, for the audit log.
-    contexts: Vec<String>,
     how: How,
+}
+
+impl Decoded {
+    /// For the audit log: the context of all items, if it is not empty, and the contexts of items that have their own.
+    fn contexts(&self) -> (Option<String>, Vec<Option<String>>) {
+        let mut own = self.items.iter().map(|item| Some(STANDARD.encode(item.as_ref().ok()?.context.as_ref()?)));
+        let of_all = if self.is_batch { Some(STANDARD.encode(&self.how.context)) } else { own.next().flatten() };
+        let own: Vec<_> = own.collect();
+        let has_own = own.iter().any(Option::is_some);
+        (of_all.filter(|context| !context.is_empty()), if has_own { own } else { Vec::new() })
+    }
 }
 
 /// How the messages of a request are signed.
@@ -535,16 +544,13 @@ fn decode(
     };
     let items: Vec<_> = inputs.iter().map(|input| input.decode(verifies)).collect();
     let message = |item: &Result<Item, _>| item.as_ref().map_or(String::new(), |item| audit.message(&item.message));
-    let context = context.unwrap_or_default();
-    let own = |item: &Result<Item, _>| Some(STANDARD.encode(item.as_ref().ok()?.context.as_ref()?));
     Ok(Decoded {
         messages: items.iter().map(message).collect(),
-        contexts: items.iter().map(|item| own(item).unwrap_or_else(|| STANDARD.encode(&context))).collect(),
         references: inputs.into_iter().map(|input| input.reference).collect(),
         items,
         is_batch,
         version: it.key_version,
-        how: How { context, hash },
+        how: How { context: context.unwrap_or_default(), hash },
     })
 }
 
@@ -556,17 +562,16 @@ async fn begin(call: &mut Call, open: &Opened, verifies: bool) -> Result<(Arc<Ke
     call.grant.check_set(key.set)?;
     let (body, hash, open) = (call.body.clone(), call.wild.get(1).cloned(), open.clone());
     let most = call.server.config.limits.max_batch;
-    let work = move || decode(&body, (&name, hash.as_deref()), verifies, most, &open.audit);
-    let mut decoded = aside(call.body.len() > LARGE, work).await??;
+    let work = move || {
+        let decoded = decode(&body, (&name, hash.as_deref()), verifies, most, &open.audit)?;
+        Ok::<_, Error>((decoded.contexts(), decoded))
+    };
+    let (contexts, mut decoded) = aside(call.body.len() > LARGE, work).await??;
     call.body.clear();
     call.entry.messages = std::mem::take(&mut decoded.messages);
     call.entry.hash_algorithm = decoded.how.hash.map(|(hash, _)| spelled(&hash));
     call.entry.prehashed = decoded.how.hash.is_some_and(|(_, is_digest)| is_digest);
-    let contexts = std::mem::take(&mut decoded.contexts);
-    match contexts.iter().all(|context| *context == contexts[0]) {
-        true => call.entry.signature_context = contexts.into_iter().next().filter(|context| !context.is_empty()),
-        false => call.entry.signature_contexts = contexts,
-    }
+    (call.entry.signature_context, call.entry.signature_contexts) = contexts;
     call.spend(decoded.items.len())?;
     Ok((key, decoded))
 }
