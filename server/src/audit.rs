@@ -337,12 +337,6 @@ impl Log {
     }
 }
 
-/// Why lines or their head are not on the disk.
-enum Unsynced {
-    Lines(String),
-    Head(String),
-}
-
 struct Shared {
     log: Mutex<Log>,
     /// Heads reach the database one after the other: an older one never comes after a newer one. To be locked before `log`.
@@ -520,45 +514,43 @@ impl Shared {
     /// Brings what was written to the disk, then the head to the database.
     fn sync(&self) -> Result<(), Error> {
         let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
-        let (file, rewritten, on_disk, head, is_vital) = {
+        let (file, mut on_disk, is_unsynced, head, is_vital) = {
             let mut log = self.lock();
             log.is_notified = false;
             let Some(file) = log.file.clone().filter(|_| log.synced != log.head.seq) else { return Ok(()) };
-            let rewritten = log.is_unsynced.then_some(log.on_disk);
-            (file, rewritten, log.on_disk, log.head.clone(), log.vital > log.synced)
+            (file, log.on_disk, log.is_unsynced, log.head.clone(), log.vital > log.synced)
         };
         // Without the lock, so that others go on writing.
-        let mut synced = self.bring(&file, rewritten, &head);
+        let mut synced = self.bring(&file, &mut on_disk, is_unsynced, &head);
         // The database may be on the same disk.
         while synced.is_err() && self.reserve.release(is_vital) {
-            synced = self.bring(&file, Some(on_disk), &head);
+            synced = self.bring(&file, &mut on_disk, true, &head);
         }
         let mut log = self.lock();
+        log.on_disk = on_disk;
         self.synced(&mut log, &head, synced)
     }
 
-    fn synced(&self, log: &mut Log, head: &Head, synced: Result<(), Unsynced>) -> Result<(), Error> {
-        if !matches!(synced, Err(Unsynced::Lines(_))) {
-            log.on_disk = head.end;
-        }
-        synced.map_err(|(Unsynced::Lines(why) | Unsynced::Head(why))| self.fail(log, true, &why))?;
+    fn synced(&self, log: &mut Log, head: &Head, synced: Result<(), String>) -> Result<(), Error> {
+        synced.map_err(|why| self.fail(log, true, &why))?;
         (log.synced, log.is_unsynced) = (head.seq, false);
         Ok(())
     }
 
     /// Brings the lines before this head to the disk, then the head to the database.
-    fn bring(&self, file: &File, rewritten: Option<u64>, head: &Head) -> Result<(), Unsynced> {
-        let lines = |why: io::Error| Unsynced::Lines(why.to_string());
+    fn bring(&self, file: &File, on_disk: &mut u64, is_retry: bool, head: &Head) -> Result<(), String> {
+        let io = |why: io::Error| why.to_string();
         // A kernel forgets what it could not bring to the disk, and reports that once. So the same bytes are written again.
-        let mut at = rewritten.unwrap_or(head.end);
+        let mut at = if is_retry { *on_disk } else { head.end };
         let mut bytes = vec![0; (head.end - at).min(1 << 16) as usize];
         while at < head.end {
             bytes.truncate((head.end - at) as usize);
-            file.read_exact_at(&mut bytes, at).and_then(|()| file.write_all_at(&bytes, at)).map_err(lines)?;
+            file.read_exact_at(&mut bytes, at).and_then(|()| file.write_all_at(&bytes, at)).map_err(io)?;
             at += bytes.len() as u64;
         }
-        file.sync_data().map_err(lines)?;
-        self.keys.write_head(&*self.storage, head).map_err(|why| Unsynced::Head(why.to_string()))
+        file.sync_data().map_err(io)?;
+        *on_disk = head.end;
+        self.keys.write_head(&*self.storage, head).map_err(|why| why.to_string())
     }
 
     fn rotate(&self) -> Result<Option<PathBuf>, Error> {
@@ -570,8 +562,8 @@ impl Shared {
         };
         // The file ends with its last line, which is on the disk.
         log.mend(&file).map_err(|why| self.fail(&mut log, false, &why))?;
-        let head = log.head.clone();
-        let synced = self.bring(&file, log.is_unsynced.then_some(log.on_disk), &head);
+        let (head, is_unsynced) = (log.head.clone(), log.is_unsynced);
+        let synced = self.bring(&file, &mut log.on_disk, is_unsynced, &head);
         self.synced(&mut log, &head, synced)?;
         let old = end_file(&self.path, &file, &head).map_err(|why| failed(&why))?;
         let next = head.ended();
