@@ -277,7 +277,7 @@ impl Head {
 
 /// The file and the head of what was written.
 struct Log {
-    /// The file. After a rotation there is none until the next line.
+    /// The file. After a rotation there is none until it can be made.
     file: Option<Arc<File>>,
     head: Head,
     /// The number of the last line that the database's head has.
@@ -573,6 +573,8 @@ impl Shared {
             return Err(failed(&why.what));
         }
         *log = Log { file: None, synced: next.seq, on_disk: 0, head: next, ..*log };
+        // If this fails, the next line tries it again.
+        drop(log.file(&self.path));
         drop(log);
         Ok(old.or_else(|| moved(&self.path, &head)))
     }
@@ -1162,6 +1164,7 @@ mod tests {
             drop(audit);
             let next = it._folder.path().join("next");
             std::fs::write(&next, it.storage.get(Kind::Meta, HEAD).unwrap().unwrap()).unwrap();
+            std::fs::remove_file(&it.path).unwrap();
             it.storage.commit(&[Change::Put(Kind::Meta, HEAD.into(), head)]).unwrap();
             crash(&it, &old, &next);
             let (keys, master) = (Keys::new(&it.master), &it.master);
