@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub(crate) const PASSPHRASE: &str = "correct horse battery staple";
@@ -25,6 +26,8 @@ pub(crate) fn amount(variable: &str, usual: u64) -> u64 {
 pub(crate) struct Server {
     pub(crate) folder: tempfile::TempDir,
     child: Option<Child>,
+    /// The lines of standard error after the one that says where the server listens.
+    pub(crate) logged: Arc<Mutex<Vec<String>>>,
     pub(crate) address: String,
     pub(crate) root: String,
 }
@@ -58,7 +61,8 @@ impl Server {
         let config = format!("data = {data:?}\nlisten = '127.0.0.1:0'\n{settings}");
         std::fs::write(folder.path().join("server.toml"), config).unwrap();
         std::fs::write(folder.path().join("passphrase"), PASSPHRASE).unwrap();
-        let mut server = Server { folder, child: None, address: String::new(), root: String::new() };
+        let logged = Arc::default();
+        let mut server = Server { folder, child: None, logged, address: String::new(), root: String::new() };
         let made = server.command(&["init"]);
         assert!(made.status.success(), "{made:?}");
         server.root = String::from_utf8(made.stdout).unwrap().trim().into();
@@ -100,7 +104,8 @@ impl Server {
             seen += &line;
         }
         assert!(!self.address.is_empty(), "{seen}");
-        std::thread::spawn(move || lines.for_each(drop));
+        let logged = self.logged.clone();
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| logged.lock().unwrap().push(line)));
         self.child = Some(child);
     }
 
