@@ -463,7 +463,7 @@ async fn answer(
     if let (Err(why), None) = (&admitted, &call.entry.accessor) {
         let entry = Entry { status: why.status, error: Some(cut(&why.what)), ..call.entry.clone() };
         call.server.refused.note(call.refused, entry, call.client);
-        call.server.refused.write(&open).await;
+        call.server.refused.write(&open, false);
         return (route.name, refusal(why));
     }
     let work = perform(call, route, open, admitted);

@@ -429,13 +429,15 @@ impl Audit {
         self.shared.rotate()
     }
 
-    /// Writes the line of a request that nobody waits for any more. If that fails, the server's own log says so.
-    pub fn note(&self, entry: &Entry) {
+    /// Writes a line that nobody waits for. If that fails, this is false, and the server's own log says so.
+    pub fn note(&self, entry: &Entry) -> bool {
         let mut log = self.shared.lock();
-        if self.shared.append(&mut log, entry).is_ok() && !std::mem::replace(&mut log.is_notified, true) {
+        let is_written = self.shared.append(&mut log, entry).is_ok();
+        if is_written && !std::mem::replace(&mut log.is_notified, true) {
             drop(log);
             drop(self.waiters.send(None));
         }
+        is_written
     }
 
     /// Writes the line of a request. Returns when it is as safe as the policy says.

@@ -92,18 +92,13 @@ impl Refused {
         due.collect()
     }
 
-    /// Writes the lines whose time has come. If the log cannot be written, they are kept.
-    pub async fn write(&self, open: &Open) {
-        for entry in self.due(Instant::now(), false) {
-            if open.audit.append(&entry).await.is_err() {
+    /// Writes the lines whose time has come, or all because the server is being sealed. If the log cannot be written, they are kept.
+    pub fn write(&self, open: &Open, all: bool) {
+        for entry in self.due(Instant::now(), all) {
+            if !open.audit.note(&entry) {
                 self.hold(entry);
             }
         }
-    }
-
-    /// Writes all lines, because the server is being sealed.
-    pub fn write_all(&self, open: &Open) {
-        self.due(Instant::now(), true).iter().for_each(|entry| open.audit.note(entry));
     }
 }
 

@@ -155,7 +155,7 @@ async fn upkeep(server: Arc<Server>) {
         for _ in 0..10 {
             seconds.tick().await;
             if let Ok(open) = server.opened().await {
-                server.refused.write(&open).await;
+                server.refused.write(&open, false);
             }
         }
     }

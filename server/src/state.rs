@@ -249,7 +249,7 @@ impl Server {
     /// Waits for the requests that are being answered, and forgets all secrets.
     pub async fn seal(&self) -> Result<(), Error> {
         let Some(open) = self.open.write().await.take() else { return Ok(()) };
-        self.refused.write_all(&open);
+        self.refused.write(&open, true);
         for key in open.keys() {
             for version in key.versions() {
                 version.counter.close(&self.storage).await?;
