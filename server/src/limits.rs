@@ -91,6 +91,11 @@ impl Counter {
         .await?
     }
 
+    /// Returns numbers that were taken for signatures of which none leaves the server.
+    pub async fn put_back(&self, count: u64) {
+        self.lease.lock().await.left += count;
+    }
+
     /// Calls `delete`, which deletes these counters with their key. Requests that hold the key take no number afterwards. Not for a task.
     pub fn delete<'c>(
         counters: impl Iterator<Item = &'c Counter>,

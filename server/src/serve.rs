@@ -36,6 +36,9 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 /// Bytes of a request's line and headers.
 const MAX_HEAD: usize = 64 << 10;
 
+/// Time for the answers to requests that are cancelled when the server is stopped.
+const ANSWERS: Duration = Duration::from_secs(5);
+
 /// TLS 1.3 with these files.
 pub fn tls(tls: &Tls) -> Result<TlsAcceptor, Error> {
     let failed = |path: &Path, why: &dyn Display| Error::bad(format!("[tls] {}: {why}", path.display()));
@@ -133,10 +136,17 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future
     server.places.give_all();
     local.iter().chain([&upkeep]).for_each(|task| task.abort());
     let time = Duration::from_secs(server.config.limits.stop_seconds);
-    if tokio::time::timeout(time, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some requests did not end within {} seconds", time.as_secs());
+    let mut ended = std::pin::pin!(graceful.shutdown());
+    let is_over = tokio::time::timeout(time, &mut ended).await.is_ok();
+    if !is_over {
+        tracing::warn!("some requests did not end within {} seconds, and are cancelled", time.as_secs());
     }
-    server.seal().await
+    let sealed = server.seal().await;
+    if !is_over {
+        // The cancelled requests get their answers.
+        drop(tokio::time::timeout(ANSWERS, ended).await);
+    }
+    sealed
 }
 
 /// Writes the lines for refused requests whose time has come, and keeps the reserve.

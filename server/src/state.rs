@@ -9,6 +9,7 @@ use crate::keys::Key;
 use crate::limits::Counter;
 use crate::places::Places;
 use crate::refused::Refused;
+use crate::reserve::Reserve;
 use crate::seal::{Master, SealedMaster};
 use crate::storage::{Change, Kind, Sqlite, Storage};
 use crate::unsealing::Turns;
@@ -17,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedRwLockReadGuard, Semaphore};
+use tokio::sync::{OwnedRwLockReadGuard, Semaphore, watch};
 use zeroize::Zeroizing;
 
 const MASTER: &str = "master";
@@ -28,6 +29,9 @@ const GRACE: u64 = 24 * 3600;
 const EVEN: Duration = Duration::from_secs(12 * 3600);
 /// Seconds by which the clock may differ from an even one.
 const UNEVEN: u64 = 60;
+
+/// Keys that are made at a time. Whoever wants another one waits, and the wait ends when the server is sealed.
+const NEW_KEYS: usize = 16;
 
 /// A time since which the clock has run evenly.
 struct Clock {
@@ -80,12 +84,16 @@ pub struct Server {
     pub jobs: Arc<Semaphore>,
     /// Room for bodies and results, in KiB.
     pub memory: Arc<Semaphore>,
+    /// Room for keys that are made at a time.
+    pub new_keys: Arc<Semaphore>,
     /// The task of the connection over which the latest request came.
     latest: Mutex<Option<tokio::task::Id>>,
     sealed: SealedMaster,
     access: RwLock<Access>,
     /// Requests hold this for reading until they are answered, so sealing waits for them.
     open: Arc<tokio::sync::RwLock<Option<Open>>>,
+    /// Whether sealing waits, so that requests end early.
+    sealing: watch::Sender<bool>,
     /// One change at a time.
     changes: Mutex<()>,
     clock: Mutex<Clock>,
@@ -184,10 +192,12 @@ impl Server {
             storage: Arc::new(storage),
             jobs: Arc::new(Semaphore::new(limits.queue_jobs)),
             memory: Arc::new(Semaphore::new(limits.memory >> 10)),
+            new_keys: Arc::new(Semaphore::new(NEW_KEYS)),
             latest: Mutex::default(),
             sealed,
             access: RwLock::new(access),
             open: Arc::default(),
+            sealing: watch::Sender::default(),
             changes: Mutex::new(()),
             clock: Mutex::new(Clock { wall: now(), at: Instant::now() }),
             turns: Turns::default(),
@@ -246,17 +256,48 @@ impl Server {
         self.sealed.open(secret)
     }
 
-    /// Waits for the requests that are being answered, and forgets all secrets.
+    /// Does `work` for a request, unless the server is sealed meanwhile. Then `work` is dropped, and with it the tickets of jobs that have not begun.
+    pub async fn unless_sealed<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = self.is_being_sealed() => Err(Error::sealed()),
+        }
+    }
+
+    /// Ends when somebody seals the server.
+    async fn is_being_sealed(&self) {
+        let mut sealing = self.sealing.subscribe();
+        while !*sealing.borrow_and_update() && sealing.changed().await.is_ok() {}
+    }
+
+    /// Ends the requests that are being answered, and forgets all secrets. Jobs that have not begun are cancelled.
     pub async fn seal(&self) -> Result<(), Error> {
-        let Some(open) = self.open.write().await.take() else { return Ok(()) };
+        self.sealing.send_replace(true);
+        // Nobody unseals before the audit log is closed.
+        let mut sealed = self.open.write().await;
+        self.sealing.send_replace(false);
+        let Some(open) = sealed.take() else { return Ok(()) };
         self.refused.write(&open, true);
+        let reserve = Reserve::of(&self.config.audit_log());
+        let mut closed = Ok(());
         for key in open.keys() {
             for version in key.versions() {
-                version.counter.close(&self.storage).await?;
+                let mut returned = version.counter.close(&self.storage).await;
+                // The database may be on the audit log's disk, which may be full.
+                while returned.is_err() && reserve.release(true) {
+                    returned = version.counter.close(&self.storage).await;
+                }
+                closed = closed.and(returned);
+                // A job of a request that is over may still run, for as long as one signature takes. The private key is forgotten after it.
+                while Arc::strong_count(&version.signing) > 1 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
             }
         }
         // The audit log is brought to the disk.
-        Ok(tokio::task::spawn_blocking(move || drop(open)).await?)
+        tokio::task::spawn_blocking(move || drop(open)).await?;
+        closed
     }
 
     /// Runs a change on a thread of its own, alone. A client that goes away does not interrupt it.

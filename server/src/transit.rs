@@ -172,8 +172,7 @@ pub async fn create(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     // Not in the change: a key of some sets takes seconds.
     let mut new = Key::new(&name, set, request.max_signatures);
     new.record.redundant = request.redundant == Some(true);
-    let engine = engine(call, &new).clone();
-    let signing = tokio::task::spawn_blocking(move || engine.generate(set)).await??;
+    let signing = generate(call, &new).await?;
     let new = new.with_version(signing, false, &open.master)?;
     let (key, is_new) = {
         let (name, open) = (name.clone(), open.clone());
@@ -208,8 +207,7 @@ pub async fn rotate(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     let NoFields {} = parse(&call.body, &named(OF_ROTATE, &[&name]))?;
     let key = open.key(&name).ok_or_else(|| unknown_key(&name))?;
     call.grant.check_set(key.set)?;
-    let (engine, set) = (engine(call, &key).clone(), key.set);
-    let signing = tokio::task::spawn_blocking(move || engine.generate(set)).await??;
+    let (signing, set) = (generate(call, &key).await?, key.set);
     let open = open.clone();
     let key = call
         .server
@@ -611,6 +609,17 @@ async fn submit<J: Job>(engine: &Engine, mut job: J, deadline: Option<Instant>) 
     }
 }
 
+/// Makes a private key. It waits for no batch in the queue, which may take a minute.
+async fn generate(call: &Call, key: &Key) -> Result<SigningKey, Error> {
+    let (engine, set, server) = (engine(call, key).clone(), key.set, &call.server);
+    let made = async {
+        let permit = server.new_keys.clone().acquire_owned().await;
+        let work = move || (engine.generate(set), permit).0;
+        Ok(tokio::task::spawn_blocking(work).await??)
+    };
+    server.unless_sealed(made).await
+}
+
 /// Rows of one request.
 struct Rows {
     key: Arc<SigningKey>,
@@ -724,6 +733,41 @@ async fn signatures(
     Ok(results)
 }
 
+/// Verifies the items that could be decoded. The results are in their order.
+async fn verdicts(
+    call: &Call,
+    key: &Key,
+    how: &How,
+    items: Vec<Result<Item, Error>>,
+) -> Result<Vec<Result<bool, Error>>, Error> {
+    let mut tickets = Vec::with_capacity(items.len());
+    for item in items {
+        tickets.push(match item {
+            Err(why) => Err(why),
+            Ok(Item { message, context, signature }) => {
+                let context = context.as_ref().unwrap_or(&how.context);
+                let (number, signature) = signature.unwrap_or_default();
+                match key.version(Some(number), key.record.min_verification_version) {
+                    Err(why) => Err(why),
+                    Ok((_, version)) => {
+                        let mode = how.mode(version.verifying.mode(context), context);
+                        let job = VerifyJob::new(version.verifying.clone(), message, signature).mode(mode);
+                        Ok(submit(engine(call, key), job, call.deadline).await?)
+                    }
+                }
+            }
+        });
+    }
+    let mut verdicts = Vec::with_capacity(tickets.len());
+    for ticket in tickets {
+        verdicts.push(match ticket {
+            Err(why) => Err(why),
+            Ok(ticket) => ticket.await.map_err(Error::from),
+        });
+    }
+    Ok(verdicts)
+}
+
 /// The result of an item.
 enum Done {
     Signature(u32, Signed),
@@ -779,9 +823,16 @@ pub async fn sign(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     let bytes = good.len() * key.set.signature_bytes();
     let _admitted = admit(call, good.len(), bytes * 3)?;
     let limit = key.limit();
-    let used = version.counter.take(&call.server.storage, good.len() as u64, limit).await?;
-    let is_large = good.len() > 2;
-    let mut signed = signatures(call, engine(call, &key), version, &decoded.how, &good).await?.into_iter();
+    let (count, is_large) = (good.len() as u64, good.len() > 2);
+    let used = version.counter.take(&call.server.storage, count, limit).await?;
+    let signed = signatures(call, engine(call, &key), version, &decoded.how, &good);
+    let mut signed = match call.server.unless_sealed(signed).await {
+        Ok(signed) => signed.into_iter(),
+        Err(why) => {
+            version.counter.put_back(count).await;
+            return Err(why);
+        }
+    };
     let Decoded { items, references, is_batch, .. } = decoded;
     let encode = move || {
         let done = items.into_iter().map(|item| {
@@ -806,31 +857,7 @@ pub async fn verify(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
     let Decoded { items, references, is_batch, how, .. } = decoded;
     let bytes: usize = items.iter().flatten().map(|item| item.message.len()).sum();
     let _admitted = admit(call, items.len(), bytes)?;
-    let mut tickets = Vec::with_capacity(items.len());
-    for item in items {
-        tickets.push(match item {
-            Err(why) => Err(why),
-            Ok(Item { message, context, signature }) => {
-                let context = context.as_ref().unwrap_or(&how.context);
-                let (number, signature) = signature.unwrap_or_default();
-                match key.version(Some(number), key.record.min_verification_version) {
-                    Err(why) => Err(why),
-                    Ok((_, version)) => {
-                        let mode = how.mode(version.verifying.mode(context), context);
-                        let job = VerifyJob::new(version.verifying.clone(), message, signature).mode(mode);
-                        Ok(submit(engine(call, &key), job, call.deadline).await?)
-                    }
-                }
-            }
-        });
-    }
-    let mut verdicts = Vec::with_capacity(tickets.len());
-    for ticket in tickets {
-        verdicts.push(match ticket {
-            Err(why) => Err(why),
-            Ok(ticket) => ticket.await.map_err(Error::from),
-        });
-    }
+    let verdicts = call.server.unless_sealed(verdicts(call, &key, &how, items)).await?;
     let verdicts = verdicts.into_iter().map(|valid| valid.map(Done::Verdict));
     let (reply, failed) = answer(verdicts, references, is_batch, 0)?;
     call.entry.failed_items = failed;

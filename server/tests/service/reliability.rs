@@ -188,6 +188,92 @@ fn a_stop_finishes_what_was_accepted() {
     assert_eq!(used, &json!(12), "the rest of the lease was given back");
 }
 
+/// Sends a batch that would take minutes, and calls `end` when it is being signed. Gives the answer.
+fn interrupted(client: &Client, body: &Value, end: impl FnOnce()) -> (u16, Value) {
+    std::thread::scope(|scope| {
+        let answer = scope.spawn(|| client.post("transit/sign/slow", body.clone()));
+        wait("the batch is accepted", &|| metric(client, "hypergrove_free_jobs ") < 16_384.0);
+        // A part of it has begun, most likely.
+        std::thread::sleep(Duration::from_millis(300));
+        end();
+        answer.join().unwrap()
+    })
+}
+
+/// Jobs that have begun end within the time of a signature, in the order of a second. The batch would take minutes, beyond the client's patience.
+#[test]
+fn sealing_cancels_what_has_not_begun() {
+    let server = Server::new("");
+    let client = server.root();
+    make_slow_key(&client, "slow");
+    let with_contexts: Vec<Value> = (0..400).map(|_| json!({ "input": "", "signature_context": "YQ==" })).collect();
+    // Rows, and tickets of single jobs; by each of the two engines.
+    for (redundant, body) in [(false, batch(400)), (false, json!({ "batch_input": with_contexts })), (true, batch(400))]
+    {
+        assert_eq!(client.post("transit/keys/slow/config", json!({ "redundant": redundant })).0, 200);
+        let (status, answer) = interrupted(&client, &body, || assert_eq!(client.post("sys/seal", json!({})).0, 204));
+        assert!(status == 503 && error(&answer).contains("sealed"), "{status} {answer}");
+        server.unseal();
+        // No signature left the server, so no number was used; and nothing computes any more.
+        assert_eq!(client.get("transit/keys/slow").1["data"]["keys"]["1"]["signatures"], json!(0));
+        let seconds = || {
+            ["", "{checks=\"redundant\"}"]
+                .map(|labels| metric(&client, &format!("hypergrove_engine_run_seconds{labels} ")))
+        };
+        let before = seconds();
+        std::thread::sleep(Duration::from_secs(1));
+        assert_eq!(seconds(), before);
+    }
+    // The line of a cancelled request is written before the log closes.
+    let log = lines(&server.audit_log());
+    let cancelled: Vec<_> = log.iter().filter(|line| line["operation"] == "sign").collect();
+    assert_eq!(cancelled.len(), 3);
+    assert!(cancelled.iter().all(|line| line["status"] == 503 && line["messages"].as_array().unwrap().len() == 400));
+    let verified = server.command(&["audit", "verify"]);
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+#[test]
+fn a_stop_cancels_what_has_not_begun_when_its_time_is_over() {
+    let mut server = Server::new("[limits]\nstop_seconds = 1\n");
+    let client = server.root();
+    make_slow_key(&client, "slow");
+    let (status, answer) = interrupted(&client, &batch(400), || server.terminate());
+    assert!(status == 503 && error(&answer).contains("sealed"), "{status} {answer}");
+    assert_eq!(server.stop(), Some(0));
+    server.start();
+    server.unseal();
+    let used = &server.root().get("transit/keys/slow").1["data"]["keys"]["1"]["signatures"];
+    assert_eq!(used, &json!(0), "the numbers were given back");
+}
+
+/// Otherwise they would hold up others for minutes.
+#[test]
+fn the_rows_of_a_client_that_went_away_end() {
+    let server = Server::new("");
+    let client = server.root();
+    make_slow_key(&client, "slow");
+    let body = batch(400).to_string();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let head = format!(
+        "POST /v1/transit/sign/slow HTTP/1.1\r\nHost: a\r\nX-Vault-Token: {}\r\nContent-Length: {}\r\n\r\n",
+        client.token,
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    wait("the batch is accepted", &|| metric(&client, "hypergrove_free_jobs ") < 16_384.0);
+    std::thread::sleep(Duration::from_millis(300));
+    drop(stream);
+    // Two threads that compute have more than this time, even if many other programs run.
+    wait("nothing is computed", &|| {
+        let before = ticks(server.pid());
+        std::thread::sleep(Duration::from_secs(3));
+        ticks(server.pid()) < before + 10
+    });
+    // Sealing waits for jobs that run, and the client waits for a minute at most.
+    assert_eq!(client.post("sys/seal", json!({})).0, 204);
+}
+
 #[test]
 fn a_key_makes_no_more_signatures_than_its_limit() {
     let server = Server::new("");
@@ -412,6 +498,13 @@ fn nothing_is_signed_while_the_audit_log_cannot_be_written() {
     assert_eq!(used(&client), json!(3));
     let verified = server.command(&["audit", "verify"]);
     assert!(verified.status.success(), "{verified:?}");
+}
+
+/// The time that a process has computed, in hundredths of a second.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = stat.rsplit(')').next().unwrap();
+    after_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
 /// The resident memory of a process, in KiB.
