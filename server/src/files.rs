@@ -18,7 +18,7 @@ const STICKY: u32 = 0o1000;
 pub enum Readers {
     /// Nobody; of a file that root owns, its group. Other files are refused.
     Group,
-    /// Anybody, with a warning: the operator has named the file for one command, or other servers use it too.
+    /// Anybody, with a warning: the operator has named the file, and decides who reads it.
     Warned,
     /// Anybody: the file is no secret.
     All,

@@ -151,9 +151,13 @@ fn ask_line(question: &str, option: &str) -> Result<Zeroizing<Vec<u8>>, Error> {
     Ok(Zeroizing::new(rpassword::prompt_password(question).map_err(failed)?.into_bytes()))
 }
 
+/// The secret that `dev` makes.
+fn unseal_key(folder: &Path) -> PathBuf {
+    folder.join("unseal.key")
+}
+
 fn dev_config(folder: PathBuf) -> Config {
-    let path = folder.join("unseal.key");
-    Config { seal: Source::File { path }, ..Config::of_folder(folder) }
+    Config { seal: Source::File { path: unseal_key(&folder) }, ..Config::of_folder(folder) }
 }
 
 fn main() -> ExitCode {
@@ -322,7 +326,7 @@ async fn dev(data: PathBuf, listen: SocketAddr) -> Result<(), Error> {
     let config = Config { listen, ..dev_config(data) };
     if !config.database().exists() {
         write_secret(&config)?;
-        let secret = config.seal.secret()?.unwrap_or_default();
+        let secret = read_secret(&unseal_key(&config.data), Readers::Group)?;
         let token = Server::init(&config, &secret)?;
         let server = Server::start(config.clone())?;
         server.unseal(secret).await?;
@@ -334,7 +338,7 @@ async fn dev(data: PathBuf, listen: SocketAddr) -> Result<(), Error> {
         print_token(&token)?;
     }
     let server = Server::start(config)?;
-    server.unseal(server.config.seal.secret()?.unwrap_or_default()).await?;
+    server.unseal(read_secret(&unseal_key(&server.config.data), Readers::Group)?).await?;
     serve_until_stopped(server, false).await
 }
 

@@ -168,7 +168,7 @@ impl Source {
     pub fn secret(&self) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
         match self {
             Source::Passphrase {} => Ok(None),
-            Source::File { path } => read_secret(path, Readers::Group).map(Some),
+            Source::File { path } => read_secret(path, Readers::Warned).map(Some),
             Source::Command { command } => {
                 let (program, arguments) =
                     command.split_first().ok_or_else(|| Error::bad("[seal] command: the list is empty"))?;
