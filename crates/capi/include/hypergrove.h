@@ -186,7 +186,8 @@ enum {
 /* A new key from the operating system's randomness. */
 HG_MUST_CHECK hg_status hg_private_key_generate(const hg_engine *engine, hg_set set, hg_private_key **key);
 
-/* Reads PKCS#8 (PEM or DER), or zkDilithium's PEM. HG_PASSPHRASE: the key is encrypted. */
+/* Reads PKCS#8 (PEM or DER), or zkDilithium's PEM. HG_PASSPHRASE: the key is encrypted. Whatever reads a private key computes the public key
+ * again from the secrets, which takes as long as making the key: HG_KEY_DAMAGED if it is another one. */
 HG_MUST_CHECK hg_status hg_private_key_read(const uint8_t *data, size_t length, hg_private_key **key);
 
 /* Reads PKCS#8 under a passphrase (PEM or DER; PBES2 with scrypt or PBKDF2 and AES-CBC, as OpenSSL writes it). This takes as much time as
@@ -197,14 +198,14 @@ HG_MUST_CHECK hg_status hg_private_key_read_encrypted(const uint8_t *data, size_
 /* Reads SPKI (PEM or DER), or zkDilithium's PEM. */
 HG_MUST_CHECK hg_status hg_public_key_read(const uint8_t *data, size_t length, hg_public_key **key);
 
-/* Take raw bytes. */
+/* Take raw bytes. Of a private key, the public key is computed again, as by hg_private_key_read. */
 HG_MUST_CHECK hg_status hg_private_key_from_raw(hg_set set, const uint8_t *data, size_t length, hg_private_key **key);
 HG_MUST_CHECK hg_status hg_public_key_from_raw(hg_set set, const uint8_t *data, size_t length, hg_public_key **key);
 
 /* The public key of a private key. */
 HG_MUST_CHECK hg_status hg_public_key_of(const hg_private_key *private_key, hg_public_key **key);
 
-/* Computes the public key again from the secrets: HG_KEY_DAMAGED if it is another one. Reading a key does not do this; signing does. */
+/* Computes the public key again from the secrets: HG_KEY_DAMAGED if it is another one. Reading a key does this, too. */
 HG_MUST_CHECK hg_status hg_private_key_check(const hg_engine *engine, const hg_private_key *key);
 
 /* What hg_private_key_cache keeps. Give NULL instead for one layer, the usual choice. Otherwise give `memory` or `layers`, and 0 for the

@@ -163,7 +163,10 @@ impl OfOptions<'_> for () {
 
 impl From<zk::KeyError> for Failure {
     fn from(why: zk::KeyError) -> Failure {
-        Failure::bad_input(why.to_string())
+        match why {
+            zk::KeyError::OutOfRange | zk::KeyError::PublicKeyMismatch => Error::KeyDamaged { what: why.to_string() }.into(),
+            why => Failure::bad_input(why.to_string()),
+        }
     }
 }
 

@@ -483,6 +483,128 @@ static void queued(void)
     TRUE(late.status == HG_CANCELLED && late.length == 0 && strstr(late.text, "deadline") != NULL);
 }
 
+/* The lines of a PEM file's block, with this text between them. */
+static char *joined(char *to, const char *body, const char *end, const char *between)
+{
+    for (const char *at = body; at < end; at++) {
+        if (*at != '\n')
+            *to++ = *at;
+        else if (at + 1 < end)
+            to += sprintf(to, "%s", between);
+    }
+    return to;
+}
+
+/* A form of a PEM file, as vectors/pem/forms.tsv describes it: `form` is a template. Returns its length. */
+static size_t filled(const char *name, const char *form, const char *pem, const char *other, char *out)
+{
+    const char *body = strchr(pem, '\n') + 1, *end = strstr(pem, "-----END ");
+    char *to = out;
+    for (; *form != '\0'; form++) {
+        if (*form != '%' && *form != '\\') {
+            *to++ = *form;
+            continue;
+        }
+        int is_escape = *form == '\\';
+        switch (*++form) {
+        case 'n': *to++ = '\n'; break;
+        case 'r': *to++ = '\r'; break;
+        case 't': *to++ = '\t'; break;
+        case 'u': to += sprintf(to, "\xef\xbb\xbf"); break;
+        case 'B': to += sprintf(to, "%.*s", (int)(body - 1 - pem), pem); break;
+        case 'E': to += sprintf(to, "%.*s", (int)strcspn(end, "\n"), end); break;
+        case 'L': to = joined(to, body, end, "\n"); break;
+        case '1': to = joined(to, body, end, ""); break;
+        case 'W': to = joined(to, body, end, " \n"); break;
+        case 'S': to = joined(to, body, end, " "); break;
+        case 'C': to = joined(to, body, end, "\r"); break;
+        case 'D': to = joined(to, body, end, "\r\n"); break;
+        case 'N': to = joined(to, body, end, "\\n"); break;
+        case 'O': to += sprintf(to, "%s", other); break;
+        default: TRUE(is_escape && *form == '\\'); *to++ = *form;
+        }
+    }
+    size_t length = (size_t)(to - out);
+    if (strstr(name, "16") == NULL)
+        return length;
+    /* All of it is ASCII. */
+    int is_big = strstr(name, "16BE") != NULL;
+    for (size_t at = length; at-- > 0;) {
+        char letter = out[at];
+        out[2 * at + 2 + (size_t)is_big] = letter;
+        out[2 * at + 3 - (size_t)is_big] = 0;
+    }
+    memcpy(out, is_big ? "\xfe\xff" : "\xff\xfe", 2);
+    return 2 * length + 2;
+}
+
+/* Each form of a PEM file is read or refused as by every other reader of keys, and a key whose parts do not fit together by all. */
+static void forms(const char *path)
+{
+    enum { ROOM = 1 << 16 };
+    static char pems[5][ROOM / 4], file[ROOM], row[1024];
+    size_t length = 0;
+    const uint8_t *word = (const uint8_t *)"word";
+    OK(hg_private_key_write(key, HG_PEM, (uint8_t *)pems[0], sizeof pems[0] - 1, &length));
+    OK(hg_public_key_write(public_key, HG_PEM, (uint8_t *)pems[1], sizeof pems[1] - 1, &length));
+    OK(hg_private_key_write_encrypted(key, word, 4, HG_PEM, (uint8_t *)pems[2], sizeof pems[2] - 1, &length));
+    OK(hg_private_key_write(zk_key, HG_PEM, (uint8_t *)pems[3], sizeof pems[3] - 1, &length));
+    OK(hg_public_key_write(zk_public_key, HG_PEM, (uint8_t *)pems[4], sizeof pems[4] - 1, &length));
+    const int others[] = {1, 0, 1, 4, 3};
+    FILE *table = fopen(path, "r");
+    TRUE(table != NULL);
+    int rows = 0;
+    while (table != NULL && fgets(row, sizeof row, table) != NULL) {
+        if (row[0] == '#')
+            continue;
+        char *expected = strchr(row, '\t'), *form = strchr(expected + 1, '\t');
+        *expected++ = '\0';
+        *form++ = '\0';
+        form[strcspn(form, "\n")] = '\0';
+        hg_status wanted = strcmp(expected, "read") == 0 ? HG_OK : HG_BAD_INPUT;
+        rows++;
+        /* A passphrase takes long to try. */
+        for (int kind = 0; kind < 5; kind++) {
+            length = filled(row, form, pems[kind], pems[others[kind]], file);
+            const uint8_t *data = (const uint8_t *)file;
+            hg_private_key *made = NULL;
+            hg_public_key *public_made = NULL;
+            if (kind == 1 || kind == 4)
+                IS(wanted, hg_public_key_read(data, length, &public_made), expected);
+            else if (kind == 2)
+                IS(wanted == HG_OK ? HG_PASSPHRASE : wanted, hg_private_key_read(data, length, &made), wanted == HG_OK ? "encrypted" : expected);
+            else
+                IS(wanted, hg_private_key_read(data, length, &made), expected);
+            char part[9] = {0};
+            memcpy(part, pems[kind] + 90, 8);
+            TRUE(strstr(hg_error_text(), part) == NULL);
+            hg_private_key_free(made);
+            hg_public_key_free(public_made);
+        }
+    }
+    TRUE(rows > 30);
+    if (table != NULL)
+        fclose(table);
+    hg_private_key *made = NULL;
+    length = filled("", "\\u text\\n%B\\n%1\\n%E\\ntext", pems[2], "", file);
+    OK(hg_private_key_read_encrypted((const uint8_t *)file, length, word, 4, &made));
+    hg_private_key_free(made);
+
+    uint8_t raw[3936];
+    const hg_set all[] = {SET, HG_ZKDILITHIUM};
+    for (int i = 0; i < 2; i++) {
+        OK(hg_private_key_write(i == 0 ? key : zk_key, HG_RAW, raw, sizeof raw, &length));
+        const size_t at[] = {0, length - 1};
+        for (int j = 0; j < 2; j++) {
+            raw[at[j]] ^= 1;
+            made = NULL;
+            IS(HG_KEY_DAMAGED, hg_private_key_from_raw(all[i], raw, length, &made), "damaged");
+            TRUE(made == NULL);
+            raw[at[j]] ^= 1;
+        }
+    }
+}
+
 static void encrypted(void)
 {
     const uint8_t *passphrase = (const uint8_t *)"correct horse";
@@ -880,7 +1002,7 @@ static void after_fork(void)
     OK(hg_sign(engine, key, NULL, message, 3, signature, SIGNATURE));
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
     texts();
     sets();
@@ -897,6 +1019,7 @@ int main(void)
     engines();
     keys();
     encrypted();
+    forms(count > 1 ? arguments[1] : "vectors/pem/forms.tsv");
     messages();
     queued();
     cached();

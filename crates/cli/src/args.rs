@@ -274,10 +274,11 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "TIME", requires = "allowed_signers", value_parser = signers::time)]
     pub(crate) at: Option<SystemTime>,
     /// Verify the signatures on these certificates, with the key of --issuer or --key, and on these certificate requests, each with its
-    /// own key: PEM or DER. Of several files, each has a verdict
+    /// own key: PEM or DER. Of several files, or several certificates in a file, each has a verdict
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["detached", "files", "cms"], help_heading = "Certificates")]
     pub(crate) certificate: Vec<PathBuf>,
-    /// The file of the issuer's certificate or public key. --certificate needs it, or --key; a certificate request needs neither
+    /// The file of the issuer's certificate or public key, or of several, any of which may have signed. --certificate needs it, or --key; a
+    /// certificate request needs neither
     #[arg(long, value_name = "FILE", help_heading = "Certificates")]
     pub(crate) issuer: Option<PathBuf>,
     /// Verify this CMS signature (.p7s). The message is inside, or it is FILE

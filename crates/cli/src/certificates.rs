@@ -6,12 +6,13 @@ use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::verdicts::{Advice, Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
-use crate::x509::{Document, failure};
-use hypergrove::{Engine, SlhDsa, VerifyingKey};
+use crate::x509::{CERTIFICATE, Document, failure, other, subject_key};
+use hypergrove::{Engine, KeyError, SlhDsa, VerifyingKey};
 use hypergrove_files::x509::{CmsVerdict, X509Error};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::Printer;
+use hypergrove_pem::{Pem, is_pem};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,7 +24,10 @@ fn keys(args: &Verify) -> Result<Vec<(VerifyingKey, Arc<SignedBy>)>, Failure> {
     let mut keys = Vec::new();
     for path in args.issuer.iter().chain(&args.key) {
         let file = KeyFile::read(path.as_path().into(), Some(&args.passphrase))?;
-        keys.push(file.public::<SlhDsa>(args.of.set)?);
+        match issuers(&file.bytes).map_err(|failure| failure.of(&file.source))? {
+            all if all.len() > 1 => keys.extend(all),
+            _ => keys.push(file.public::<SlhDsa>(args.of.set)?),
+        }
     }
     for word in &args.public_key {
         keys.push(VerifyingKey::from_base64(word).map_err(|error| Failure::new(format!("--public-key: {error}")))?);
@@ -31,18 +35,74 @@ fn keys(args: &Verify) -> Result<Vec<(VerifyingKey, Arc<SignedBy>)>, Failure> {
     Ok(keys.into_iter().map(|key| (key.clone(), SignedBy::of::<SlhDsa>(&key, None))).collect())
 }
 
+/// The keys of a PEM file with certificates or public keys and no private key. Any of several may be the issuer's.
+fn issuers(bytes: &[u8]) -> Result<Vec<VerifyingKey>, Failure> {
+    if !is_pem(bytes) {
+        return Ok(Vec::new());
+    }
+    let pem = Pem::read(bytes).map_err(KeyError::from)?;
+    if ["PRIVATE KEY", "ENCRYPTED PRIVATE KEY"].iter().any(|label| pem.has(label)) {
+        return Ok(Vec::new());
+    }
+    let certificates = pem.all(CERTIFICATE).map(|der| subject_key(&der.map_err(KeyError::from)?));
+    let keys = pem.all("PUBLIC KEY").map(|der| Ok(VerifyingKey::read_spki(&der.map_err(KeyError::from)?)?));
+    certificates.chain(keys).collect()
+}
+
+/// A signature to judge: the name of its verdict, and the certificate or request, unless the file is CMS, which is read when its turn comes.
+type Unit = (Source, Option<Result<Document, Failure>>);
+
+/// The certificates of each file, in the order in which they are there.
+fn units(args: &Verify) -> Vec<Unit> {
+    let mut units: Vec<Unit> = Vec::new();
+    for path in &args.certificate {
+        let source = Source::from(path.as_path());
+        let read = source.read_key("a certificate or request");
+        match read.and_then(|bytes| Ok((Document::all(&bytes).map_err(|failure| failure.of(&source))?, other(&bytes))))
+        {
+            Ok((all, _)) if all.len() > 1 => {
+                let name = |number| PathBuf::from(format!("{}, certificate {number}", source.path_text()));
+                units.extend(all.into_iter().zip(1..).map(|(document, number)| {
+                    let source = Source::File(name(number));
+                    let document = document.map_err(|failure| failure.of(&source));
+                    (source, Some(document))
+                }));
+            }
+            Ok((all, other)) => {
+                let none = || Err(no_document(&source, "certificate or request", other));
+                let is_cms = |document: &Result<Document, Failure>| matches!(document, Ok(Document::Cms(_)));
+                let document = all.into_iter().find(|document| !is_cms(document));
+                let document = document.map_or_else(none, |document| document.map_err(|failure| failure.of(&source)));
+                units.push((source, Some(document)));
+            }
+            Err(failure) => units.push((source, Some(Err(failure)))),
+        }
+    }
+    units.extend(args.cms.iter().map(|path| (path.as_path().into(), None)));
+    units
+}
+
+fn no_document(source: &Source, what: &str, other: Option<&str>) -> Failure {
+    match other {
+        Some(other) => Failure::new(format!("{source} is no {what}: it holds {other}")),
+        None => Failure::new(format!("{source} is no {what}")).hint("`hypergrove inspect` shows what it is"),
+    }
+}
+
 /// `verify --certificate` and `verify --cms`.
 pub(crate) fn verify(args: &Verify, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     let passphrase = args.passphrase.path();
     let given = args.certificate.iter().chain(&args.cms).chain(&args.issuer).chain(&args.key).chain(&args.inputs.files);
     args::one_stdin(given.chain(&passphrase).map(PathBuf::as_path))?;
-    let files: Vec<Source> = args.certificate.iter().chain(&args.cms).map(|path| path.as_path().into()).collect();
     let keys = keys(args)?;
+    let (files, documents): (Vec<Source>, Vec<_>) = units(args).into_iter().unzip();
+    let mut documents = documents.into_iter();
+    let mut next = || documents.next().flatten();
     let engine = machine::engine(machine, printer)?;
     let messages = Messages::new(machine, None);
     // The failure of the only file is the command's error.
     let alone = match &files[..] {
-        [source] => Some(judge_file(args, &engine, &messages, source, &keys)?),
+        [source] => Some(judge_file(args, &engine, &messages, (source, next()), &keys)?),
         _ => None,
     };
     let path_of = |index: usize| Some(files[index].path_text());
@@ -52,7 +112,7 @@ pub(crate) fn verify(args: &Verify, machine: &MachineOptions, printer: &Printer)
         verdicts.tell_with(0, verdict, remark);
     } else {
         for (index, source) in files.iter().enumerate() {
-            match judge_file(args, &engine, &messages, source, &keys) {
+            match judge_file(args, &engine, &messages, (source, next()), &keys) {
                 Ok((verdict, remark)) => verdicts.tell_with(index, verdict, remark),
                 Err(failure) => verdicts.tell(index, Verdict::Error(failure)),
             }
@@ -71,17 +131,18 @@ fn judge_file(
     args: &Verify,
     engine: &Engine,
     messages: &Messages<'_>,
-    source: &Source,
+    (source, document): (&Source, Option<Result<Document, Failure>>),
     keys: &[(VerifyingKey, Arc<SignedBy>)],
 ) -> Result<(Verdict, Option<Remark>), Failure> {
-    let bytes =
-        if args.cms.is_some() { messages.read(source)? } else { source.read_key("a certificate or request")?.to_vec() };
-    let document = Document::read(&bytes).map_err(|failure| failure.of(source))?;
-    let what = if args.cms.is_some() { "CMS with signatures" } else { "certificate or request" };
-    let Some((document, ..)) =
-        document.filter(|(document, ..)| matches!(document, Document::Cms(_)) == args.cms.is_some())
-    else {
-        return Err(Failure::new(format!("{source} is no {what}")).hint("`hypergrove inspect` shows what it is"));
+    let document = match document {
+        Some(document) => document?,
+        None => {
+            let bytes = messages.read(source)?;
+            match Document::read(&bytes).map_err(|failure| failure.of(source))? {
+                Some((document @ Document::Cms(_), ..)) => document,
+                _ => return Err(no_document(source, "CMS with signatures", other(&bytes))),
+            }
+        }
     };
     let detached = match &args.inputs.files[..] {
         [] => None,
@@ -115,6 +176,29 @@ fn judge_file(
     judge(engine, &document, keys, detached.as_deref()).map_err(|error| failure(error).of(source))
 }
 
+/// The part of CMS that is wrong.
+fn fault(verdict: CmsVerdict) -> Option<&'static str> {
+    Some(match verdict {
+        CmsVerdict::Valid => return None,
+        CmsVerdict::Content => {
+            "changed content: the signature is the key's, and the message is not the one that it is of"
+        }
+        CmsVerdict::LineFeeds => {
+            "changed line ends: the signature is the key's, of this message with LF in place of CR LF; `tr -d '\\r' < FILE > NEW` makes it"
+        }
+        CmsVerdict::CarriageReturns => {
+            "changed line ends: the signature is the key's, of this message with CR LF in place of LF; `sed 's/$/\\r/' FILE > NEW` makes it"
+        }
+        CmsVerdict::DigestLength => {
+            "wrong digest: the signature is the key's, of a digest whose length is not that of its hash function"
+        }
+        CmsVerdict::AttributeOrder => {
+            "wrong order: the signature is the key's, of attributes in the order in which they are written, which is not DER's; the signer has to sort them"
+        }
+        _ => "wrong signature: it is not the key's for this message, or for its attributes if it has some",
+    })
+}
+
 /// One of the keys has to have signed.
 fn judge(
     engine: &Engine,
@@ -128,10 +212,8 @@ fn judge(
             Document::Certificate(certificate) => certificate.verify(engine, key),
             Document::Request(request) => request.verify(engine),
             Document::Cms(signed) => signed.verify(engine, key, detached).map(|verdict| {
-                if verdict == CmsVerdict::Content {
-                    let sentence =
-                        "changed content: the signature is the key's, and the message is not the one that it is of";
-                    remark = Some(Advice { sentence: sentence.into(), command: None }.into());
+                if remark.is_none() || verdict != CmsVerdict::Signature {
+                    remark = fault(verdict).map(|sentence| Advice { sentence: sentence.into(), command: None }.into());
                 }
                 verdict == CmsVerdict::Valid
             }),

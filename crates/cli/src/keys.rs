@@ -98,6 +98,8 @@ pub(crate) fn recognise(
         let key = x509::subject_key(bytes)?;
         let der = encode_public(&key, Encoding::Der)?;
         (Encoding::Der, Key::Public(key), Zeroizing::new(der))
+    } else if let Some(other) = x509::other(bytes) {
+        return Err(Failure::new(format!("this is no key: it is {other}")));
     } else if bytes[0] == DER_SEQUENCE {
         // PKCS#8 begins with a version, SPKI has none; a file that is cut short shows it as well.
         let header = match bytes.get(1) {

@@ -9,13 +9,15 @@ use hypergrove::{KeyError, VerifyingKey};
 use hypergrove_files::x509::{Certificate, Parts, Request, SignedData, X509Error};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{Printer, Table, Visible, grouped};
-use hypergrove_pem::{Pem, is_pem};
+use hypergrove_pem::{Pem, PemError, is_pem};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
+use zeroize::Zeroizing;
 
 /// The object identifier of SignedData, in DER.
 const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
-const LABELS: [&str; 5] = ["CERTIFICATE", "CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST", "CMS", "PKCS7"];
+pub(crate) const CERTIFICATE: &str = "CERTIFICATE";
+const LABELS: [&str; 5] = [CERTIFICATE, "CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST", "CMS", "PKCS7"];
 const KEYS: [&str; 5] = ["PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "PUBLIC KEY", PRIVATE_LABEL, PUBLIC_LABEL];
 
 /// A file that is no key and no bare signature.
@@ -31,6 +33,47 @@ enum DerKind {
     Certificate,
     Request,
     Cms,
+    /// A list of revoked certificates.
+    Crl,
+}
+
+/// What a file is that holds neither a key nor a certificate, and the command that makes another file of it; `None` if nobody can tell.
+pub(crate) fn other(bytes: &[u8]) -> Option<&'static str> {
+    if is_pem(bytes) {
+        return Pem::read(bytes).ok().map(|pem| pem.content());
+    }
+    let head = bytes.get(..256).unwrap_or(bytes).to_ascii_lowercase();
+    if [&b"mime-version:"[..], b"content-type:"].iter().any(|header| head.starts_with(header)) {
+        return Some(
+            "S/MIME text; `openssl cms -cmsout -inform SMIME -in FILE -outform PEM -out NEW` writes the CMS in it",
+        );
+    }
+    match look(bytes) {
+        Some(DerKind::Cms) => {
+            return Some(
+                "CMS or PKCS#7; `openssl cms -cmsout -inform DER -in FILE -noout -certsout NEW` writes the certificates in it",
+            );
+        }
+        Some(DerKind::Crl) => {
+            return Some(
+                "a CRL, a list of revoked certificates; `openssl crl -inform DER -in FILE -noout -text` shows it",
+            );
+        }
+        _ => {}
+    }
+    let all = elements(bytes, 0..bytes.len()).ok()?;
+    let tags: Vec<Tag> =
+        elements(bytes, all.first()?.content.clone()).ok()?.iter().map(|element| element.tag).collect();
+    match (&all[..], &tags[..]) {
+        ([first, _], _) if looks_like_certificate(&bytes[first.whole.clone()]) => Some(
+            "a TRUSTED CERTIFICATE, which has OpenSSL's settings of trust; `openssl x509 -inform DER -in FILE -out NEW` writes the certificate alone",
+        ),
+        // SEQUENCE { version 3, ContentInfo, MacData }
+        ([_], [Tag::Integer, Tag::Sequence] | [Tag::Integer, Tag::Sequence, Tag::Sequence]) => {
+            Some("PKCS#12; `openssl pkcs12 -in FILE -nodes -out NEW` writes the keys and certificates in it as PEM")
+        }
+        _ => None,
+    }
 }
 
 fn look(bytes: &[u8]) -> Option<DerKind> {
@@ -53,6 +96,8 @@ fn look(bytes: &[u8]) -> Option<DerKind> {
     }
     let parts: Vec<Tag> = inside(signed.content.clone())?.iter().map(|element| element.tag).collect();
     match parts[..] {
+        [Tag::Sequence, Tag::Sequence, Tag::UtcTime | Tag::GeneralizedTime, ..]
+        | [Tag::Integer, Tag::Sequence, Tag::Sequence, Tag::UtcTime | Tag::GeneralizedTime, ..] => Some(DerKind::Crl),
         // Version, subject, key, and attributes that some leave out. A certificate has more.
         [Tag::Integer, Tag::Sequence, Tag::Sequence] => Some(DerKind::Request),
         [Tag::Integer, Tag::Sequence, Tag::Sequence, Tag::ContextSpecific { .. }, ..] => Some(DerKind::Request),
@@ -94,7 +139,7 @@ impl Document {
     pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Document, bool, usize)>, Failure> {
         let of_der = |der: &[u8]| -> Result<Option<Document>, Failure> {
             Ok(match look(der) {
-                None => None,
+                None | Some(DerKind::Crl) => None,
                 Some(DerKind::Cms) => Some(Document::Cms(Box::new(SignedData::read(der).map_err(failure)?))),
                 Some(DerKind::Request) => Some(Document::Request(Box::new(Request::read(der).map_err(failure)?))),
                 Some(DerKind::Certificate) => {
@@ -116,6 +161,21 @@ impl Document {
             }
         }
         Ok(None)
+    }
+
+    /// The certificates of a chain in PEM, each with what is wrong with it, or the only document.
+    pub(crate) fn all(bytes: &[u8]) -> Result<Vec<Result<Document, Failure>>, Failure> {
+        if is_pem(bytes) {
+            let pem = Pem::read(bytes).map_err(KeyError::from)?;
+            let read = |der: Result<Zeroizing<Vec<u8>>, PemError>| {
+                let certificate = Certificate::read(&der.map_err(KeyError::from)?).map_err(failure)?;
+                Ok(Document::Certificate(Box::new(certificate)))
+            };
+            if pem.has(CERTIFICATE) {
+                return Ok(pem.all(CERTIFICATE).map(read).collect());
+            }
+        }
+        Ok(Document::read(bytes)?.map(|(document, ..)| Ok(document)).into_iter().collect())
     }
 
     /// The fields of the document and of each of the things in it, and the places of its parts.

@@ -435,13 +435,14 @@ impl SignedData {
         let sorted = SetOfVec::try_from(attributes.iter().cloned().collect::<Vec<_>>());
         let der = sorted.and_then(|sorted| sorted.to_der()).map_err(malformed(Self::WHAT))?;
         let written = attributes.iter().map(Encode::to_der).collect::<der::Result<Vec<_>>>();
-        let written = written.and_then(|all| Any::new(Tag::Set, all.concat())?.to_der()).map_err(malformed(Self::WHAT))?;
+        let written =
+            written.and_then(|all| Any::new(Tag::Set, all.concat())?.to_der()).map_err(malformed(Self::WHAT))?;
         Ok(Some(Attributes { digest: digest.as_bytes().to_vec(), der, written }))
     }
 
-    /// The messages that a signer may have signed: that of a valid signature first, then those of signatures of which a part is wrong. Each
-    /// has the verdict if the signature is the key's.
-    fn messages(&self, signer: &SignerInfo, content: &[u8]) -> Result<Vec<(CmsVerdict, Vec<u8>)>, X509Error> {
+    /// The verdict if a signer signed this content, the bytes that the signer signed then, and, of attributes, those bytes in the order in which
+    /// they are written.
+    fn message(&self, signer: &SignerInfo, content: &[u8]) -> Result<Message, X509Error> {
         let wrong = |why: String| X509Error::Malformed { what: Self::WHAT, why };
         let Some(Attributes { digest, der, written }) = self.attributes(signer)? else {
             // Without attributes, nothing signs the type of the content (RFC 5652, 5.3). And attributes that a signer signed are no message,
@@ -449,14 +450,15 @@ impl SignedData {
             if self.parsed.encap_content_info.econtent_type != DATA || is_attributes(content) {
                 return Err(wrong("it has no signed attributes, which this content needs".into()));
             }
-            let others = other_line_ends(content).into_iter().filter(|(_, other)| other != content);
-            return Ok([(CmsVerdict::Valid, content.to_vec())].into_iter().chain(others).collect());
+            return Ok((CmsVerdict::Valid, content.to_vec(), None));
         };
         let oid = signer.digest_alg.oid;
         let hash = digest_of(oid).ok_or_else(|| {
             let weak = TOO_WEAK.iter().find(|(weak, _)| *weak == oid);
             wrong(match weak {
-                Some((_, name)) => format!("its digest {name} is too weak, anyone can make two messages with one digest"),
+                Some((_, name)) => {
+                    format!("its digest {name} is too weak, anyone can make two messages with one digest")
+                }
                 None => format!("its digest {oid} is none that SLH-DSA goes with"),
             })
         })?;
@@ -474,10 +476,12 @@ impl SignedData {
                 signed.map_or(CmsVerdict::Content, |(verdict, _)| verdict)
             }
         };
-        let unsorted = (written != der).then_some((CmsVerdict::AttributeOrder, written));
-        Ok([(verdict, der)].into_iter().chain(unsorted).collect())
+        Ok((verdict, der, Some(written)))
     }
 }
+
+/// The verdict on a signature of these bytes, the bytes, and others that may have been signed.
+type Message = (CmsVerdict, Vec<u8>, Option<Vec<u8>>);
 
 /// Hash functions for which anybody finds two messages with one digest.
 const TOO_WEAK: [(ObjectIdentifier, &str); 2] = [
@@ -571,18 +575,23 @@ impl SignedData {
             let has_parameters = signer.signature_algorithm.parameters.is_some();
             let form = check_form(SignedData::WHAT, has_parameters, signature, key);
             // One valid signer suffices: an error of another signer counts only if no signer is valid.
-            let messages = match form.and_then(|()| self.messages(signer, content)) {
-                Ok(messages) => messages,
+            let (of, message, written) = match form.and_then(|()| self.message(signer, content)) {
+                Ok(message) => message,
                 Err(why) => {
                     unread.get_or_insert(why);
                     continue;
                 }
             };
-            for (of, message) in messages {
-                match (engine.verify(key, key.mode(&[]), &message, signature)?, of) {
-                    (true, CmsVerdict::Valid) => return Ok(CmsVerdict::Valid),
-                    (true, of) => verdict = of,
-                    (false, _) => {}
+            match (engine.verify(key, key.mode(&[]), &message, signature)?, of) {
+                (true, CmsVerdict::Valid) => return Ok(CmsVerdict::Valid),
+                (true, of) => verdict = of,
+                (false, _) => {
+                    let unsorted = |written| vec![(CmsVerdict::AttributeOrder, written)];
+                    for (of, other) in written.map_or_else(|| other_line_ends(content).into(), unsorted) {
+                        if engine.verify(key, key.mode(&[]), &other, signature)? {
+                            verdict = of;
+                        }
+                    }
                 }
             }
         }

@@ -173,13 +173,13 @@ impl Decoder {
         Ok(Some(Key::new(self.provider.clone(), self.named, material)))
     }
 
-    /// Whether the DER is this structure with this algorithm, by its first bytes: a sequence that begins with the algorithm, or with a version
-    /// and the algorithm.
+    /// Whether the DER is this structure with this algorithm, by its first bytes: a sequence that begins with the algorithm, or with a version,
+    /// even one that does not exist, and the algorithm.
     fn is_meant(&self, der: &[u8]) -> bool {
         let Some(content) = header(der).map(|(header, _)| &der[header..]) else { return false };
         let content = match (self.structure, content) {
             (Structure::PublicKey, content) => content,
-            (_, [2, 1, 0 | 1, content @ ..]) => content,
+            (_, [2, 1, _, content @ ..]) => content,
             _ => return false,
         };
         // Parameters are an error of this algorithm's key, so the sequence's length is not compared.

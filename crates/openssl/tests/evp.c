@@ -238,6 +238,22 @@ static void check_files(const char *set, EVP_PKEY *key)
             left = length - 1;
             CHECK(set, OSSL_DECODER_from_data(decoder, &rest, &left) != 1 && back == NULL);
             ERR_clear_error();
+            if (FORMS[i].selection == EVP_PKEY_KEYPAIR) {
+                unsigned char *version = data + (data[1] < 0x80 ? 4 : 5);
+
+                *version = 2;
+                rest = data;
+                left = length;
+                CHECK(set, OSSL_DECODER_from_data(decoder, &rest, &left) != 1 && back == NULL);
+                CHECK_ERROR(set, "`version` is 2");
+                *version = 0;
+                data[length - 1] ^= 1;
+                rest = data;
+                left = length;
+                CHECK(set, OSSL_DECODER_from_data(decoder, &rest, &left) != 1 && back == NULL);
+                CHECK_ERROR(set, "damaged");
+                data[length - 1] ^= 1;
+            }
             data[length - (FORMS[i].selection == EVP_PKEY_KEYPAIR ? EVP_PKEY_get_bits(key) / 4 + 1 : EVP_PKEY_get_bits(key) / 8 + 2)] ^= 1;
             rest = data;
             left = length;
@@ -278,6 +294,11 @@ static void check_key(const char *set, size_t n, size_t signature_bytes, EVP_PKE
     CHECK(set, EVP_PKEY_fromdata(ctx, &other, EVP_PKEY_KEYPAIR, params) != 1);
     CHECK_ERROR(set, "does not belong to the private key");
     public[0] ^= 1;
+    /* The seeds of another key. */
+    private[0] ^= 1;
+    CHECK(set, EVP_PKEY_fromdata(ctx, &other, EVP_PKEY_KEYPAIR, params) != 1);
+    CHECK_ERROR(set, "damaged");
+    private[0] ^= 1;
     /* The secret half alone, with the public key. */
     params[0] = OSSL_PARAM_construct_octet_string("priv", private, 2 * n);
     CHECK(set, EVP_PKEY_fromdata(ctx, &other, EVP_PKEY_KEYPAIR, params) == 1 && EVP_PKEY_eq(key, other) == 1);

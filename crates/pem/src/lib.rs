@@ -18,7 +18,7 @@ const BEGIN: &[u8] = b"-----BEGIN ";
 const BEGIN_UTF16: &[u8] = b"-\0-\0-\0-\0-\0B\0E\0G\0I\0N\0 ";
 
 /// What blocks with other labels hold, and the command that makes another file of them.
-const KNOWN: [(&str, &str); 14] = [
+const KNOWN: [(&str, &str); 16] = [
     ("PRIVATE KEY", "a private key"),
     ("ENCRYPTED PRIVATE KEY", "an encrypted private key"),
     ("PUBLIC KEY", "a public key"),
@@ -36,7 +36,12 @@ const KNOWN: [(&str, &str); 14] = [
         "an X509 CRL, a list of revoked certificates; `openssl crl -in FILE -noout -text` shows it, and nothing makes a key or a certificate of it",
     ),
     ("PKCS7", "PKCS#7; `openssl pkcs7 -in FILE -print_certs -out NEW` writes the certificates in it"),
-    ("CMS", "CMS; `openssl pkcs7 -in FILE -print_certs -out NEW` writes the certificates in it"),
+    ("CMS", "CMS; `openssl cms -cmsout -inform PEM -in FILE -noout -certsout NEW` writes the certificates in it"),
+    (
+        "X509 CERTIFICATE",
+        "a certificate under an old label; `openssl x509 -in FILE -out NEW` writes it under the new one",
+    ),
+    ("OPENSSH PRIVATE KEY", "a private key in the format of OpenSSH"),
     ("RSA PRIVATE KEY", "a private key of RSA"),
     ("EC PRIVATE KEY", "a private key of elliptic curves"),
 ];

@@ -7,6 +7,8 @@ mod audit;
 mod clients;
 mod deployment;
 mod floods;
+#[path = "../../../crates/testkit/src/forms.rs"]
+mod forms;
 mod reliability;
 mod store;
 mod transit;

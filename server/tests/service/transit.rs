@@ -1,6 +1,8 @@
 //! Keys, signatures and batches, as clients use them.
 
 use crate::deployment::{Client, Server, encode, error, signature_bytes};
+use crate::forms::forms;
+use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::{Engine, Mode, PassphraseKdf, PreHash, SLH_DSA_SHA2_128F, VerifyingKey};
 use serde_json::{Value, json};
 
@@ -255,4 +257,35 @@ fn keys_are_imported_by_a_command() {
         let secret = &key.to_bytes()[..16];
         assert!(!bytes.windows(16).any(|window| window == secret), "{file}");
     }
+}
+
+/// `import` reads or refuses each form of a PEM file as every other reader does, and refuses keys whose parts do not fit together.
+#[test]
+fn every_form_of_pem_is_imported_or_refused() {
+    let server = Server::stopped("");
+    let engine = Engine::new().unwrap();
+    let key = engine.generate(&SLH_DSA_SHA2_128F).unwrap();
+    let public = key.verifying_key().to_public_key_pem(LineEnding::LF).unwrap();
+    let plain = key.to_pkcs8_pem(LineEnding::LF).unwrap();
+    let encrypted = key.encrypt(b"", PassphraseKdf::Pbkdf2).unwrap().to_pem(LineEnding::LF).unwrap();
+    // An empty passphrase is one that others choose.
+    std::fs::write(server.path("word"), "\n").unwrap();
+    let [file, word] = ["key.pem", "word"].map(|name| server.path(name).display().to_string());
+    let import = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        let done = server.command(&["import", "imported", &file, "--key-passphrase-file", &word]);
+        (done.status.success(), String::from_utf8(done.stderr).unwrap())
+    };
+    assert!(import(plain.as_bytes()).0);
+    // The first of an encrypted key's forms stand for all: each takes as long as the passphrase.
+    let locked = forms(&encrypted, &public).into_iter().step_by(6);
+    for form in forms(&plain, &public).into_iter().chain(locked) {
+        let (_, said) = import(&form.file);
+        let expected = form.refused.unwrap_or("has this private key already");
+        assert!(said.contains(expected), "{}: {said}", form.name);
+    }
+    let mut raw = key.to_pkcs8_der().unwrap().as_bytes().to_vec();
+    *raw.last_mut().unwrap() ^= 1;
+    let (done, said) = import(&raw);
+    assert!(!done && said.contains("damaged"), "{said}");
 }

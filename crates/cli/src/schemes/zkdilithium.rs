@@ -5,9 +5,7 @@ use crate::args::{Bytes, Encoding, KeyKind, Keygen, Scheme};
 use crate::keys::{Key, KeyFile, LoadedKey};
 use crate::layout::{Layout, fields};
 use hypergrove::zkdilithium::params::*;
-use hypergrove::zkdilithium::{
-    KeyError, PRIVATE_LABEL, SigningKey, VerifyingKey, ZkDilithium, is_pem_of_zkdilithium,
-};
+use hypergrove::zkdilithium::{KeyError, PRIVATE_LABEL, SigningKey, VerifyingKey, ZkDilithium, is_pem_of_zkdilithium};
 use hypergrove::{Fingerprint, Params};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::zkdilithium::refuse;

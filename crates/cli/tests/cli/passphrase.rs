@@ -48,7 +48,7 @@ fn every_command_reads_an_encrypted_key() {
             with(&["sign", "--key", "both.pem", "m", "--force"]).good();
             place.run(&["keygen", "--set", "sha2-128f", "-o", "o.pem", "--pubout", "o.pub"]).good();
             place.write("both.pem", [place.read("e.pem"), place.read("o.pub")].concat());
-            with(&["sign", "--key", "both.pem", "m", "--force"]).refuses(&["the public key of another pair"]);
+            with(&["sign", "--key", "both.pem", "m", "--force"]).refuses(&["is not that of its seeds"]);
             place.write("both.pem", [place.read("e.pem"), place.read("k.pem")].concat());
             with(&["sign", "--key", "both.pem", "m", "--force"]).refuses(&["a private key and an encrypted one"]);
         }

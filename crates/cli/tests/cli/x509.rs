@@ -2,6 +2,7 @@
 
 use crate::place::{Place, Run};
 use base64ct::{Base64, Encoding};
+use hypergrove::{PreHash, pre_hasher};
 use hypergrove_files::x509::SignedData;
 use hypergrove_testkit::vectors;
 use serde_json::Value;
@@ -351,6 +352,139 @@ fn cms_is_verified_detached_and_inside() {
     verify(&["kind.p7s"]).refuses(&["no signed attributes"]);
 }
 
+/// CMS by attributes in this order, which the signer signed in that one: `written` and `signed` are attributes one after the other.
+fn cms_by_attributes(place: &Place, written: &[u8], signed: &[u8], digest_algorithm: &[u8]) -> Vec<u8> {
+    let signature = sign(place, "leaf.pem", &tlv(0x31, &[signed]));
+    let (id, algorithm) = (tlv(0x80, &[b"id"]), sequence(&[SHA2_128F]));
+    let attributes = tlv(0xa0, &[written]);
+    let signer =
+        sequence(&[b"\x02\x01\x03", &id, digest_algorithm, &attributes, &algorithm, &tlv(4, &[&signature])]);
+    let content = sequence(&[DATA]);
+    let body = sequence(&[b"\x02\x01\x03", &tlv(0x31, &[digest_algorithm]), &content, &tlv(0x31, &[&signer])]);
+    sequence(&[SIGNED_DATA, &tlv(0xa0, &[&body])])
+}
+
+/// The message says which part of CMS is wrong.
+#[test]
+fn the_part_of_cms_that_is_wrong_is_named() {
+    let place = place();
+    let kind = sequence(&[b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x09\x03", &tlv(0x31, &[DATA])]);
+    let digest = |digest: &[u8]| {
+        sequence(&[b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x09\x04", &tlv(0x31, &[&tlv(4, &[digest])])])
+    };
+    let sha256 = |message: &[u8]| {
+        let mut hasher = pre_hasher(PreHash::Sha256);
+        hasher.update(message);
+        hasher.finish()
+    };
+    for (file, message) in [("lf", "one\ntwo\n"), ("crlf", "one\r\ntwo\r\n"), ("other", "one\ntwo!\n")] {
+        place.write(file, message);
+    }
+    let verify = |message: &str| place.run(&["verify", "--key", "leaf.pub", "--cms", "m.p7s", message]);
+    let is_named = |message: &str, part: &str| {
+        let run = verify(message).exits(1);
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+        let json = place.run(&["verify", "--key", "leaf.pub", "--cms", "m.p7s", message, "--json"]).exits(1);
+        assert!(json.text().contains(part), "{part}: {}", json.text());
+    };
+    for (signed, changed, text) in [("lf", "crlf", "LF in place of CR LF"), ("crlf", "lf", "CR LF in place of LF")] {
+        let attributes = [kind.clone(), digest(&sha256(&place.read(signed)))].concat();
+        for bytes in [
+            cms_by_attributes(&place, &attributes, &attributes, SHA256),
+            cms_of(&place, &place.read(signed), (DATA, b""), b""),
+        ] {
+            place.write("m.p7s", bytes);
+            verify(signed).good();
+            is_named(changed, text);
+        }
+        // The command mends the message.
+        let run = verify(changed).exits(1);
+        let command = run.stderr.split('`').nth(1).unwrap().replace("FILE", changed).replace("NEW", "mended");
+        place.shell(&command).good();
+        verify("mended").good();
+    }
+    let attributes = [kind.clone(), digest(&sha256(&place.read("lf")))].concat();
+    let swapped = [digest(&sha256(&place.read("lf"))), kind.clone()].concat();
+    place.write("m.p7s", cms_by_attributes(&place, &attributes, &attributes, SHA256));
+    is_named("other", "changed content");
+    // Attributes may be written in any order, but are signed in DER's.
+    place.write("m.p7s", cms_by_attributes(&place, &swapped, &attributes, SHA256));
+    verify("lf").good();
+    place.write("m.p7s", cms_by_attributes(&place, &swapped, &swapped, SHA256));
+    is_named("lf", "wrong order");
+    let short = [kind.clone(), digest(&[7; 31])].concat();
+    place.write("m.p7s", cms_by_attributes(&place, &short, &short, SHA256));
+    is_named("lf", "wrong digest");
+    let mut changed = cms_by_attributes(&place, &attributes, &attributes, SHA256);
+    *changed.last_mut().unwrap() ^= 1;
+    place.write("m.p7s", changed);
+    is_named("lf", "wrong signature");
+    let sha1 = sequence(&[b"\x06\x05\x2b\x0e\x03\x02\x1a"]);
+    place.write("m.p7s", cms_by_attributes(&place, &attributes, &attributes, &sha1));
+    verify("lf").refuses(&["its digest SHA-1 is too weak"]);
+}
+
+/// Each certificate of a chain has a verdict, and any of several issuers may have signed.
+#[test]
+fn chains_and_several_issuers_are_read() {
+    let place = place();
+    let (ca, leaf) = (certificate(&place, "ca", "ca"), certificate(&place, "ca", "leaf"));
+    let mut changed = leaf.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    let own = certificate(&place, "leaf", "leaf");
+    let certificates = |all: &[&[u8]]| all.iter().map(|der| pem("CERTIFICATE", der)).collect::<String>();
+    place.write("chain.pem", certificates(&[&leaf, &changed, &ca]));
+    place.write("broken.pem", certificates(&[&leaf, b"\x30\x00", &ca]));
+    place.write("issuers.pem", certificates(&[&own, &ca]));
+    place.write("keys.pem", [place.read("leaf.pub"), place.read("ca.pub")].concat());
+    for issuer in ["ca.pub", "issuers.pem", "keys.pem"] {
+        let run = place.run(&["verify", "--certificate", "chain.pem", "--issuer", issuer]).exits(1);
+        let lines: Vec<&str> = run.text().lines().collect();
+        let verdicts: Vec<_> = lines.iter().map(|line| line.rsplit(": ").next().unwrap()).collect();
+        assert_eq!(verdicts, ["OK", "FAILED", "OK"], "{issuer}: {lines:?}");
+        assert!((1..=3).zip(&lines).all(|(number, line)| line.contains(&format!("certificate {number}"))), "{lines:?}");
+    }
+    let run = place.run(&["verify", "--certificate", "broken.pem", "--issuer", "ca.pub"]).exits(2);
+    let verdicts: Vec<_> = run.text().lines().map(|line| line.rsplit(": ").next().unwrap()).collect();
+    assert_eq!(verdicts, ["OK", "ERROR", "OK"], "{}", run.stderr);
+    // A private key next to certificates is no reason to refuse them.
+    place.write("both.pem", [place.read("leaf.pem"), certificates(&[&leaf, &ca]).into_bytes()].concat());
+    place.run(&["verify", "--certificate", "both.pem", "--issuer", "ca.pub"]).good();
+    place.run(&["verify", "--key", "issuers.pem", "m"]).refuses(&["2 blocks 'CERTIFICATE'"]);
+}
+
+/// What is taken for a certificate or a key is named, with the command that makes one of it.
+#[test]
+fn files_of_other_kinds_are_named() {
+    let place = place();
+    let leaf = certificate(&place, "ca", "leaf");
+    let time = tlv(0x17, &[b"250101000000Z"]);
+    let body = sequence(&[b"\x02\x01\x01", &sequence(&[SHA2_128F]), &name("ca"), &time]);
+    let crl = signed(&place, "ca.pem", SHA2_128F, &body);
+    let trusted = [leaf.clone(), sequence(&[&sequence(&[b"\x06\x08\x2b\x06\x01\x05\x05\x07\x03\x01"])])].concat();
+    let cms = cms(&place, INSIDE, b"");
+    let smime = "MIME-Version: 1.0\nContent-Type: multipart/signed\n\ntext\n";
+    let pkcs12 = sequence(&[b"\x02\x01\x03", &sequence(&[DATA])]);
+    for (bytes, words) in [
+        (pem("TRUSTED CERTIFICATE", &trusted).into_bytes(), ["TRUSTED CERTIFICATE", "`openssl x509 -in FILE"]),
+        (trusted, ["TRUSTED CERTIFICATE", "`openssl x509 -inform DER"]),
+        (pem("X509 CRL", &crl).into_bytes(), ["X509 CRL", "`openssl crl -in FILE"]),
+        (crl, ["a CRL", "`openssl crl -inform DER"]),
+        (pem("PKCS7", &cms).into_bytes(), ["PKCS#7", "`openssl pkcs7 -in FILE"]),
+        (cms, ["PKCS#7", "`openssl cms -cmsout -inform DER"]),
+        (smime.into(), ["S/MIME", "`openssl cms -cmsout -inform SMIME"]),
+        (smime.replace('\n', "\r\n").into(), ["S/MIME", "`openssl cms -cmsout -inform SMIME"]),
+        (pkcs12, ["PKCS#12", "`openssl pkcs12"]),
+    ] {
+        place.write("file", bytes);
+        place.run(&["verify", "--certificate", "file", "--issuer", "ca.pub"]).refuses(&words);
+        place.run(&["verify", "--certificate", "ca.pem", "--issuer", "file"]).refuses(&words);
+        place.run(&["pubkey", "file"]).refuses(&words);
+    }
+    place.write("file", smime);
+    place.run(&["verify", "--cms", "file", "--key", "ca.pub"]).refuses(&["S/MIME", "-inform SMIME"]);
+}
+
 /// No verdict is given on what is of another form than RFC 9909's and RFC 9814's, be it in a certificate, a request or CMS.
 #[test]
 fn algorithms_with_parameters_and_other_versions_are_errors() {
@@ -427,7 +561,7 @@ fn wrong_certificates_are_one_line() {
         (spki(&place, "ca.pub"), &["wrong is no certificate"]),
         (good[..good.len() / 2].to_vec(), &["wrong is no certificate"]),
         ([&good[..], b"\0"].concat(), &["wrong is no certificate"]),
-        (pem("CERTIFICATE", b"text").into(), &["the block 'CERTIFICATE' holds none"]),
+        (pem("CERTIFICATE", b"text").into(), &["this is not a certificate"]),
         ([pem("CERTIFICATE", &good), pem("CERTIFICATE", &good)].concat().into(), &["2 blocks 'CERTIFICATE'"]),
         (cms(&place, INSIDE, b""), &["wrong is no certificate or request"]),
         (vec![0x30; 1 << 20], &["wrong is no certificate"]),
