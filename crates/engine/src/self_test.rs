@@ -259,14 +259,19 @@ pub(crate) struct Results(Mutex<Vec<(Subject, Result<(), Error>)>>);
 
 impl Results {
     /// Tests a subject that was not tested yet; a wrong answer is remembered as well as a right one. Other threads wait for the result meanwhile. A
-    /// device that fails without an answer is asked again the next time.
-    pub(crate) fn settle(&self, subject: Subject, ask: impl FnOnce() -> Result<(), Error> + Send) -> Result<(), Error> {
+    /// device that fails without an answer is asked again the next time. `is_alone` says that the test uses no thread but its own.
+    pub(crate) fn settle(
+        &self,
+        subject: Subject,
+        is_alone: bool,
+        ask: impl FnOnce() -> Result<(), Error> + Send,
+    ) -> Result<(), Error> {
         let mut results = lock(&self.0);
         if let Some((_, result)) = results.iter().find(|(known, _)| *known == subject) {
             return result.clone();
         }
         // The steps of the test are no steps of the caller's jobs.
-        let test = || outside_pools(|| TraceContext::default().enter(ask));
+        let test = || outside_pools(is_alone, |_| TraceContext::default().enter(ask));
         let result = trace::step(Step::SelfTest, 0, test);
         if matches!(result, Ok(()) | Err(Error::Inconsistent { .. })) {
             results.push((subject, result.clone()));
@@ -282,7 +287,7 @@ impl Results {
 /// A backend whose devices are tested at their first use.
 pub struct SelfTested {
     pub(crate) subject: Arc<dyn Backend>,
-    mode: SelfTest,
+    pub(crate) mode: SelfTest,
     devices: Mutex<Vec<(u32, Arc<Results>)>>,
 }
 
@@ -352,21 +357,25 @@ impl TestedProgram {
             return Ok(true);
         }
         let op = self.program.plan().op;
-        let tested = self.results.settle(Subject::new(TestedKind::Messages(self.known.0.name, op), policy), || {
-            let programs = backend.slh_dsa_on(device)?;
-            let mut program =
-                programs.prepare(device, &Plan::new(self.known.0, op), HASHED, &policy.with(THREADS, 1))?;
-            match hashes_messages(&mut *program)? {
-                Some(false) => {
-                    Err(wrong(&self.device, &format!("hashing messages for {} by {}", title(op), self.known.0)))
+        let tested =
+            self.results.settle(Subject::new(TestedKind::Messages(self.known.0.name, op), policy), false, || {
+                let programs = backend.slh_dsa_on(device)?;
+                let mut program =
+                    programs.prepare(device, &Plan::new(self.known.0, op), HASHED, &policy.with(THREADS, 1))?;
+                match hashes_messages(&mut *program)? {
+                    Some(false) => {
+                        Err(wrong(&self.device, &format!("hashing messages for {} by {}", title(op), self.known.0)))
+                    }
+                    Some(true) => Ok(()),
+                    None => {
+                        *hashes_none = true;
+                        Err(Error::Unsupported {
+                            device: self.device.clone(),
+                            what: "a batch of known messages".into(),
+                        })
+                    }
                 }
-                Some(true) => Ok(()),
-                None => {
-                    *hashes_none = true;
-                    Err(Error::Unsupported { device: self.device.clone(), what: "a batch of known messages".into() })
-                }
-            }
-        });
+            });
         // If there is no memory for another program, the next batch asks again.
         if *hashes_none || matches!(tested, Err(Error::OutOfMemory { .. })) {
             return Ok(false);
@@ -383,7 +392,7 @@ impl Program for TestedProgram {
     }
     fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
         if !self.has_passed {
-            self.results.settle(self.subject.clone(), || ask(&self.device, self.known, &mut *self.program))?;
+            self.results.settle(self.subject.clone(), false, || ask(&self.device, self.known, &mut *self.program))?;
             self.has_passed = true;
         }
         self.program.run(batch, out)
@@ -445,7 +454,7 @@ impl SlhDsaPrograms for SelfTested {
         let mut has_passed = results.has_passed(&subject);
         let is_known_plan = std::ptr::eq(known.0, plan.params) && op == plan.op && plan.cached_layers == 0;
         if !has_passed && !is_known_plan {
-            results.settle(subject.clone(), || {
+            results.settle(subject.clone(), self.mode == SelfTest::SharedCode, || {
                 let mut program = programs.prepare(device, &Plan::new(known.0, op), 1, &policy.with(THREADS, 1))?;
                 ask(&device.id(), known, &mut *program)
             })?;
@@ -469,7 +478,8 @@ impl Sha256Programs for SelfTested {
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         let hashers = self.subject.sha256_on(device)?;
         let mut hasher = hashers.prepare(device, policy)?;
-        self.results(device).settle(Subject::new(TestedKind::Sha256, policy), || match self.mode {
+        let is_alone = self.mode == SelfTest::SharedCode;
+        self.results(device).settle(Subject::new(TestedKind::Sha256, policy), is_alone, || match self.mode {
             SelfTest::SharedCode => hashes(&device.id(), &mut *hashers.prepare(device, &policy.with(THREADS, 1))?),
             _ => hashes(&device.id(), &mut *hasher),
         })?;

@@ -283,9 +283,11 @@ impl Engine {
         self.0.scheduler.workers()[0].device()
     }
 
-    /// Warnings, one line each: tables that are stale or damaged, and the [notices](Backend::notices) of the backends so far.
+    /// Warnings, one line each: tables that are stale or damaged, threads that the system did not start, and the [notices](Backend::notices) of the
+    /// backends so far.
     pub fn notices(&self) -> Vec<String> {
         let mut all = self.0.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        all.extend(self.0.scheduler.notice().map(String::from));
         let backends = self.0.scheduler.all().map(|worker| worker.programs.backend());
         for notice in backends.flat_map(|backend| backend.notices()) {
             if !all.contains(&notice) {

@@ -316,9 +316,11 @@ pub(crate) fn links(devices: &[Device]) -> Option<f64> {
     let measure = || {
         let mut programs = devices.iter().map(prepare).collect::<Option<Vec<_>>>()?;
         thread::scope(|scope| {
-            let copying = programs.iter_mut().map(|program| scope.spawn(|| program.link().ok()?));
+            let copying = programs
+                .iter_mut()
+                .map(|program| thread::Builder::new().spawn_scoped(scope, || program.link().ok()?));
             let copying: Vec<_> = copying.collect();
-            copying.into_iter().map(|thread| thread.join().ok()?).sum()
+            copying.into_iter().map(|thread| thread.ok()?.join().ok()?).sum()
         })
     };
     let mut known = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -38,18 +38,11 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Adds a deadline, and has the thread started if there is none yet.
-    pub(super) fn add<E>(
-        &self,
-        at: Instant,
-        of: Weak<dyn Expires>,
-        start: impl FnOnce() -> Result<(), E>,
-    ) -> Result<When, E> {
+    /// Adds a deadline, and has the thread started if there is none yet. `start` gives whether there is one. Without it, a deadline that passed is noticed
+    /// when the result comes.
+    pub(super) fn add(&self, at: Instant, of: Weak<dyn Expires>, start: impl FnOnce() -> bool) -> When {
         let mut state = lock(&self.state);
-        if !state.is_watched {
-            start()?;
-            state.is_watched = true;
-        }
+        state.is_watched = state.is_watched || start();
         state.count += 1;
         let when = (at, state.count);
         let is_next = state.waiting.first_key_value().is_none_or(|(first, _)| when < *first);
@@ -57,7 +50,7 @@ impl Deadlines {
         if is_next {
             self.changed.notify_one();
         }
-        Ok(when)
+        when
     }
 
     /// Removes a deadline that its job needs no more.

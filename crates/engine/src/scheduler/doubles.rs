@@ -4,7 +4,7 @@ use super::tests::{Nothing, UNMEASURED, light};
 use super::*;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// Bytes that a job says it owns: so many that chunks have few jobs.
 const OWNED: usize = 10_000;

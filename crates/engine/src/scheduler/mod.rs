@@ -17,6 +17,7 @@ mod permits;
 mod place;
 mod producer;
 mod stats;
+mod threads;
 mod tickets;
 mod worker;
 
@@ -46,15 +47,15 @@ use choice::{CallRates, Lazy};
 use memory::check_memory;
 pub(crate) use permits::lock;
 use producer::{ProducedJobs, Producer};
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPool;
 use stats::Counters;
 use std::collections::VecDeque;
 use std::iter::Fuse;
-use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
+pub(crate) use threads::outside_pools;
 use worker::OpenBlock;
 
 /// The most faults that are kept.
@@ -161,10 +162,12 @@ pub struct Scheduler {
     memory: Arc<memory::Pool>,
     /// Memory for copies of chunks that devices reach, in order of size.
     chunk_memory: Mutex<Vec<Memory>>,
-    /// The host's threads, started at the first call that has use for them.
-    pool: OnceLock<Result<ThreadPool, Error>>,
+    /// The host's threads, started at the first call that has use for them; `None` if the host works on the calling threads, for want of others.
+    pool: OnceLock<Option<ThreadPool>>,
     /// Pools for the host's own programs whose policy has fewer threads than the engine.
     narrow: Mutex<Vec<Arc<ThreadPool>>>,
+    /// The notice that threads could not be started.
+    notice: OnceLock<String>,
     /// The process that used the engine first.
     process: OnceLock<Process>,
     /// Gets the events of all work, and the number of chunks that it was shown.
@@ -229,6 +232,7 @@ impl Scheduler {
             chunk_memory: Mutex::default(),
             pool: OnceLock::new(),
             narrow: Mutex::default(),
+            notice: OnceLock::new(),
             process: OnceLock::new(),
             observer: None,
             chunks_observed: AtomicU64::new(0),
@@ -412,7 +416,7 @@ impl Scheduler {
         client: &dyn Client,
     ) -> Result<(), Failure> {
         // With one thread each caller has the host to itself, on a thread of its own.
-        let permit = (!self.works_on_calling_thread(worker)).then(|| {
+        let permit = (!self.shares_nothing(worker)).then(|| {
             self.counters.singles.add(1);
             self.trace_of_call().step(Step::WaitForPermit, count, || worker.permits.single())
         });
@@ -445,8 +449,11 @@ impl Scheduler {
         let began = Instant::now();
         let done = match (group.threads, &permit) {
             (_, None) => run(None),
-            (1, _) => outside_pools(|| run(None)),
-            _ => outside_pools(|| self.with_pool(worker, 0, run)),
+            (1, _) => outside_pools(worker.is_host(), |_| run(None)),
+            _ => outside_pools(worker.is_host(), |is_outside| match is_outside {
+                true => self.with_pool(worker, 0, run),
+                false => run(None),
+            }),
         };
         self.counters.chunk(count, began.elapsed());
         drop(permit);
@@ -599,12 +606,17 @@ impl Scheduler {
         let (most, (devices, may_switch)) = (jobs.size_hint().1, self.devices());
         let slots = slots(devices.iter().map(|worker| worker.queue() as u64)) + 1;
         let producer = Producer::new(FIRST_AHEAD, self.memory_budget() / slots);
+        let jobs = Mutex::new(jobs);
         std::thread::scope(|scope| {
             let mut classifier = Classifier::new(self, devices.clone(), most);
-            let producer = &producer;
-            let pull = move || producer.pull(jobs.map(|job| classifier.classify(job)));
+            let (producer, jobs) = (&producer, &jobs);
+            let pull = move || producer.pull((&mut **lock(jobs)).map(|job| classifier.classify(job)));
             let thread = Builder::new().name("hypergrove-producer".into()).spawn_scoped(scope, pull);
-            thread.map_err(|why| Error::no_threads(1, why))?;
+            if let Err(why) = thread {
+                // This thread waits for the source while it computes nothing.
+                self.note_threads(1, 0, &why);
+                return self.run(None, most, &mut **lock(jobs), sink);
+            }
             let blocks = Blocks::default();
             let mut source = ProducedJobs { producer, jobs: VecDeque::new(), most }.map(|job| blocks.add(job));
             let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
@@ -630,10 +642,15 @@ impl Scheduler {
 
     /// Whether chunks for this device are run by the thread that calls.
     pub(crate) fn works_on_calling_thread(&self, worker: &Worker) -> bool {
+        self.shares_nothing(worker) || worker.lacks_threads(&self.pool)
+    }
+
+    /// Whether the calls on this device share neither threads nor permits.
+    fn shares_nothing(&self, worker: &Worker) -> bool {
         self.options.threads == 1 && worker.is_host()
     }
 
-    /// Runs `work` with the threads of a slot, or with none if the engine has one thread.
+    /// Runs `work` with the threads of a slot, or with none if the engine has one thread, or the system starts no others.
     ///
     /// All of the host's own programs share one pool. On other devices each slot has a pool of its own, because a program there blocks the thread
     /// that waits for it. A thread that waits for others of its pool may begin with whatever else the pool has to do, such as another such program.
@@ -645,7 +662,7 @@ impl Scheduler {
     ) -> Result<R, Error> {
         match self.options.threads {
             1 => work(None),
-            _ => work(Some(worker.pool(self, slot)?)),
+            _ => work(worker.pool(self, slot)?),
         }
     }
 
@@ -655,9 +672,10 @@ impl Scheduler {
     }
 
     /// The host's threads.
-    fn pool(&self) -> Result<&ThreadPool, Error> {
+    fn pool(&self) -> Result<Option<&ThreadPool>, Error> {
         self.same_process()?;
-        self.pool.get_or_init(|| self.new_pool(self.options.threads)).as_ref().map_err(Clone::clone)
+        // A single thread would do no more than the one that calls.
+        Ok(self.pool.get_or_init(|| self.new_pool(self.options.threads, 2)).as_ref())
     }
 
     /// A place of the host, for work that no program does, such as copies for any device: with one thread, or with all of the engine's if `threads` is more.
@@ -665,27 +683,19 @@ impl Scheduler {
     pub fn host_place(&self, threads: usize) -> Result<Place<'_>, Error> {
         let worker = self.live().find(|worker| worker.has_memory()).unwrap_or_else(|| self.first());
         let threads = threads.min(self.options.threads);
-        let pool = if threads > 1 { Some(self.pool()?) } else { None };
+        let pool = if threads > 1 { self.pool()? } else { None };
         Ok(Place { scheduler: self, worker, room: (0, 0), pool, threads, relocated: false })
     }
 
-    /// A pool of so many threads, fewer than the engine has.
-    fn narrow_pool(&self, threads: usize) -> Result<Arc<ThreadPool>, Error> {
+    /// A pool of so many threads, fewer than the engine has; `None` if the system does not start as many.
+    fn narrow_pool(&self, threads: usize) -> Option<Arc<ThreadPool>> {
         let mut all = lock(&self.narrow);
         if let Some(pool) = all.iter().find(|pool| pool.current_num_threads() == threads) {
-            return Ok(pool.clone());
+            return Some(pool.clone());
         }
-        let pool = Arc::new(self.new_pool(threads)?);
-        all.push(pool.clone());
-        Ok(pool)
-    }
-
-    fn new_pool(&self, threads: usize) -> Result<ThreadPool, Error> {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Relaxed);
-        let pool =
-            ThreadPoolBuilder::new().num_threads(threads).thread_name(move |i| format!("hypergrove-{number}-{i}"));
-        pool.build().map_err(|why| Error::no_threads(threads, why))
+        // The system is not asked again and again.
+        let pool = self.notice().is_none().then(|| self.new_pool(threads, threads)).flatten()?;
+        all.push_mut(Arc::new(pool)).clone().into()
     }
 
     /// Gives an error in a forked process. After a fork the child has none of its parent's threads, and permits that they held are never given back.
@@ -697,7 +707,7 @@ impl Scheduler {
     /// Does as [`Scheduler::same_process`] does, for a caller that knows its process. The first process that calls this is the scheduler's, so whoever does
     /// no job must not call it.
     fn same_process_as(&self, process: Process) -> Result<(), Error> {
-        if self.all().all(|worker| self.works_on_calling_thread(worker)) {
+        if self.all().all(|worker| self.shares_nothing(worker)) {
             return Ok(());
         }
         match *self.process.get_or_init(|| process) {
@@ -715,27 +725,17 @@ impl Scheduler {
         let mut pools = Vec::new();
         for (device, worker) in devices.iter().enumerate() {
             if !self.works_on_calling_thread(worker) {
-                for slot in 0..worker.permits.slots() {
-                    pools.push((device, worker.pool(self, slot)?));
-                }
+                let all =
+                    (0..worker.permits.slots()).map(|slot| worker.pool(self, slot)).collect::<Result<Vec<_>, _>>()?;
+                // If one slot has no threads, the calling thread runs the chunks of all.
+                pools.extend(
+                    all.into_iter().collect::<Option<Vec<_>>>().into_iter().flatten().map(|pool| (device, pool)),
+                );
             }
         }
         let no_scopes: Vec<Vec<&rayon::Scope<'a>>> = devices.iter().map(|_| Vec::new()).collect();
         Ok(nest(&pools, &no_scopes, body))
     }
-}
-
-/// Runs `work`, which holds a permit or a lock, on a thread that belongs to no pool. A thread of a pool that waits for others may
-/// begin with whatever else its pool has to do: with another call, say, which then waits for the permit that it holds itself.
-pub(crate) fn outside_pools<R: Send>(work: impl FnOnce() -> Result<R, Error> + Send) -> Result<R, Error> {
-    if rayon::current_thread_index().is_none() {
-        return work();
-    }
-    std::thread::scope(|scope| {
-        let thread = Builder::new().name("hypergrove-call".into()).spawn_scoped(scope, work);
-        let thread = thread.map_err(|why| Error::no_threads(1, why))?;
-        thread.join().unwrap_or_else(|panic| resume_unwind(panic))
-    })
 }
 
 /// Opens a scope in the first pool, and within it in the others.

@@ -2,7 +2,7 @@
 
 use super::permits::lock;
 use super::{Scheduler, Worker};
-use crate::programs::GroupFacts;
+use crate::programs::{Group, GroupFacts};
 use crate::scheme::Prepared;
 use crate::trace::{Step, TraceContext};
 use crate::{Error, THREADS, Timing, time_limit};
@@ -186,6 +186,12 @@ impl Place<'_> {
     /// scheme's own type. A program that failed is not used again.
     pub fn program(&self, facts: &GroupFacts, (jobs, times): (usize, u32), work: Work<'_>) -> Result<(), Error> {
         let Place { scheduler, worker, room, pool, .. } = *self;
+        // Without a pool, a program of the host for several threads would look for threads elsewhere.
+        let alone = match facts.group.threads > 1 && pool.is_none() && worker.is_host() {
+            true => Some(worker.programs.facts(Group { threads: 1, ..facts.group })?),
+            false => None,
+        };
+        let facts = alone.as_deref().unwrap_or(facts);
         let mut lent = worker.programs.lend(facts, scheduler.room_for(jobs), room)?;
         let threads = lent.policy.get(THREADS).map_or(1, |threads| threads as usize);
         let (program, trace) = (&mut *lent.program, TraceContext::current());
@@ -199,8 +205,11 @@ impl Place<'_> {
         };
         let timing = match pool.filter(|_| facts.uses_threads()) {
             // Only the host's own programs need a pool of as many threads as their policy has.
-            Some(pool) if threads == pool.current_num_threads() || !worker.is_host() => pool.install(compute),
-            Some(_) if threads > 1 => scheduler.narrow_pool(threads)?.install(compute),
+            Some(pool) if threads >= pool.current_num_threads() || !worker.is_host() => pool.install(compute),
+            Some(pool) if threads > 1 => match scheduler.narrow_pool(threads) {
+                Some(narrow) => narrow.install(compute),
+                None => pool.install(compute),
+            },
             _ => compute(),
         }?;
         if let Some(timing) = &timing {

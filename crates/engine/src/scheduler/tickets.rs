@@ -546,6 +546,18 @@ struct Shared {
     process: OnceLock<Process>,
 }
 
+/// How much of the queue was reserved for a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reserved {
+    /// A place.
+    Place,
+    /// A place, in a queue for which the system started no thread: the submitter does the job.
+    PlaceWithoutDispatcher,
+    /// Nothing: there is so much room, and the job is so small, that a place is taken when the job is added. Hundreds of threads that add such jobs at
+    /// the same time still find room.
+    Nothing,
+}
+
 /// Sets a flag that all cores read, and that seldom changes: a write would take its cache line from them.
 fn set(flag: &AtomicBool, value: bool) {
     if flag.load(Relaxed) != value {
@@ -611,15 +623,14 @@ impl Shared {
         }
     }
 
-    /// Reserves a place in the queue for a job, in this process. Gives `false` if there is so much room, and the job is so small, that a place is taken
-    /// when the job is added. Hundreds of threads that add such jobs at the same time still find room.
-    fn reserve(self: &Arc<Self>, process: Process, size: Size) -> Result<bool, Error> {
+    /// Reserves a place in the queue for a job, in this process.
+    fn reserve(self: &Arc<Self>, process: Process, size: Size) -> Result<Reserved, Error> {
         let (jobs, bytes) = self.capacity;
         let is_small = size.jobs <= jobs / SMALL as usize && size.bytes <= bytes / SMALL;
         if is_small && self.has_much_room.load(Relaxed) {
             self.scheduler.same_process_as(process)?;
             self.is_process(process)?;
-            return Ok(false);
+            return Ok(Reserved::Nothing);
         }
         let mut state = self.open(process)?;
         // If there is room, no job is too large: a large one would wait for ever while smaller ones come.
@@ -627,10 +638,10 @@ impl Shared {
             return Err(Error::QueueFull { jobs, bytes });
         }
         if state.dispatchers == 0 {
-            self.start(&mut state)?;
+            self.start(&mut state);
         }
         self.count_in(&mut state, size);
-        Ok(true)
+        Ok(if state.dispatchers == 0 { Reserved::PlaceWithoutDispatcher } else { Reserved::Place })
     }
 
     /// Counts a job in.
@@ -647,24 +658,27 @@ impl Shared {
         set(&self.has_much_room, is_half_empty && !state.is_closed && state.dispatchers > 0);
     }
 
-    /// Starts a dispatcher.
-    fn start(self: &Arc<Self>, state: &mut State) -> Result<(), Error> {
+    /// Starts a dispatcher, if the system starts a thread.
+    fn start(self: &Arc<Self>, state: &mut State) {
         self.process.get_or_init(Process::current);
-        self.spawn(state, "hypergrove-tickets", |shared| shared.serve())?;
-        state.dispatchers += 1;
-        state.started += 1;
-        Ok(())
+        if self.spawn(state, "hypergrove-tickets", |shared| shared.serve()) {
+            state.dispatchers += 1;
+            state.started += 1;
+        }
     }
 
-    fn spawn(self: &Arc<Self>, state: &mut State, name: &str, work: fn(&Arc<Shared>)) -> Result<(), Error> {
+    /// Starts a thread. Gives whether the system did.
+    fn spawn(self: &Arc<Self>, state: &mut State, name: &str, work: fn(&Arc<Shared>)) -> bool {
         let shared = self.clone();
         let body = move || {
             SERVES.set(shared.address());
             work(&shared);
         };
-        let thread = Builder::new().name(name.into()).spawn(body).map_err(|why| Error::no_threads(1, why))?;
-        state.threads.push(thread);
-        Ok(())
+        let thread = Builder::new().name(name.into()).spawn(body);
+        let thread = thread.inspect_err(|why| self.scheduler.note_threads(1, 0, why)).ok();
+        let is_started = thread.is_some();
+        state.threads.extend(thread);
+        is_started
     }
 
     /// Adds a job, for which there may be a place already. If not, and the queue was closed meanwhile, this is an error.
@@ -722,7 +736,7 @@ impl Shared {
         }
         if state.dispatchers < slots + usize::from(state.telling > 0) {
             // One dispatcher works while another notifies waiters. If it cannot be started, others do both.
-            let _ = self.start(state);
+            self.start(state);
         }
         false
     }
@@ -966,7 +980,8 @@ impl Queue {
         let (shared, process) = (&self.0, Process::current());
         // Every job counts, because the queue does not wait for jobs that count for nothing.
         let size = Size { jobs: size.jobs.max(1), ..size };
-        let has_place = shared.reserve(process, size).inspect_err(|_| shared.counters.refused.add(1))?;
+        let reserved = shared.reserve(process, size).inspect_err(|_| shared.counters.refused.add(1))?;
+        let has_place = reserved != Reserved::Nothing;
         shared.counters.submitted.add(1);
         let job = make();
         let requested = job.kind();
@@ -984,6 +999,9 @@ impl Queue {
             if has_place {
                 shared.count_out(size);
             }
+        }
+        if reserved == Reserved::PlaceWithoutDispatcher {
+            entry.run_here(shared);
         }
         Ok(Ticket { entry, process, deadline: None, is_released: false })
     }
@@ -1138,17 +1156,8 @@ impl<T> Ticket<T> {
             let mut state = lock(&shared.state);
             shared.spawn(&mut state, "hypergrove-deadlines", |shared| shared.deadlines.watch(&shared.clock))
         };
-        self.deadline = match shared.deadlines.add(at, self.entry.clone().as_expiring(), start) {
-            Ok(when) => Some(Deadline { shared: Arc::downgrade(&shared), when, process: self.process }),
-            Err(why) => {
-                self.entry.withdraw();
-                // A result that came meanwhile stays, and the error is too late.
-                if let Err(late) = self.entry.cell().resolve(Err(why)) {
-                    self.entry.discard(late);
-                }
-                None
-            }
-        };
+        let when = shared.deadlines.add(at, self.entry.clone().as_expiring(), start);
+        self.deadline = Some(Deadline { shared: Arc::downgrade(&shared), when, process: self.process });
         self
     }
 }

@@ -57,7 +57,7 @@ pub struct Worker {
     pub programs: Programs,
     pub(super) permits: Permits,
     /// For each slot the threads that run its chunks; `None` on the host, whose chunks run in the engine's pool.
-    pools: Option<Vec<OnceLock<Result<ThreadPool, Error>>>>,
+    pools: Option<Vec<OnceLock<Option<ThreadPool>>>>,
     state: AtomicU8,
     /// Predicted nanoseconds of the batches of tickets that the device has.
     pub(super) booked: AtomicU64,
@@ -162,16 +162,22 @@ impl Worker {
         Some(of_time.clamp(least, facts.most().max(least)))
     }
 
-    /// The threads that run the chunks of a slot.
-    pub(super) fn pool<'a>(&'a self, scheduler: &'a Scheduler, slot: usize) -> Result<&'a ThreadPool, Error> {
+    /// The threads that run the chunks of a slot; `None` if the calling thread does, because the system starts none.
+    pub(super) fn pool<'a>(&'a self, scheduler: &'a Scheduler, slot: usize) -> Result<Option<&'a ThreadPool>, Error> {
         match &self.pools {
             None => scheduler.pool(),
             Some(pools) => {
                 scheduler.same_process()?;
                 let threads = scheduler.threads_of_slot();
-                pools[slot].get_or_init(|| scheduler.new_pool(threads)).as_ref().map_err(Clone::clone)
+                Ok(pools[slot].get_or_init(|| scheduler.new_pool(threads, 1)).as_ref())
             }
         }
+    }
+
+    /// Whether the system did not start the device's threads. The host's are those of `host`.
+    pub(super) fn lacks_threads(&self, host: &OnceLock<Option<ThreadPool>>) -> bool {
+        let lacks = |pool: &OnceLock<Option<ThreadPool>>| pool.get().is_some_and(Option::is_none);
+        self.pools.as_ref().map_or_else(|| lacks(host), |pools| pools.iter().any(lacks))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
 use crate::self_test::{Subject, TestedKind, half_digest, wrong};
-use crate::{Device, Error, Policy, SelfTested, THREADS, ZkDilithiumPrograms};
+use crate::{Device, Error, Policy, SelfTest, SelfTested, THREADS, ZkDilithiumPrograms};
 use hypergrove_zkdilithium::params::{NAME, SEED_BYTES};
 use hypergrove_zkdilithium::{Message, Signature, SigningKey, VerifyingKey};
 
@@ -53,7 +53,8 @@ fn zkdilithium_of(device: &str, zk: &mut dyn ZkDilithium) -> Result<(), Error> {
 impl ZkDilithiumPrograms for SelfTested {
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
         let programs = self.subject.zkdilithium_on(device)?;
-        self.results(device).settle(Subject::new(TestedKind::Scheme(NAME), policy), || {
+        let is_alone = self.mode == SelfTest::SharedCode;
+        self.results(device).settle(Subject::new(TestedKind::Scheme(NAME), policy), is_alone, || {
             zkdilithium_of(&device.id(), &mut *programs.prepare(device, &policy.with(THREADS, 1))?)
         })?;
         programs.prepare(device, policy)

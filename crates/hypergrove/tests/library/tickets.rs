@@ -485,14 +485,14 @@ fn keys_may_go_while_their_jobs_wait() {
     }
 }
 
-/// Without a thread there is no queue: the job comes back, and calls go on.
+/// Without a thread the submitter does the job, and calls go on.
 #[test]
-fn a_thread_that_cannot_start_gives_the_job_back() {
+fn threads_that_cannot_start_leave_the_jobs_to_the_caller() {
     const CHILD: &str = "HYPERGROVE_TEST_WITHOUT_THREADS";
     if std::env::var_os(CHILD).is_none() {
         // No memory has room for such a stack.
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child.args(["tickets::a_thread_that_cannot_start_gives_the_job_back", "--exact", "--test-threads=1"]);
+        child.args(["tickets::threads_that_cannot_start_leave_the_jobs_to_the_caller", "--exact", "--test-threads=1"]);
         let output = child.env(CHILD, "1").env("RUST_MIN_STACK", (1u64 << 46).to_string()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(
@@ -503,10 +503,18 @@ fn a_thread_that_cannot_start_gives_the_job_back() {
         return;
     }
     let (engine, key) = (mock(1, 1).builder().threads(1).build().unwrap(), key(1));
-    let refused = engine.submit(job(&key, 0)).unwrap_err();
-    assert!(refused.why.kind() == ErrorKind::Io && refused.job.message == message(0), "{refused}");
+    let ticket = engine.submit(job(&key, 0)).unwrap();
+    assert!(ticket.is_done());
+    is_right(&key, 0, ticket.wait());
     is_right(&key, 1, engine.sign(&key, PURE, &message(1), Randomizer::Deterministic));
-    assert_eq!((engine.stats().tickets.refused, engine.stats().tickets.queued), (1, 0));
+    assert_eq!((engine.stats().tickets.refused, engine.stats().tickets.queued), (0, 0));
+    // Devices whose slots have no threads.
+    let several = mock(2, 2).engine();
+    assert_eq!(sign(&several, &key, 20), (Ok(()), 20));
+    for engine in [engine, several] {
+        assert!(matches!(&engine.notices()[..], [one] if one.contains("0 of ")), "{:?}", engine.notices());
+        assert_eq!(engine.faults(), []);
+    }
 }
 
 #[test]
