@@ -25,5 +25,6 @@ pub mod state;
 pub mod storage;
 pub mod system;
 pub mod telemetry;
+pub mod threads;
 pub mod transit;
 pub mod unsealing;

@@ -13,7 +13,7 @@ use hypergrove_server::serve::{listen, serve};
 use hypergrove_server::state::{Server, existing_database, sealed_master};
 use hypergrove_server::storage::{Sqlite, private_file};
 use hypergrove_server::system::rotate_audit;
-use hypergrove_server::{log, telemetry, unsealing};
+use hypergrove_server::{log, telemetry, threads, unsealing};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -184,12 +184,7 @@ fn main() -> ExitCode {
     if let Err(why) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
         tracing::warn!("other processes of this user may read the server's memory: {why}");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let result = match runtime {
-        Ok(runtime) => runtime.block_on(run(arguments.command)),
-        Err(why) => Err(Error::internal(format!("the threads of the server could not be started: {why}"))),
-    };
-    let code = match result {
+    let code = match threads::runtime().and_then(|runtime| runtime.block_on(run(arguments.command))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             log::say(format_args!("error: {why}"));
@@ -364,6 +359,7 @@ async fn serve_until_stopped(server: Arc<Server>, is_deployment: bool) -> Result
     let (mut terminate, mut interrupt) = (caught(SignalKind::terminate())?, caught(SignalKind::interrupt())?);
     let mut hangup = caught(SignalKind::hangup())?;
     let listener = listen(&server).await?;
+    tokio::spawn(threads::log_notices(server.clone()));
     serve(server.clone(), listener, async move {
         loop {
             tokio::select! {

@@ -1,10 +1,11 @@
 //! Load, limits, crashes and the audit log.
 
-use crate::deployment::{Client, Server, amount, encode, error, lines};
+use crate::deployment::{Client, Server, amount, encode, error, is_full, lines};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -505,6 +506,58 @@ fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let after_name = stat.rsplit(')').next().unwrap();
     after_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn requests_are_answered_while_no_thread_can_be_started() {
+    let mut server = Server::stopped("[engine]\nthreads = 4\n");
+    // The system does not limit root.
+    let owner = Command::new("chown").args(["-R", "47011:47011"]).arg(server.folder.path()).output().unwrap();
+    let by_owner = |program: &dyn AsRef<std::ffi::OsStr>| {
+        let mut command = Command::new(program);
+        if owner.status.success() {
+            command.uid(47_011).gid(47_011);
+        }
+        command
+    };
+    // The folder of the build may be closed to this user.
+    let program = server.path("hypergrove-server");
+    std::fs::copy(env!("CARGO_BIN_EXE_hypergrove-server"), &program).unwrap();
+    let mut command = by_owner(&program);
+    command.args(["run", "--config"]).arg(server.path("server.toml"));
+    server.spawn(command);
+    server.unseal();
+    let limit = |threads: &str| {
+        let limited =
+            by_owner(&"prlimit").args(["--pid", &server.pid().to_string(), &format!("--nproc={threads}:")]).output();
+        assert!(limited.as_ref().unwrap().status.success(), "{limited:?}");
+    };
+    limit("1");
+    if is_full() {
+        // By default, idle threads of tokio end after 10 s.
+        std::thread::sleep(Duration::from_secs(15));
+    }
+    let client = server.root();
+    client.make_key("a");
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let client = client.clone();
+            scope.spawn(move || {
+                client.make_key(&format!("key-{number}"));
+                for _ in 0..3 {
+                    client.sign("a", b"m");
+                    let (status, body) = client.post("transit/sign/a", batch(30));
+                    let results = body["data"]["batch_results"].as_array().map_or(&[][..], |results| results);
+                    let is_signed = results.iter().all(|result| result["signature"].is_string());
+                    assert!(status == 200 && results.len() == 30 && is_signed, "{body}");
+                }
+            });
+        }
+    });
+    assert!(metric(&client, "hypergrove_free_jobs ") > 0.0);
+    limit("1000");
+    client.sign("key-7", b"m");
+    assert_eq!(server.stop(), Some(0));
 }
 
 /// The resident memory of a process, in KiB.
