@@ -484,6 +484,7 @@ mod tests {
         };
         for (verb, path, needs) in [
             (Write, "sys/seal", &[Update, Sudo][..]),
+            (Write, "sys/audit/rotate", &[Update, Sudo]),
             (Reads, "sys/metrics", &[Read]),
             (Lists, "sys/policies/acl", &[List]),
             (Lists, "transit/keys", &[List]),

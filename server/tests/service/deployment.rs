@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -60,7 +61,10 @@ impl Server {
         let data = folder.path().join("data");
         let config = format!("data = {data:?}\nlisten = '127.0.0.1:0'\n{settings}");
         std::fs::write(folder.path().join("server.toml"), config).unwrap();
-        std::fs::write(folder.path().join("passphrase"), PASSPHRASE).unwrap();
+        let mut options = std::fs::OpenOptions::new();
+        let mut passphrase =
+            options.write(true).create(true).mode(0o600).open(folder.path().join("passphrase")).unwrap();
+        passphrase.write_all(PASSPHRASE.as_bytes()).unwrap();
         let logged = Arc::default();
         let mut server = Server { folder, child: None, logged, address: String::new(), root: String::new() };
         let made = server.command(&["init"]);

@@ -86,7 +86,9 @@ fn the_local_socket_is_its_owners_alone() {
     std::fs::write(server.path("passphrase"), PASSPHRASE).unwrap();
     // Another user, even if the file's mode lets them in.
     if file.uid() == 0 {
-        for (path, mode) in [(server.folder.path(), 0o755), (&socket, 0o666), (&program, 0o755)] {
+        let passphrase = server.path("passphrase");
+        let opened = [(server.folder.path(), 0o755), (&socket, 0o666), (&program, 0o755), (&passphrase, 0o644)];
+        for (path, mode) in opened {
             std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
         }
         let mut other = Command::new(&program);

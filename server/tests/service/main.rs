@@ -7,6 +7,7 @@ mod audit;
 mod clients;
 mod deployment;
 mod floods;
+#[allow(unreachable_pub, reason = "a crate of the other workspace has this file, too")]
 #[path = "../../../crates/testkit/src/forms.rs"]
 mod forms;
 mod reliability;
