@@ -164,8 +164,8 @@ HG_MUST_CHECK hg_status hg_devices(char *text, size_t room, size_t *length);
 /* The same of the devices that the engine uses now. */
 HG_MUST_CHECK hg_status hg_engine_devices(const hg_engine *engine, char *text, size_t room, size_t *length);
 
-/* What an operator should know, one a line: failures of devices so far, and what was left out (a cache that others may write, for
- * example). Written as by hg_devices; an empty string if there is nothing. */
+/* What an operator should know, one a line: failures of devices so far, and what was left out (a cache that others may write, or
+ * threads that the system did not start). Written as by hg_devices; an empty string if there is nothing. */
 HG_MUST_CHECK hg_status hg_engine_notices(const hg_engine *engine, char *text, size_t room, size_t *length);
 
 /* ---- Keys -------------------------------------------------------------------------------------------------------------- */

@@ -100,7 +100,7 @@ setters! {
     /// directory that other users may write: see [`Engine::notices`].
     cache(directory: PathBuf) => cache: Some(directory);
     /// Sets the number of CPU threads, at most 65,535; by default as many as the operating system offers. With 1, the CPU works on the calling
-    /// thread.
+    /// thread. If the system starts fewer, the engine works with these: see [`Engine::notices`].
     threads(threads: usize) => threads: Some(threads);
     /// Sets the memory budget: bytes of the host's memory for prepared programs, for each call's results, and for the messages that its
     /// jobs own. By default [`MEMORY_BUDGET`], or [`DEVICE_MEMORY_BUDGET`] for each device that has memory of its own. By default, a

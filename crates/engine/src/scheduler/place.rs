@@ -186,8 +186,9 @@ impl Place<'_> {
     /// scheme's own type. A program that failed is not used again.
     pub fn program(&self, facts: &GroupFacts, (jobs, times): (usize, u32), work: Work<'_>) -> Result<(), Error> {
         let Place { scheduler, worker, room, pool, .. } = *self;
-        // Without a pool, a program of the host for several threads would look for threads elsewhere.
-        let alone = match facts.group.threads > 1 && pool.is_none() && worker.is_host() {
+        // Without a pool, a program for several threads would look for threads elsewhere.
+        let lacks_threads = pool.is_none() && (worker.is_host() || scheduler.works_on_calling_thread(worker));
+        let alone = match facts.group.threads > 1 && lacks_threads {
             true => Some(worker.programs.facts(Group { threads: 1, ..facts.group })?),
             false => None,
         };

@@ -23,7 +23,16 @@ impl Kernels {
         let new = Kernels { gpu: gpu.clone(), config: config.clone(), loaded };
         let opened = gpu.open()?;
         let before = lock(&opened.pipelines.made).len();
-        kernels.par_iter().try_for_each(|(kernel, threads)| new.pipeline(*kernel, *threads).map(drop))?;
+        let make = |(kernel, threads): &(Kernel, u32)| new.pipeline(*kernel, *threads).map(drop);
+        let make_all = || kernels.par_iter().try_for_each(make);
+        match rayon::current_thread_index() {
+            Some(_) => make_all(),
+            // Rayon's own pool would panic if the system did not start its threads.
+            None => match rayon::ThreadPoolBuilder::new().build() {
+                Ok(pool) => pool.install(make_all),
+                Err(_) => kernels.iter().try_for_each(make),
+            },
+        }?;
         if lock(&opened.pipelines.made).len() > before {
             opened.pipelines.keep(&opened.device);
         }
