@@ -47,7 +47,12 @@ const PROGRAMS: [Program; 5] = [
     Program { source: "examples/node.c", standard: "-std=c99", arguments: &[], is_for_valgrind: false },
     // Under sanitizers a signature takes long.
     Program { source: "examples/server.c", standard: "-std=c99", arguments: &["600"], is_for_valgrind: false },
-    Program { source: "tests/misuse.c", standard: "-std=c99", arguments: &["vectors/pem/forms.tsv"], is_for_valgrind: true },
+    Program {
+        source: "tests/misuse.c",
+        standard: "-std=c99",
+        arguments: &["vectors/pem/forms.tsv"],
+        is_for_valgrind: true,
+    },
 ];
 
 /// The library's part of `cargo xtask install`, and what CI tests.

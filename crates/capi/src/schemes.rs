@@ -164,7 +164,9 @@ impl OfOptions<'_> for () {
 impl From<zk::KeyError> for Failure {
     fn from(why: zk::KeyError) -> Failure {
         match why {
-            zk::KeyError::OutOfRange | zk::KeyError::PublicKeyMismatch => Error::KeyDamaged { what: why.to_string() }.into(),
+            zk::KeyError::OutOfRange | zk::KeyError::PublicKeyMismatch => {
+                Error::KeyDamaged { what: why.to_string() }.into()
+            }
             why => Failure::bad_input(why.to_string()),
         }
     }

@@ -248,10 +248,7 @@ static void keys(void)
     OK(hg_private_key_check(engine, key));
     OK(hg_private_key_write(key, HG_RAW, out, sizeof out, &length));
     out[0] ^= 1;
-    OK(hg_private_key_from_raw(SET, out, length, &made));
-    IS(HG_KEY_DAMAGED, hg_private_key_check(engine, made), "damaged");
-    IS(HG_KEY_DAMAGED, hg_sign(engine, made, NULL, message, 1, signature, SIGNATURE), "damaged");
-    hg_private_key_free(made);
+    IS(HG_KEY_DAMAGED, hg_private_key_from_raw(SET, out, length, &made), "damaged");
     TRUE(hg_private_key_set(NULL) == 0 && hg_public_key_set(NULL) == 0);
     hg_private_key_free(NULL);
     hg_public_key_free(NULL);
@@ -408,17 +405,16 @@ static void queued(void)
     wait_for(3);
     TRUE(answer.status == HG_INVALID_SIGNATURE && strstr(answer.text, "not valid") != NULL);
 
-    /* A key that is freed while its job waits, and is damaged. */
+    /* A key that is freed while its job waits. */
     uint8_t raw[64];
     size_t raw_length;
-    hg_private_key *damaged = NULL;
+    hg_private_key *copy = NULL;
     OK(hg_private_key_write(key, HG_RAW, raw, sizeof raw, &raw_length));
-    raw[0] ^= 1;
-    OK(hg_private_key_from_raw(SET, raw, raw_length, &damaged));
-    OK(hg_sign_queued(engine, damaged, NULL, message, length, keep, &answer, 0, NULL));
-    hg_private_key_free(damaged);
+    OK(hg_private_key_from_raw(SET, raw, raw_length, &copy));
+    OK(hg_sign_queued(engine, copy, NULL, message, length, keep, &answer, 0, NULL));
+    hg_private_key_free(copy);
     wait_for(4);
-    TRUE(answer.status == HG_KEY_DAMAGED && answer.length == 0 && strstr(answer.text, "damaged") != NULL);
+    TRUE(answer.status == HG_OK && answer.length == SIGNATURE);
     OK(hg_sign_queued(engine, zk_key, NULL, message, length, keep, &answer, 0, NULL));
     wait_for(5);
     TRUE(answer.status == HG_OK && answer.length == ZK_SIGNATURE);
@@ -668,10 +664,8 @@ static void cached(void)
     size_t length = 0;
     OK(hg_private_key_write(key, HG_RAW, raw, sizeof raw, &length));
     raw[0] ^= 1;
-    OK(hg_private_key_from_raw(SET, raw, length, &other));
-    IS(HG_KEY_DAMAGED, hg_private_key_cache(engine, other, NULL, &made), "damaged");
-    TRUE(made == NULL);
-    hg_private_key_free(other);
+    IS(HG_KEY_DAMAGED, hg_private_key_from_raw(SET, raw, length, &other), "damaged");
+    TRUE(other == NULL);
     hg_wipe(raw, sizeof raw);
 
     /* As many layers as fit: the sizes of none, one and two. */

@@ -89,7 +89,7 @@ pub(crate) fn der_of<'a>(
         return Err(PemError::TwoKeys.into());
     }
     let Some(der) = pem.block(label)? else {
-        return Err(match label == PRIVATE && pem.has(ENCRYPTED) {
+        return Err(match label == PRIVATE && pem.block(ENCRYPTED)?.is_some() {
             true => KeyError::Encrypted,
             false => KeyError::Malformed { what, why: format!("the file holds {}", pem.content()) },
         });
