@@ -1,7 +1,6 @@
 //! The parameter sets (FIPS 205, Table 2): one row a set, every size derived from it.
 
 use crate::quote::Quote;
-use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
