@@ -615,7 +615,7 @@ impl Scheduler {
             if let Err(why) = thread {
                 // This thread waits for the source while it computes nothing.
                 self.note_threads(1, 0, &why);
-                return self.run(None, most, &mut **lock(jobs), sink);
+                return self.run(None, None, &mut **lock(jobs), sink);
             }
             let blocks = Blocks::default();
             let mut source = ProducedJobs { producer, jobs: VecDeque::new(), most }.map(|job| blocks.add(job));
