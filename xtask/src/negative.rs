@@ -406,7 +406,7 @@ fn keys() -> String {
                 "result": result,
             }));
         };
-        // Readers do not compute PK.root: any bytes are a key.
+        // The readers of fips205 do not compute PK.root: to them, any bytes are a key.
         let key = bytes(&format!("{} encoded key", p.name), 4 * p.n);
         let (public, id) = (&key[2 * p.n..], oid(arc));
         let algorithm = tlv(SEQUENCE, &[&id]);
