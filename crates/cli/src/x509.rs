@@ -37,7 +37,7 @@ enum DerKind {
     Crl,
 }
 
-/// What a file is that holds neither a key nor a certificate, and the command that makes another file of it; `None` if nobody can tell.
+/// Names a file that holds neither a key nor a certificate, with the command that makes another file of it; `None` if nobody can tell.
 pub(crate) fn other(bytes: &[u8]) -> Option<&'static str> {
     if is_pem(bytes) {
         return Pem::read(bytes).ok().map(|pem| pem.content());

@@ -508,7 +508,7 @@ struct Attributes {
     digest: Vec<u8>,
     /// All attributes, as they are signed.
     der: Vec<u8>,
-    /// The same in the order in which they are written.
+    /// All attributes, in the order in which they are written.
     written: Vec<u8>,
 }
 

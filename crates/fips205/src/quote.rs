@@ -5,7 +5,7 @@
 //! of which this much exists. Otherwise the `Quote` says how long the text is and what it looks like.
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 #[cfg(feature = "std")]

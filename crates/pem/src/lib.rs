@@ -14,10 +14,10 @@ use zeroize::Zeroizing;
 const MARK: &[u8] = b"\xef\xbb\xbf";
 const DASHES: &[u8] = b"-----";
 const BEGIN: &[u8] = b"-----BEGIN ";
-/// The same in UTF-16 of either byte order, without the zero at one end.
+/// The beginning of a block in UTF-16 of either byte order, without the zero at one end.
 const BEGIN_UTF16: &[u8] = b"-\0-\0-\0-\0-\0B\0E\0G\0I\0N\0 ";
 
-/// What blocks with other labels hold, and the command that makes another file of them.
+/// Labels of blocks: the contents that they announce, and the command that makes another file of them.
 const KNOWN: [(&str, &str); 16] = [
     ("PRIVATE KEY", "a private key"),
     ("ENCRYPTED PRIVATE KEY", "an encrypted private key"),
@@ -257,7 +257,7 @@ impl<'a> Pem<'a> {
         self.0.iter().filter(move |block| block.label == label.as_bytes()).map(Block::decode)
     }
 
-    /// What the first block holds whose label is known, and the command that makes another file of it.
+    /// The contents of the first block whose label is known, and the command that makes another file of it.
     pub fn content(&self) -> &'static str {
         let known = |block: &Block<'_>| KNOWN.iter().find(|(label, _)| block.label == label.as_bytes());
         self.0.iter().find_map(known).map_or("a block with another label", |(_, content)| content)

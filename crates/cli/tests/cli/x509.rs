@@ -451,7 +451,7 @@ fn chains_and_several_issuers_are_read() {
     place.run(&["verify", "--key", "issuers.pem", "m"]).refuses(&["2 blocks 'CERTIFICATE'"]);
 }
 
-/// What is taken for a certificate or a key is named, with the command that makes one of it.
+/// A file that is taken for a certificate or a key is named, with the command that makes one of it.
 #[test]
 fn files_of_other_kinds_are_named() {
     let place = place();
