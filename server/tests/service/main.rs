@@ -7,7 +7,6 @@ mod audit;
 mod clients;
 mod deployment;
 mod floods;
-#[allow(unreachable_pub, reason = "a crate of the other workspace has this file, too")]
 #[path = "../../../crates/testkit/src/forms.rs"]
 #[allow(unreachable_pub, reason = "a file of the crate testkit")]
 mod forms;
