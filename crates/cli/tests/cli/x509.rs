@@ -396,10 +396,13 @@ fn the_part_of_cms_that_is_wrong_is_named() {
             is_named(changed, text);
         }
         // The command mends the message.
-        let run = verify(changed).exits(1);
-        let command = run.stderr.split('`').nth(1).unwrap().replace("FILE", changed).replace("NEW", "mended");
-        place.shell(&command).good();
-        verify("mended").good();
+        #[cfg(unix)]
+        {
+            let run = verify(changed).exits(1);
+            let command = run.stderr.split('`').nth(1).unwrap().replace("FILE", changed).replace("NEW", "mended");
+            place.shell(&command).good();
+            verify("mended").good();
+        }
     }
     let attributes = [kind.clone(), digest(&sha256(&place.read("lf")))].concat();
     let swapped = [digest(&sha256(&place.read("lf"))), kind.clone()].concat();
