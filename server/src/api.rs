@@ -4,7 +4,7 @@ use crate::access::{Bearer, Capability, Grant, Token, authorise};
 use crate::audit::Entry;
 use crate::error::Error;
 use crate::fields::{NoFields, parse};
-use crate::keys::check_name;
+use crate::keys::{LONGEST_NAME, check_name, check_new};
 use crate::places::Place;
 use crate::state::{Opened, Server};
 use crate::{auth, paths, system, telemetry, transit};
@@ -14,6 +14,7 @@ use hyper::body::{Body as _, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
+use hypergrove::quote::{Quote, may_be_key};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -165,9 +166,9 @@ pub(crate) fn find(verb: Option<Verb>, path: &str) -> Result<(&'static Route, Ve
     let found = routes.find_map(|route| Some((route, wild(route.path, path)?)));
     found.ok_or_else(|| match methods(path) {
         none if none.is_empty() => {
-            Error::new(404, format!("there is no path /v1/{path}; /v1/sys/internal/specs/openapi lists all"))
+            Error::new(404, format!("there is no path {}; /v1/sys/internal/specs/openapi lists all", Quote::new(path)))
         }
-        methods => Error::new(405, format!("the path /v1/{path} takes the methods {methods}")),
+        methods => Error::new(405, format!("this path takes the methods {methods}")),
     })
 }
 
@@ -221,6 +222,11 @@ impl Call {
         let name = self.wild.first().map_or("", String::as_str);
         check_name(name)?;
         Ok(name.into())
+    }
+
+    /// The name in the path, of a thing that is made.
+    pub fn new_name(&self) -> Result<String, Error> {
+        self.name().and_then(|name| check_new(&name).map(|()| name))
     }
 
     /// Whether the token's policies allow this too.
@@ -355,17 +361,17 @@ fn response(status: u16, kind: Option<&'static str>, body: Bytes) -> Response {
     response
 }
 
-/// A text that may have parts of the request in it: not so long that it fills a log.
-fn cut(text: &str) -> String {
-    const MOST: usize = 500;
-    match text.char_indices().nth(MOST) {
-        None => text.into(),
-        Some((end, _)) => format!("{}…", &text[..end]),
-    }
+/// A path, as the audit log has it. A private key may have been pasted in place of a name.
+fn shown(path: &str) -> String {
+    let part = |part: &str| match part.len() > LONGEST_NAME || may_be_key(part) {
+        true => Quote::new(part).bare(),
+        false => part.to_string(),
+    };
+    path.split('/').map(part).collect::<Vec<_>>().join("/")
 }
 
 fn refusal(why: &Error) -> Response {
-    let errors = if why.what.is_empty() { json!([]) } else { json!([cut(&why.what)]) };
+    let errors = if why.what.is_empty() { json!([]) } else { json!([why.what]) };
     let mut response = response(why.status, Some(JSON), json!({ "errors": errors }).to_string().into());
     if let Some(seconds) = why.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -430,7 +436,7 @@ async fn answer(
             return ("none", response);
         }
     };
-    let entry = Entry { operation: route.name, path: cut(path), ..Entry::default() };
+    let entry = Entry { operation: route.name, path: shown(path), ..Entry::default() };
     let mut call = Call {
         is_same_connection: server.note_connection(),
         server,
@@ -461,7 +467,7 @@ async fn answer(
     };
     // Without a token, a request has no line of its own.
     if let (Err(why), None) = (&admitted, &call.entry.accessor) {
-        let entry = Entry { status: why.status, error: Some(cut(&why.what)), ..call.entry.clone() };
+        let entry = Entry { status: why.status, error: Some(why.what.clone()), ..call.entry.clone() };
         call.server.refused.note(call.refused, entry, call.client);
         call.server.refused.write(&open, false);
         return (route.name, refusal(why));
@@ -613,7 +619,7 @@ async fn perform(mut call: Call, route: &'static Route, open: Opened, admitted: 
         Err(why) => Err(why),
     };
     call.entry.status = reply.as_ref().map_or_else(|why| why.status, |reply| reply.status);
-    call.entry.error = reply.as_ref().err().map(|why| cut(&why.what));
+    call.entry.error = reply.as_ref().err().map(|why| why.what.clone());
     if let Err(why) = open.audit.append(&call.entry).await {
         let done =
             "the change was made, but the audit log cannot be written and lacks its result; ask the server's operator";

@@ -6,6 +6,7 @@ use crate::refused::Summary;
 use crate::reserve::Reserve;
 use crate::seal::{Master, Secret, hmac};
 use crate::storage::{Change, Kind, Storage, private_file};
+use hypergrove::quote::{self, Quote};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -229,7 +230,8 @@ impl Keys {
 
     /// Checks a line, which has no line break, against the head of the lines before it. Returns the head after it.
     fn check(&self, before: &Head, line: &[u8]) -> Result<Head, String> {
-        let read: ReadLine = serde_json::from_slice(line).map_err(|why| format!("is not a line of this log: {why}"))?;
+        let read: ReadLine = serde_json::from_slice(line)
+            .map_err(|why| format!("is not a line of this log: {}", quote::message(&why.to_string())))?;
         if read.seq != before.seq + 1 {
             return Err(format!(
                 "has the number {} where {} must follow: lines were removed or added",
@@ -366,7 +368,7 @@ impl Audit {
     pub fn open(path: &Path, fsync: Fsync, keys: Keys, storage: Arc<dyn Storage>) -> Result<Audit, Error> {
         let failed = |why: &dyn std::fmt::Display| {
             let next = "`audit verify` checks it, and `audit accept-loss` goes on without lines that are lost";
-            Error::internal(format!("audit log {}: {why}; {next}", path.display()))
+            Error::internal(format!("audit log {}: {why}; {next}", Quote::path(path)))
         };
         let stored = keys.read_head(&*storage)?;
         let head = complete_rotation(path, &keys, stored.clone()).map_err(|why| failed(&why))?;
@@ -491,7 +493,7 @@ impl Shared {
         let is_news = !log.has_failed();
         *(if is_written { &mut log.is_unsynced } else { &mut log.is_unwritten }) = true;
         if is_news {
-            tracing::error!("audit log {}: {why}; nothing is signed until it can be written", self.path.display());
+            tracing::error!("audit log {}: {why}; nothing is signed until it can be written", Quote::path(&self.path));
         }
         unwritable()
     }
@@ -556,11 +558,11 @@ impl Shared {
     }
 
     fn rotate(&self) -> Result<Option<PathBuf>, Error> {
-        let failed = |why: &str| Error::internal(format!("audit log {}: not rotated: {why}", self.path.display()));
+        let failed = |why: &str| Error::internal(format!("audit log {}: not rotated: {why}", Quote::path(&self.path)));
         let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut log = self.lock();
         let Some(file) = log.file.clone().filter(|_| log.head.end > 0) else {
-            return Err(Error::bad(format!("audit log {}: not rotated: it is empty", self.path.display())));
+            return Err(Error::bad(format!("audit log {}: not rotated: it is empty", Quote::path(&self.path))));
         };
         // The file ends with its last line, which is on the disk.
         log.mend(&file).map_err(|why| self.fail(&mut log, false, &why))?;
@@ -667,7 +669,7 @@ fn end_file(path: &Path, file: &File, head: &Head) -> Result<Option<PathBuf>, St
     let old = match std::fs::metadata(path) {
         Ok(named) if (named.dev(), named.ino()) == (open.dev(), open.ino()) => {
             if old.exists() {
-                return Err(format!("{} is there", old.display()));
+                return Err(format!("{} is there", Quote::path(&old)));
             }
             std::fs::rename(path, &old).map_err(io)?;
             Some(old)
@@ -700,7 +702,7 @@ fn complete_rotation(path: &Path, keys: &Keys, head: Head) -> Result<Head, Strin
     if let Some(old) = moved(path, &head) {
         let file = File::options().read(true).write(true).open(&old).map_err(io)?;
         let head = recovered(&file, keys, head)?;
-        tracing::warn!("audit log: {} has ended, and the log goes on in another file", old.display());
+        tracing::warn!("audit log: {} has ended, and the log goes on in another file", Quote::path(&old));
         return Ok(head.ended());
     }
     let old = rotated(path, head.seq);
@@ -714,7 +716,7 @@ fn complete_rotation(path: &Path, keys: &Keys, head: Head) -> Result<Head, Strin
 /// Goes on without lines that are lost: with another file, whose first line says what the database knows of them and why. A damaged file is kept.
 /// No server may run. Returns the loss.
 pub fn accept_loss(path: &Path, master: &Master, storage: &Arc<dyn Storage>, reason: &str) -> Result<Loss, Error> {
-    let failed = |why: &str| Error::internal(format!("audit log {}: {why}; no loss was accepted", path.display()));
+    let failed = |why: &str| Error::internal(format!("audit log {}: {why}; no loss was accepted", Quote::path(path)));
     let io = |why: io::Error| failed(&why.to_string());
     if reason.trim().is_empty() || reason.chars().count() > 500 {
         return Err(Error::bad("--reason: 1 to 500 letters must say why the lines are lost"));
@@ -738,7 +740,7 @@ pub fn accept_loss(path: &Path, master: &Master, storage: &Arc<dyn Storage>, rea
     let damaged = with_suffix(path, &format!("{DAMAGED}{:012}", known.seq));
     let is_there = path.try_exists().map_err(io)?;
     if is_there && damaged.exists() {
-        return Err(failed(&format!("{} is there; move it away", damaged.display())));
+        return Err(failed(&format!("{} is there; move it away", Quote::path(&damaged))));
     }
     let loss = Loss {
         line: known.seq + 1,
@@ -762,7 +764,7 @@ pub fn accept_loss(path: &Path, master: &Master, storage: &Arc<dyn Storage>, rea
     }
     let mut options = private_file();
     let file = options.write(true).create_new(true).open(&begun);
-    let file = file.map_err(|why| failed(&format!("{}: {why}", begun.display())))?;
+    let file = file.map_err(|why| failed(&format!("{}: {why}", Quote::path(&begun))))?;
     let prepared = file
         .write_all_at(&line, 0)
         .and_then(|()| file.sync_all())
@@ -815,7 +817,7 @@ pub fn verify_log(path: &Path, keys: &Keys, storage: &dyn Storage) -> Result<Ver
 /// Checks all lines of a log. Returns how many it has, and how many of these came after the head. Of an earlier file, without a head, the first
 /// line alone says which lines came before it.
 pub fn verify(path: &Path, keys: &Keys, stored: Option<&Head>) -> Result<Verified, Error> {
-    let failed = |why: String| Error::internal(format!("{}: {why}", path.display()));
+    let failed = |why: String| Error::internal(format!("{}: {why}", Quote::path(path)));
     let is_empty = stored.is_some_and(|stored| stored.end == 0);
     let file: Box<dyn Read> = match File::open(path) {
         // After `rotate`, the server makes the file at its start.

@@ -4,6 +4,7 @@ use crate::access::{Bearer, Capability, DEFAULT, Policy, ROOT, make_token, now};
 use crate::api::{Call, Op, Reply};
 use crate::error::Error;
 use crate::fields::{Foreign, NoFields, named, parse};
+use crate::keys::{check_new, check_shown};
 use crate::state::granted;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -79,6 +80,8 @@ pub(crate) async fn create_token(call: &mut Call) -> Result<Reply, Error> {
         ttl = [ttl, (wanted > 0).then_some(wanted)].into_iter().flatten().min();
     }
     let policies = granted(request.policies, &parent)?;
+    // The answer names them.
+    policies.iter().try_for_each(|name| check_shown(name))?;
     let is_root = policies.iter().any(|policy| policy == ROOT);
     let no_parent = request.no_parent == Some(true);
     if no_parent && !call.may(&[Capability::Update, Capability::Sudo]) {
@@ -202,6 +205,7 @@ impl PolicyRequest {
 /// `POST sys/policies/acl/NAME`, `sys/policy/NAME`
 pub(crate) async fn write_policy(call: &mut Call) -> Result<Reply, Error> {
     let name = changeable(call)?;
+    check_new(&name)?;
     let request: PolicyRequest = parse(&call.body, &named(&[], &[&name]))?;
     let policy = Policy::parse(&request.text())?;
     call.server.change(move |server| server.put_policy(&name, policy)).await?;

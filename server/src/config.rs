@@ -2,10 +2,10 @@
 
 use crate::audit::Fsync;
 use crate::error::Error;
-use crate::fields::unknown;
 use crate::files::{Readers, read_trusted};
 use crate::seal::Source;
 use crate::transit::MOST_ITEMS;
+use hypergrove::quote::{self, Quote};
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -147,18 +147,15 @@ impl Config {
 
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Config, Error> {
-        let named = |why: &dyn std::fmt::Display| Error::bad(format!("{}: {why}", path.display()));
+        let named = |why: &dyn std::fmt::Display| Error::bad(format!("{}: {why}", Quote::path(path)));
         // Whoever may change the settings may have a command of theirs run.
         let text = read_trusted(path, Readers::All)?;
         Config::parse(str::from_utf8(&text).map_err(|why| named(&why))?).map_err(|why| named(&why))
     }
 
     fn parse(text: &str) -> Result<Config, Error> {
-        let config: Config = toml::from_str(text).map_err(|why| {
-            let line = |at: usize| text.get(..at).map_or(0, |before| before.matches('\n').count() + 1);
-            let unknown = unknown(why.message()).zip(why.span());
-            Error::bad(unknown.map_or(why.to_string(), |(what, at)| format!("line {}: {what}", line(at.start))))
-        })?;
+        let config: Config = toml::from_str(text)
+            .map_err(|why: toml::de::Error| Error::bad(quote::at_line(text, why.span(), why.message())))?;
         config.check().map(|()| config)
     }
 
@@ -274,7 +271,7 @@ mod tests {
             ("data = '/d'\n[limits]\nmax_body = 0", "at least 1"),
             ("data = '/d'\n[limits]\nper_address = 0", "at least 1"),
             ("data = '/d'\n[limits]\nfirst_byte_seconds = 0", "at least 1"),
-            ("data = '/d'\ntrusted_proxies = ['proxy']", "trusted_proxies"),
+            ("data = '/d'\ntrusted_proxies = ['proxy']", "line 2: invalid IP address"),
             ("data = '/d'\n[limits]\nmax_batch = 100000", "queue_jobs"),
             ("data = '/d'\n[limits]\nheader_seconds = 18446744073709551615", "at most 31536000"),
             ("data = '/d'\n[seal]\nkind = 'magic'", "magic"),

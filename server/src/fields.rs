@@ -2,6 +2,7 @@
 
 use crate::auth::seconds;
 use crate::error::Error;
+use hypergrove::quote;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -10,47 +11,6 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Longer texts are like no name, and comparing them would take long.
-const LONGEST: usize = 100;
-
-/// How an error shows a text of unknown origin, which may be a secret in the wrong place: as it is if it is short or nearly one of the known
-/// texts, and otherwise by its length.
-pub(crate) fn shown<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let count = text.chars().count();
-    let is_near = |known: &str| strsim::levenshtein(&text.to_lowercase(), &known.to_lowercase()) <= 2;
-    match count <= 7 || (count <= LONGEST && known.into_iter().any(is_near)) {
-        true => format!("{text:?}"),
-        false => format!("of {count} characters"),
-    }
-}
-
-/// The sentence for a name that serde does not know, from its message. serde quotes the whole name.
-pub(crate) fn unknown(message: &str) -> Option<String> {
-    let (kind, rest) = message.strip_prefix("unknown ")?.split_once(" `")?;
-    let kind = if kind == "variant" { "value" } else { kind };
-    let Some((name, known)) = rest.rsplit_once("`, expected ") else {
-        return Some(format!("no {kind} belongs here"));
-    };
-    let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-    let start: String = name.chars().take(LONGEST).collect();
-    let likeness = |known: &&&str| (strsim::jaro_winkler(&start, known) * 1e6) as u32;
-    let nearest = known.iter().max_by_key(likeness)?;
-    Some(format!("there is no {kind} {}; the nearest is {nearest:?}", shown(name, known.iter().copied())))
-}
-
-/// Why JSON was refused, without a value of it.
-fn reason(why: &serde_json::Error) -> String {
-    let (text, place) = (why.to_string(), format!(" at line {} column {}", why.line(), why.column()));
-    let message = text.strip_suffix(&place).unwrap_or(&text);
-    let is_of_names = ["missing field", "duplicate field"].iter().any(|of| message.starts_with(of));
-    let what = match unknown(message) {
-        Some(sentence) => sentence,
-        None if message.contains(['"', '`']) && !is_of_names => "a value of another type".into(),
-        None => message.into(),
-    };
-    format!("{what},{place}")
-}
-
 /// Fields of Vault's that this server does not have, values that they may have besides null, false, zero and nothing, and why they may have no other.
 pub(crate) type Foreign<'a> = (&'static [&'static str], &'a [&'a str], &'static str);
 
@@ -58,7 +18,7 @@ pub(crate) type Foreign<'a> = (&'static [&'static str], &'a [&'a str], &'static 
 pub(crate) fn read<T: DeserializeOwned>(json: &[u8], foreign: &[Foreign]) -> Result<T, String> {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let read = Object(foreign, PhantomData).deserialize(&mut reader);
-    read.and_then(|object| reader.end().map(|()| object)).map_err(|why| reason(&why))
+    read.and_then(|object| reader.end().map(|()| object)).map_err(|why| quote::message(&why.to_string()))
 }
 
 /// Reads a body. An empty one is an object without fields.

@@ -1,6 +1,7 @@
 //! Files and folders that the server trusts: nobody but its user, and root, may change them.
 
 use crate::error::Error;
+use hypergrove::quote::Quote;
 use rustix::process::geteuid;
 use std::fs::{DirBuilder, File, Metadata};
 use std::io::Read;
@@ -25,7 +26,7 @@ pub enum Readers {
 }
 
 fn refused(path: &Path, why: &str) -> Error {
-    Error::bad(format!("{}: {why}", path.display()))
+    Error::bad(format!("{}: {why}", Quote::path(path)))
 }
 
 /// Refuses a file or a folder that somebody else owns or may write. Root may do everything anyway.
@@ -85,7 +86,7 @@ pub fn read_trusted(path: &Path, readers: Readers) -> Result<Zeroizing<Vec<u8>>,
         let why = "others than its owner may read this secret; use chmod 600";
         match readers {
             Readers::Group => return Err(refused(path, why)),
-            Readers::Warned => tracing::warn!("{}: {why}", path.display()),
+            Readers::Warned => tracing::warn!("{}: {why}", Quote::path(path)),
             Readers::All => {}
         }
     }

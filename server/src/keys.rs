@@ -8,6 +8,7 @@ use crate::storage::{Change, Kind, Storage};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hypergrove::pkcs8::{EncodePublicKey, LineEnding};
+use hypergrove::quote::{Quote, may_be_key};
 use hypergrove::{Params, SigningKey, VerifyingKey, known_sets};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -20,12 +21,31 @@ pub fn set_of(name: &str) -> Option<&'static Params> {
     known_sets().find(|set| set.name.eq_ignore_ascii_case(name))
 }
 
+/// Bytes of the name of a key or a policy, at most.
+pub const LONGEST_NAME: usize = 128;
+
 /// Whether this may be the name of a key or a policy.
 pub fn check_name(name: &str) -> Result<(), Error> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    match (1..=128).contains(&name.len()) && name.bytes().all(is_plain) && !name.starts_with('.') {
+    match (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(is_plain) && !name.starts_with('.') {
         true => Ok(()),
         false => Err(Error::bad("a name has 1 to 128 letters, digits, '-', '_' and '.', and does not begin with '.'")),
+    }
+}
+
+/// Whether a new key or policy may have this name, which everybody sees.
+pub fn check_new(name: &str) -> Result<(), Error> {
+    check_name(name)?;
+    check_shown(name)
+}
+
+/// Refuses a private key in place of a name.
+pub fn check_shown(name: &str) -> Result<(), Error> {
+    match may_be_key(name) {
+        true => {
+            Err(Error::bad(format!("the name {} looks like a private key; names are no secrets", Quote::new(name))))
+        }
+        false => Ok(()),
     }
 }
 

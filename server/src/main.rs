@@ -2,12 +2,13 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
+use hypergrove::quote::{Quote, may_be_key};
 use hypergrove::{EncryptedSigningKey, KeyError, SigningKey};
 use hypergrove_server::audit::{self, Entry, Keys, Verified};
 use hypergrove_server::config::Config;
 use hypergrove_server::error::Error;
 use hypergrove_server::files::{Readers, make_folder, read_trusted};
-use hypergrove_server::keys::{Key, check_name, set_of};
+use hypergrove_server::keys::{Key, check_new, set_of};
 use hypergrove_server::seal::{Source, random, read_secret};
 use hypergrove_server::serve::{listen, serve};
 use hypergrove_server::state::{Server, existing_database, sealed_master};
@@ -161,7 +162,7 @@ fn dev_config(folder: PathBuf) -> Config {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(error));
     log::start();
     std::panic::set_hook(Box::new(|panic| log::say(panic)));
     let filter = tracing_subscriber::EnvFilter::try_from_env("HYPERGROVE_SERVER_LOG");
@@ -187,7 +188,7 @@ fn main() -> ExitCode {
     let code = match threads::runtime().and_then(|runtime| runtime.block_on(run(arguments.command))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            log::say(format_args!("error: {why}"));
+            log::say(format_args!("error: {why}{}", advice()));
             ExitCode::FAILURE
         }
     };
@@ -197,6 +198,40 @@ fn main() -> ExitCode {
 
 fn no_signals(why: std::io::Error) -> Error {
     Error::internal(format!("signals: {why}"))
+}
+
+/// Ends with the help that was asked for, or with clap's error without the words that were typed: one of them may be a private key.
+fn refuse(mut error: clap::Error) -> ! {
+    use clap::error::{ContextKind as Kind, ContextValue as Value, ErrorKind};
+    if error.exit_code() == 0 {
+        error.exit();
+    }
+    let mut unknown = vec![Kind::InvalidValue, Kind::InvalidSubcommand, Kind::TrailingArg];
+    // Of other errors, this is the name of the argument whose value is wrong.
+    unknown.extend((error.kind() == ErrorKind::UnknownArgument).then_some(Kind::InvalidArg));
+    for kind in unknown {
+        if let Some(Value::String(text)) = error.get(kind) {
+            let shown = Quote::new(text).bare();
+            error.insert(kind, Value::String(shown));
+            // Tips repeat the word.
+            error.remove(Kind::Suggested);
+        }
+    }
+    eprint!("{}{}", error.render(), advice());
+    std::process::exit(error.exit_code())
+}
+
+/// Who else may have read a private key that stands in the arguments, and where it belongs; empty where there is none.
+fn advice() -> &'static str {
+    let is_key =
+        |argument: &std::ffi::OsString| argument.to_str().is_some_and(may_be_key) && !Path::new(argument).exists();
+    match std::env::args_os().skip(1).any(|argument| is_key(&argument)) {
+        true => {
+            "\nan argument looks like a private key, and other users of this machine may see arguments; put the key into a file that you alone may \
+             read, and name it: hypergrove-server import … NAME FILE; a key in the variable KEY is read by `import … NAME <(printenv KEY)`\n"
+        }
+        false => "",
+    }
 }
 
 async fn run(command: Command) -> Result<(), Error> {
@@ -233,7 +268,7 @@ async fn run(command: Command) -> Result<(), Error> {
             print_token(&token)
         }
         Command::Import { deployment, name, file, key_passphrase_file } => {
-            check_name(&name)?;
+            check_new(&name)?;
             let key = read_key(&file, key_passphrase_file.as_deref())?;
             import(unsealed(&deployment).await?, name, key).await
         }
@@ -349,7 +384,7 @@ fn write_secret(config: &Config) -> Result<(), Error> {
     };
     match write() {
         Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        result => result.map_err(|why| Error::internal(format!("{}: {why}", path.display()))),
+        result => result.map_err(|why| Error::internal(format!("{}: {why}", Quote::path(path)))),
     }
 }
 
@@ -378,7 +413,7 @@ async fn serve_until_stopped(server: Arc<Server>, is_deployment: bool) -> Result
 
 async fn rotate_for_signal(server: Arc<Server>) {
     match rotate_audit(&server).await {
-        Ok(Some(old)) => tracing::info!("the audit log goes on in another file; the old one is {}", old.display()),
+        Ok(Some(old)) => tracing::info!("the audit log goes on in another file; the old one is {}", Quote::path(old)),
         Ok(None) => tracing::info!("the audit log goes on in another file"),
         Err(why) => tracing::error!("SIGHUP: {why}"),
     }
@@ -393,7 +428,7 @@ fn read_passphrase(path: &Path) -> Result<Zeroizing<Vec<u8>>, Error> {
 }
 
 fn read_key(file: &Path, passphrase: Option<&Path>) -> Result<SigningKey, Error> {
-    let named = |why: &dyn std::fmt::Display| Error::bad(format!("{}: {why}", file.display()));
+    let named = |why: &dyn std::fmt::Display| Error::bad(format!("{}: {why}", Quote::path(file)));
     let bytes = read_trusted(file, Readers::Warned)?;
     match SigningKey::read_pkcs8(&bytes) {
         Err(KeyError::Encrypted) => {}

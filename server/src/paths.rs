@@ -2,8 +2,8 @@
 
 use crate::access::Capability;
 use crate::api::{ROUTES, Route};
-use crate::fields::shown;
 use crate::keys::check_name;
+use hypergrove::quote::Quote;
 
 /// The one form of a path. As in a request, one '/' at the end is nothing, and Vault's older paths of policies are those of the newer ones.
 pub(crate) fn normal(path: &str) -> String {
@@ -85,7 +85,7 @@ pub(crate) fn why_none(rule: &str) -> String {
     };
     let nearest = routes().filter(|route| !route.needs.is_empty()).min_by_key(distance).map_or("", |route| route.path);
     let nearest = nearest.replace("{name}", "NAME").replace("{version}", "VERSION");
-    let shown = shown(&rule, [&*nearest]);
+    let shown = Quote::name(&rule, [&*nearest]).bare();
     format!(
         "no request has the path {shown}; the nearest path is {nearest:?}, and a '*' may stand at its end alone (Vault's '+' for a part is not known here)"
     )

@@ -4,6 +4,7 @@
 
 use crate::audit::Entry;
 use crate::storage::private_file;
+use hypergrove::quote::Quote;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -50,7 +51,10 @@ impl Reserve {
         let [first, last] = &self.0;
         let released = std::fs::remove_file(first).is_ok() || is_vital && std::fs::remove_file(last).is_ok();
         if released {
-            tracing::error!("the disk of the audit log is full: {} made way for its lines; make room", first.display());
+            tracing::error!(
+                "the disk of the audit log is full: {} made way for its lines; make room",
+                Quote::path(first)
+            );
         }
         released
     }

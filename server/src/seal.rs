@@ -6,6 +6,7 @@ use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes256Gcm, KeyInit};
 use argon2::{Algorithm, Argon2, Params, Version};
 use hmac::{Hmac, Mac};
+use hypergrove::quote::Quote;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use std::fmt;
@@ -172,7 +173,9 @@ impl Source {
             Source::Command { command } => {
                 let (program, arguments) =
                     command.split_first().ok_or_else(|| Error::bad("[seal] command: the list is empty"))?;
-                let failed = |why: &dyn fmt::Display| Error::internal(format!("[seal] command: {program}: {why}"));
+                let failed = |why: &dyn fmt::Display| {
+                    Error::internal(format!("[seal] command: {}: {why}", Quote::path(program)))
+                };
                 let output = Command::new(program)
                     .args(arguments)
                     .stdin(Stdio::null())
@@ -181,7 +184,7 @@ impl Source {
                     .map_err(|why| failed(&why))?;
                 let secret = Zeroizing::new(output.stdout);
                 match output.status.success() {
-                    true => one_line(secret, program).map(Some),
+                    true => one_line(secret, &Quote::path(program).to_string()).map(Some),
                     false => Err(failed(&output.status)),
                 }
             }
@@ -191,7 +194,7 @@ impl Source {
 
 /// A secret of one line from a file.
 pub fn read_secret(path: &std::path::Path, readers: Readers) -> Result<Zeroizing<Vec<u8>>, Error> {
-    one_line(read_trusted(path, readers)?, &path.display().to_string())
+    one_line(read_trusted(path, readers)?, &Quote::path(path).to_string())
 }
 
 fn one_line(secret: Zeroizing<Vec<u8>>, of: &str) -> Result<Zeroizing<Vec<u8>>, Error> {

@@ -16,6 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use hypergrove::quote::{self, Quote};
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::path::Path;
@@ -27,7 +28,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::version::TLS13;
@@ -39,12 +40,22 @@ const MAX_HEAD: usize = 64 << 10;
 /// Time for the answers to requests that are cancelled when the server is stopped.
 const ANSWERS: Duration = Duration::from_secs(5);
 
+/// Why a PEM file was not read. The reader's own sentence has the bytes of a line, and where line breaks were lost, this line is the key.
+fn of_pem(why: pem::Error) -> String {
+    match why {
+        pem::Error::MissingSectionEnd { .. } | pem::Error::IllegalSectionStart { .. } => {
+            "this is damaged PEM: a block has no end, or line breaks were lost; compare the file with a copy".into()
+        }
+        why => quote::message(&why.to_string()),
+    }
+}
+
 /// TLS 1.3 with these files.
 pub fn tls(tls: &Tls) -> Result<TlsAcceptor, Error> {
-    let failed = |path: &Path, why: &dyn Display| Error::bad(format!("[tls] {}: {why}", path.display()));
+    let failed = |path: &Path, why: &dyn Display| Error::bad(format!("[tls] {}: {why}", Quote::path(path)));
     let certificates = |path: &Path| {
         let read = CertificateDer::pem_slice_iter(&read_trusted(path, Readers::All)?).collect::<Result<Vec<_>, _>>();
-        match read.map_err(|why| failed(path, &why))? {
+        match read.map_err(|why| failed(path, &of_pem(why)))? {
             none if none.is_empty() => Err(failed(path, &"there is no certificate in this file")),
             all => Ok(all),
         }
@@ -64,7 +75,7 @@ pub fn tls(tls: &Tls) -> Result<TlsAcceptor, Error> {
         }
     };
     let key = PrivateKeyDer::from_pem_slice(&read_trusted(&tls.key, Readers::Warned)?);
-    let key = key.map_err(|why| failed(&tls.key, &why))?;
+    let key = key.map_err(|why| failed(&tls.key, &of_pem(why)))?;
     let config = builder.with_single_cert(certificates(&tls.certificate)?, key);
     Ok(TlsAcceptor::from(Arc::new(config.map_err(|why| failed(&tls.key, &why))?)))
 }

@@ -4,7 +4,6 @@ use crate::access::{DEFAULT, Policy, ROOT, Token, TokenRecord, make_token, now};
 use crate::audit::{Audit, Keys};
 use crate::config::Config;
 use crate::error::Error;
-use crate::fields::shown;
 use crate::keys::Key;
 use crate::limits::Counter;
 use crate::places::Places;
@@ -14,6 +13,7 @@ use crate::seal::{Master, SealedMaster};
 use crate::storage::{Change, Kind, Sqlite, Storage};
 use crate::unsealing::Turns;
 use hypergrove::Engine;
+use hypergrove::quote::Quote;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -123,8 +123,8 @@ pub fn existing_database(config: &Config) -> Result<PathBuf, Error> {
     let missing = "there is no such database; check the settings or the folder, or make one with `init`";
     match path.try_exists() {
         Ok(true) => Ok(path),
-        Ok(false) => Err(Error::bad(format!("{}: {missing}", path.display()))),
-        Err(why) => Err(Error::internal(format!("{}: {why}", path.display()))),
+        Ok(false) => Err(Error::bad(format!("{}: {missing}", Quote::path(path)))),
+        Err(why) => Err(Error::internal(format!("{}: {why}", Quote::path(path)))),
     }
 }
 
@@ -140,7 +140,7 @@ impl Server {
     pub fn init(config: &Config, secret: &[u8]) -> Result<Zeroizing<String>, Error> {
         let storage = Sqlite::open_alone(&config.database())?;
         if sealed_master(&storage)?.is_some() {
-            return Err(Error::bad(format!("{}: there is a database already", config.data.display())));
+            return Err(Error::bad(format!("{}: there is a database already", Quote::path(&config.data))));
         }
         let master = Master::random()?;
         let sealed = SealedMaster::new(&master, secret)?;
@@ -157,7 +157,7 @@ impl Server {
     pub fn start(config: Config) -> Result<Arc<Server>, Error> {
         let storage = Sqlite::open_alone(&existing_database(&config)?)?;
         let sealed = sealed_master(&storage)?.ok_or_else(|| {
-            Error::bad(format!("{}: there is no database; make one with `init`", config.data.display()))
+            Error::bad(format!("{}: there is no database; make one with `init`", Quote::path(&config.data)))
         })?;
         let mut access = Access::default();
         for (name, text) in storage.list(Kind::Policy)? {
@@ -409,10 +409,8 @@ pub fn granted(wanted: Option<Vec<String>>, parent: &Token) -> Result<Vec<String
     if !parent.is_root()
         && let Some(beyond) = policies.iter().find(|policy| !parent.record.policies.contains(policy))
     {
-        let beyond = shown(beyond, parent.record.policies.iter().map(String::as_str));
-        return Err(Error::bad(format!(
-            "a token may hand on its own policies alone, and one {beyond} is none of them"
-        )));
+        let beyond = Quote::name(beyond, parent.record.policies.iter().map(String::as_str));
+        return Err(Error::bad(format!("a token may hand on its own policies alone, and {beyond} is none of them")));
     }
     policies.sort();
     policies.dedup();

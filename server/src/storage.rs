@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::files::{check_owner, folder_of, make_folder};
+use hypergrove::quote::{self, Quote};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::ops::Range;
@@ -92,9 +93,9 @@ fn lock(file: File, path: &Path) -> Result<File, Error> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
-            Err(Error::internal(format!("{}: a server uses this database; stop it first", path.display())))
+            Err(Error::internal(format!("{}: a server uses this database; stop it first", Quote::path(path))))
         }
-        Err(TryLockError::Error(why)) => Err(Error::internal(format!("{}: {why}", path.display()))),
+        Err(TryLockError::Error(why)) => Err(Error::internal(format!("{}: {why}", Quote::path(path)))),
     }
 }
 
@@ -103,7 +104,7 @@ impl Locks {
         let folder = folder_of(path);
         make_folder(folder)?;
         let open = |path: &Path, options: &mut OpenOptions| {
-            options.open(path).map_err(|why| Error::internal(format!("{}: {why}", path.display())))
+            options.open(path).map_err(|why| Error::internal(format!("{}: {why}", Quote::path(path))))
         };
         let private = |path: &Path| open(path, private_file().append(true).create(true));
         let older = path.with_file_name("server.lock");
@@ -149,9 +150,11 @@ impl Sqlite {
             Ok(connection)
         };
         let connection = open().map_err(|why: rusqlite::Error| {
+            // SQLite's own sentence repeats the path.
+            let why = why.sqlite_error().map_or_else(|| quote::message(&why.to_string()), ToString::to_string);
             Error::internal(format!(
                 "{}: {why}; is it a database of this server, and may it be written?",
-                path.display()
+                Quote::path(path)
             ))
         })?;
         Ok(Sqlite { connection: Mutex::new(connection), alone: None })
@@ -168,7 +171,7 @@ impl Sqlite {
             let place = |it: std::io::Result<Metadata>| it.map(|it| (it.dev(), it.ino())).ok();
             if place(path.metadata()) != place(locks.database.metadata()) {
                 let what = "the database was removed or replaced while the server runs; stop the server, and put the file back";
-                return Err(Error::internal(format!("{}: {what}", path.display())));
+                return Err(Error::internal(format!("{}: {what}", Quote::path(path))));
             }
         }
         Ok(self.connection())

@@ -4,13 +4,14 @@ use crate::access::Capability;
 use crate::api::{Call, Reply};
 use crate::audit::Audit;
 use crate::error::Error;
-use crate::fields::{Foreign, NoFields, named, parse, shown};
+use crate::fields::{Foreign, NoFields, named, parse};
 use crate::keys::{Key, Version, set_of};
 use crate::limits;
 use crate::paths::is_version;
 use crate::state::Opened;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hypergrove::quote::Quote;
 use hypergrove::rows::{Column, Offsets, RowCall, RowSet, RowSigningKeys, RowStatus, SignRows};
 use hypergrove::{
     Engine, ErrorKind, Job, MAX_CONTEXT, Mode, PreHash, Randomizer, SignJob, SigningKey, Ticket, VerifyJob, known_sets,
@@ -132,24 +133,24 @@ fn engine<'a>(call: &'a Call, key: &Key) -> &'a Engine {
 }
 
 fn unknown_key(name: &str) -> Error {
-    Error::bad(format!("there is no key {name}; make it with POST /v1/transit/keys/{name}"))
+    Error::bad(format!("there is no key {}; make it with POST /v1/transit/keys/NAME", Quote::new(name)))
 }
 
 /// `POST transit/keys/NAME`
 pub async fn create(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
-    let name = call.name()?;
+    let name = call.new_name()?;
     let request: CreateRequest = parse(&call.body, &named(OF_CREATE, &[&name]))?;
     match request.kind.as_deref() {
         Some("slh-dsa") => {}
         kind => {
-            let kind = kind.map_or("is missing".into(), |kind| shown(kind, ["slh-dsa"]));
+            let kind = kind.map_or("is missing".into(), |kind| Quote::name(kind, ["slh-dsa"]).to_string());
             return Err(Error::bad(format!("type {kind}: this server makes keys of the type \"slh-dsa\" alone")));
         }
     }
     let set =
         request.parameter_set.ok_or_else(|| Error::bad("parameter_set is missing; \"slh-dsa-sha2-128s\" is one"))?;
     let set = set_of(&set).ok_or_else(|| {
-        let set = shown(&set, known_sets().map(|set| set.name));
+        let set = Quote::name(&set, known_sets().map(|set| set.name));
         Error::bad(format!("parameter_set {set}: there is no such set; \"slh-dsa-sha2-128s\" is one"))
     })?;
     if set.signature_limit().is_some() && !call.server.config.draft_sets {
@@ -453,7 +454,7 @@ fn hash_of(name: &str) -> Result<Option<PreHash>, Error> {
     }
     PreHash::ALL.into_iter().find(|hash| spelled(hash) == name).map(Some).ok_or_else(|| {
         let known: Vec<String> = PreHash::ALL.iter().map(spelled).collect();
-        let name = shown(&name, known.iter().map(String::as_str));
+        let name = Quote::name(&name, known.iter().map(String::as_str));
         Error::bad(format!("hash_algorithm {name}: HashSLH-DSA has none, {}", known.join(", ")))
     })
 }

@@ -7,6 +7,7 @@ use crate::places::network;
 use crate::seal::MAX_SECRET;
 use crate::state::Server;
 use crate::system::unseal_in_turn;
+use hypergrove::quote::Quote;
 use std::collections::HashMap;
 use std::fs::Permissions;
 use std::net::IpAddr;
@@ -56,7 +57,7 @@ impl Turns {
 }
 
 fn failed(path: &Path, why: &dyn std::fmt::Display) -> Error {
-    Error::internal(format!("{}: {why}", path.display()))
+    Error::internal(format!("{}: {why}", Quote::path(path)))
 }
 
 /// The socket, and its file, which is removed when this is dropped.
@@ -122,8 +123,8 @@ pub async fn unseal(config: &Config, secret: &[u8]) -> Result<(), Error> {
     let failed = |why: std::io::Error| failed(&path, &why);
     let (peer, data) = (stream.peer_cred().map_err(failed)?, std::fs::metadata(&config.data).map_err(failed)?);
     if peer.uid() != 0 && peer.uid() != data.uid() {
-        let what = format!("{}: a process of user {} listens there", path.display(), peer.uid());
-        return Err(Error::bad(format!("{what}, which does not own {}", config.data.display())));
+        let what = format!("{}: a process of user {} listens there", Quote::path(path), peer.uid());
+        return Err(Error::bad(format!("{what}, which does not own {}", Quote::path(&config.data))));
     }
     stream.write_all(secret).await.map_err(failed)?;
     stream.shutdown().await.map_err(failed)?;

@@ -164,6 +164,30 @@ mod tests {
         assert!(other.join().unwrap(), "a sentence is its thread's");
     }
 
+    /// A key that stands in the wrong place is in no sentence for C, and in no `Debug`.
+    #[test]
+    fn no_text_of_a_caller_is_in_a_sentence() {
+        use crate::schemes::{PrivateKey, PublicKey, Set};
+        use hypergrove::{EncryptedSigningKey, devices};
+        let canaries = hypergrove_testkit::canary::Canaries::read();
+        for (form, bytes) in &canaries.forms {
+            let check = |what: &str, result: Result<(), Failure>| {
+                let shown = format!("{result:?}");
+                let status = call(|| result);
+                let last = LAST.with(|last| last.borrow().to_str().unwrap().to_string());
+                canaries.check(&format!("{form}: {what}: {status:?}"), (shown + &last).as_bytes());
+            };
+            let text = &*String::from_utf8_lossy(bytes);
+            check("set", Set::named(text).map(drop));
+            let named = |name: &str| devices::named([name], |name| devices::backend(name, None));
+            check("device", named(text).map(drop).map_err(Failure::from));
+            check("device of the CPU", named(&format!("cpu:{text}")).map(drop).map_err(Failure::from));
+            check("private key", PrivateKey::read(bytes).map(drop));
+            check("public key", PublicKey::read(bytes).map(drop));
+            check("encrypted key", EncryptedSigningKey::read(bytes).map(drop).map_err(Failure::from));
+        }
+    }
+
     #[test]
     fn kinds_of_errors_have_statuses_of_their_own() {
         let status = |why: Error| Failure::from(why).status;

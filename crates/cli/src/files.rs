@@ -2,6 +2,7 @@
 
 use crate::staged::{self, Identity, PairMember, Staged, identity};
 pub(crate) use crate::staged::{Access, directory};
+use hypergrove::quote::{Quote, may_be_key};
 use hypergrove_files::text::{Position, is_raw_private_key, private_key, without_mark};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped, unbuffered};
@@ -304,9 +305,13 @@ impl fmt::Display for Target {
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Entry(Option<Identity>, OsString);
 
-/// A path as JSON has it.
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
+/// A path as verdicts and JSON have it, since a script looks for the name that it gave. A private key that stands in place of a path is left out.
+pub(crate) fn text(path: &Path) -> String {
+    match path.to_str() {
+        Some(text) if !may_be_key(text) => text.into(),
+        _ if path.symlink_metadata().is_ok() => path.to_string_lossy().into_owned(),
+        _ => Quote::path(path).to_string(),
+    }
 }
 
 impl Source {

@@ -1,7 +1,7 @@
 //! `hypergrove hash`.
 
 use crate::args::{self, Hash, MachineOptions};
-use crate::files::{Source, listed_path};
+use crate::files::{self, Source, listed_path};
 use crate::json::{Counts, FileLine, Line, Word};
 use crate::merkle::{self, MerkleTree};
 use hypergrove::rows::{Column, Offsets};
@@ -225,9 +225,11 @@ fn check_list(
             }
             if args.json {
                 let line = FileLine::new(Source::from(path.as_path()).path_text(), verdict);
-                let line = unread.iter().fold(line, |line, failure| line.because(failure));
+                let line = unread.as_ref().into_iter().fold(line, |line, failure| line.because(failure));
                 bar.suspend(|| lines.add(&[Line::File(line).text().as_bytes(), b"\n"]));
             } else if !args.status {
+                let hidden = unread.map(|_| PathBuf::from(files::text(path)));
+                let path = hidden.as_deref().unwrap_or(path);
                 let name = path.as_os_str().as_encoded_bytes();
                 // A line's end in a name could forge a verdict.
                 let forges = name.iter().any(|byte| matches!(byte, b'\n' | b'\r'));

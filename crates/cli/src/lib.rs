@@ -45,10 +45,12 @@ use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use files::Sources;
 use hypergrove::backend::wiped;
+use hypergrove::quote::{Quote, may_be_key};
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::printer::{PathDisplay, Printer};
+use hypergrove_lab::printer::Printer;
 use hypergrove_lab::tune;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs the tool by this process's arguments.
@@ -59,11 +61,7 @@ pub fn main() -> ExitCode {
         static PAST_LIMIT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
         let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, &PAST_LIMIT);
     }
-    let (cli, read) = typed(std::env::args_os()).unwrap_or_else(|error| {
-        // The error may quote a file's name.
-        let shown = std::env::args_os().map(|argument| PathDisplay(argument.as_ref()).to_string());
-        usage(typed(shown).err().unwrap_or(error))
-    });
+    let (cli, read) = typed(std::env::args_os()).unwrap_or_else(|error| usage(unquoted(error)));
     let printer = Printer::new(cli.global.quiet, cli.global.verbose);
     // Wipes secrets that the library does not know of: keys on their way from files and to them.
     wiped(|| run(&cli, read, &printer))
@@ -71,7 +69,7 @@ pub fn main() -> ExitCode {
             if failure.silent {
                 return Exit::Good;
             }
-            printer.failure(&failure);
+            printer.failure(&with_key_in_arguments(failure));
             Exit::Error
         })
         .into()
@@ -92,8 +90,47 @@ fn usage(error: clap::Error) -> ! {
     if matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion) {
         error.exit();
     }
-    Printer::new(false, false).failure(&in_brief(&error.render().to_string(), command_of(std::env::args_os())));
+    let failure = in_brief(&error.render().to_string(), command_of(std::env::args_os()));
+    Printer::new(false, false).failure(&with_key_in_arguments(failure));
     std::process::exit(Exit::Error as i32)
+}
+
+/// The error without the words that were typed: one of them may be a private key.
+fn unquoted(mut error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind as Kind, ContextValue as Value};
+    let texts = |error: &clap::Error, kind| match error.get(kind) {
+        Some(Value::String(text)) => vec![text.clone()],
+        Some(Value::Strings(texts)) => texts.clone(),
+        _ => Vec::new(),
+    };
+    let known = [Kind::ValidValue, Kind::ValidSubcommand, Kind::SuggestedArg, Kind::SuggestedSubcommand];
+    let known: Vec<String> = known.into_iter().flat_map(|kind| texts(&error, kind)).collect();
+    let mut unknown = vec![Kind::InvalidValue, Kind::InvalidSubcommand, Kind::TrailingArg];
+    // Of other errors, this is the name of the argument whose value is wrong.
+    unknown.extend((error.kind() == ErrorKind::UnknownArgument).then_some(Kind::InvalidArg));
+    for kind in unknown {
+        if let [text] = &texts(&error, kind)[..] {
+            let shown = Quote::name(text, known.iter().map(|name| &**name)).bare();
+            if shown != *text {
+                // Tips repeat the word.
+                error.remove(Kind::Suggested);
+            }
+            error.insert(kind, Value::String(shown));
+        }
+    }
+    error
+}
+
+/// Adds to an error who else may have read a private key in the arguments, and where the key belongs.
+fn with_key_in_arguments(failure: Failure) -> Failure {
+    let is_key = |argument: OsString| argument.to_str().is_some_and(may_be_key) && !Path::new(&argument).exists();
+    if !std::env::args_os().skip(1).any(is_key) {
+        return failure;
+    }
+    let advice = "an argument looks like a private key, and other users of this machine may see arguments; put the key into a file that you \
+                  alone may read, and name it with --key FILE; a key in the variable KEY is read by `printenv KEY | hypergrove … --key -`";
+    let hint = failure.hint.as_ref().map_or_else(|| advice.into(), |hint| format!("{advice}; {hint}"));
+    failure.hint(hint)
 }
 
 /// The command that was typed, if there is one of that name.

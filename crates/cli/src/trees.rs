@@ -14,7 +14,7 @@ use hypergrove_files::manifest::{self, Manifest, ManifestEntry, ManifestError};
 use hypergrove_files::text::private_key;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
-use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
+use hypergrove_lab::printer::{Name, PathDisplay, Printer, grouped};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -235,7 +235,8 @@ pub(crate) fn verify<S: InTool>(
     }
     let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Lines };
     let path_of = |index: usize| (index == 0).then(|| signature.path_text());
-    let verdicts = Verdicts::new(printer, &files, &path_of, format, "verifying", Word::Ok);
+    let mut verdicts = Verdicts::new(printer, &files, &path_of, format, "verifying", Word::Ok);
+    verdicts.are_names_signed = listed.is_some();
     verdicts.tell(0, verdict);
     let done = listed.map_or(Ok(()), |manifest| {
         let engine = machine::engine(machine, printer)?;
@@ -252,7 +253,11 @@ pub(crate) fn verify<S: InTool>(
 }
 
 fn unreadable(args: &Verify, file: &Source, tree: &Path, error: &std::io::Error) -> Failure {
-    let failure = Failure::io("read", file, error);
+    let failure = match file {
+        // Somebody has signed the name.
+        Source::File(path) => Failure::io("read", Name(&path.to_string_lossy()), error),
+        Source::Stdin => Failure::io("read", file, error),
+    };
     match error.kind() {
         std::io::ErrorKind::NotFound if args.root.is_none() => failure
             .hint(format!("the files are looked for in {}; name another directory with --root", PathDisplay(tree))),

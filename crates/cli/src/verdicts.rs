@@ -1,11 +1,11 @@
 //! One verdict for each of many files, in the order in which they were given.
 
-use crate::files::Source;
+use crate::files::{Source, text};
 use crate::json::{Counts, FileLine, Line, Word};
 use crate::schemes::InTool;
 use hypergrove::Fingerprint;
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::printer::{Bar, Printer, Visible, grouped};
+use hypergrove_lab::printer::{Bar, Name, Printer, Visible, grouped};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -87,6 +87,8 @@ pub(crate) struct Verdicts<'a> {
     signatures: &'a (dyn Fn(usize) -> Option<String> + Sync),
     format: VerdictFormat,
     good: Word,
+    /// Whether the files' names are from a list that somebody has signed: they are no private keys.
+    pub(crate) are_names_signed: bool,
     state: Mutex<State>,
 }
 
@@ -122,7 +124,7 @@ impl<'a> Verdicts<'a> {
         good: Word,
     ) -> Verdicts<'a> {
         let bar = printer.progress(files.len(), doing);
-        Verdicts { printer, bar, files, signatures, format, good, state: Mutex::default() }
+        Verdicts { printer, bar, files, signatures, format, good, are_names_signed: false, state: Mutex::default() }
     }
 
     /// Reports the verdict on file number `index`.
@@ -141,6 +143,16 @@ impl<'a> Verdicts<'a> {
         }
     }
 
+    /// A file's name in its verdict. Of a file that nobody has read, the name may be a private key.
+    fn name(&self, index: usize, verdict: &Verdict) -> String {
+        match (&self.files[index], verdict) {
+            (Source::File(path), Verdict::Invalid | Verdict::Error(_)) if !self.are_names_signed => text(path),
+            (Source::File(path), _) => path.to_string_lossy().into_owned(),
+            (Source::Stdin, _) if self.format == VerdictFormat::Json => "-".into(),
+            (Source::Stdin, _) => Source::Stdin.to_string(),
+        }
+    }
+
     fn say(&self, state: &mut State, index: usize, verdict: &Verdict, remark: Option<Remark>) {
         let word = match verdict {
             Verdict::Good(_) => self.good,
@@ -151,10 +163,12 @@ impl<'a> Verdicts<'a> {
             Verdict::Error(_) => Word::Error,
         };
         state.counts.add(word);
+        let name = self.name(index, verdict);
+        let file = Name(&name);
         let is_bad = matches!(word, Word::Failed | Word::Extra | Word::Error);
         let line = match (self.format, verdict) {
             (VerdictFormat::Json, verdict) => {
-                let line = FileLine::new(self.files[index].path_text(), word);
+                let line = FileLine::new(name.clone(), word);
                 let line = FileLine { signature: (self.signatures)(index), ..line };
                 let line = match verdict {
                     Verdict::Good(by) => {
@@ -175,11 +189,11 @@ impl<'a> Verdicts<'a> {
             }
             (_, Verdict::Good(by)) => {
                 let SignedBy { set, fingerprint, name } = &**by;
-                let line = format!("{}: {}", self.files[index], shown(word));
+                let line = format!("{file}: {}", shown(word));
                 let detail = format_args!("{line}, with the key {fingerprint} of {set}");
                 self.bar.suspend(|| self.printer.detail(detail));
                 if let Some(Remark::Comment(comment)) = remark {
-                    let comment = format_args!("{}: comment: {comment}", self.files[index]);
+                    let comment = format_args!("{file}: comment: {comment}");
                     self.bar.suspend(|| self.printer.note(comment));
                 }
                 name.as_ref().map_or(line.clone(), |name| format!("{line} ({})", Visible(name)))
@@ -189,10 +203,10 @@ impl<'a> Verdicts<'a> {
                     self.bar.suspend(|| self.printer.failure(failure));
                 }
                 if let Some(Remark::Advice(Advice { sentence, command })) = remark {
-                    let sentence = format_args!("{}: {sentence}", self.files[index]);
+                    let sentence = format_args!("{file}: {sentence}");
                     self.bar.suspend(|| self.printer.diagnosis(sentence, command.as_deref()));
                 }
-                format!("{}: {}", self.files[index], shown(word))
+                format!("{file}: {}", shown(word))
             }
         };
         if self.format != VerdictFormat::Silent && (is_bad || !self.printer.quiet) && state.lost.is_none() {

@@ -23,9 +23,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::text::{quoted, without_mark};
+use crate::text::without_mark;
 use base64ct::{Base64, Encoding};
-use hypergrove::{Engine, Error, Fingerprint, MAX_CONTEXT, Mode, Params, PreHash, VerifyingKey};
+use hypergrove::quote::Quote;
+use hypergrove::{Engine, Error, Fingerprint, MAX_CONTEXT, Mode, PARAMETER_SETS, Params, PreHash, VerifyingKey};
 use std::fmt;
 
 /// The first line of an envelope.
@@ -326,11 +327,15 @@ fn header<'t>(lines: &mut impl Iterator<Item = (&'t str, usize)>) -> Result<Head
         last = number;
         let (field, value) = line
             .split_once(": ")
-            .ok_or_else(|| wrong(format!("'{}' is no field: the header ends with an empty line", quoted(line))))?;
+            .ok_or_else(|| wrong(format!("{} is no field: the header ends with an empty line", Quote::new(line))))?;
         if number == 2 && (field, value) != ("Version", "1") {
-            return Err(wrong(format!("'{}': this is no envelope of version 1, and no other is known", quoted(line))));
+            return Err(wrong(format!(
+                "{}: this is no envelope of version 1, and no other is known",
+                Quote::name(line, ["Version: 1"])
+            )));
         }
-        let unknown = || wrong(format!("there is no {} '{}'", field.to_lowercase(), quoted(value)));
+        let names = || PARAMETER_SETS.iter().map(|p| p.name).chain(["pure", "pre-hash SHA2-256"]);
+        let unknown = || wrong(format!("there is no {} {}", field.to_lowercase(), Quote::name(value, names())));
         match field {
             "Version" => {}
             "Set" => params = Some(value.parse::<&'static Params>().map_err(|_| unknown())?),
@@ -346,7 +351,12 @@ fn header<'t>(lines: &mut impl Iterator<Item = (&'t str, usize)>) -> Result<Head
                 check_comment(value).map_err(wrong)?;
                 comment = Some(value.to_owned());
             }
-            _ => return Err(wrong(format!("version 1 has no field '{}'", quoted(field)))),
+            _ => {
+                return Err(wrong(format!(
+                    "version 1 has no field {}",
+                    Quote::name(field, ["Version", "Set", "Mode", "Context", "Context-Hex", "Key", "Comment"])
+                )));
+            }
         }
         if context.as_ref().is_some_and(|context| context.len() > MAX_CONTEXT) {
             return Err(wrong(format!("a context has at most {MAX_CONTEXT} bytes")));
@@ -367,7 +377,11 @@ fn header<'t>(lines: &mut impl Iterator<Item = (&'t str, usize)>) -> Result<Head
         return Ok(header);
     }
     let same = written.lines().zip(text.lines()).take_while(|(a, b)| a == b).count();
-    let want = written.lines().nth(same).map_or("nothing more".into(), |line| format!("'{}'", quoted(line)));
+    let want = written.lines().nth(same).map_or("nothing more".into(), |line| {
+        // The value is of unknown origin, the field is not.
+        let field = line.split(": ").next().unwrap_or_default();
+        format!("the field '{field}' in the form that docs/envelope.md gives")
+    });
     Err(wrong(same + 2, format!("the header is not written as version 1 writes it: {want} belongs here")))
 }
 
@@ -443,14 +457,18 @@ mod tests {
         };
         refuses("", "line 1: an envelope begins with");
         with("-----BEGIN", "-----BEGUN", "line 1: an envelope begins with");
-        with("Version: 1", "Version: 2", "line 2: 'Version: 2': this is no envelope of version 1");
-        with("Version: 1\n", "", "line 2: 'Set: SLH-DSA-SHA2-128f': this is no envelope of version 1");
+        with(
+            "Version: 1",
+            "Version: 2",
+            "line 2: 'Version: 2' (did you mean 'Version: 1'?): this is no envelope of version 1",
+        );
+        with("Version: 1\n", "", "line 2: '…' (22 characters of base64, not shown): this is no envelope of version 1");
         with("Version: 1\n", "Version: 1\nVersion: 1\n", "line 3: the header is not written as version 1 writes it");
         with("SHA2-128f", "SHA2-128x", "line 3: there is no");
         with("SHA2-128f", "sha2-128f", "line 3: the header is not written");
         with("SHA2-128f", "SHA2-128s", "the signature has 17088 bytes, one of SLH-DSA-SHA2-128s has 7856");
-        with("Mode: pure", "Mode: internal", "line 4: there is no mode 'internal'");
-        with("Mode: pure", "Mode: pre-hash MD5", "line 4: there is no mode 'pre-hash MD5'");
+        with("Mode: pure", "Mode: internal", "line 4: there is no mode '…' (8 characters, not shown)");
+        with("Mode: pure", "Mode: pre-hash MD5", "line 4: there is no mode '…' (12 characters of base64, not shown)");
         with("Mode: pure", "Mode: pre-hash sha256", "line 4: the header is not written");
         with("Mode: pure\n", "", "the header ends without the field 'Mode'");
         with("Context: release", "Context-Hex: 72656c65617365", "line 5: the header is not written");
@@ -459,10 +477,14 @@ mod tests {
         with("Context: release\n", "Context: release\nContext: release\n", "line 6: the header is not written");
         with("Key: SHA256:", "Key: SHA512:", "line 6: it is no fingerprint");
         with("Key: SHA256:", "Key: SHA256:AA", "line 6: it is no fingerprint");
-        with("Comment: comment", "Comment:", "line 7: 'Comment:' is no field");
+        with("Comment: comment", "Comment:", "line 7: '…' (8 characters, not shown) is no field");
         with("Comment: comment", "Comment: a\u{7}b", "line 7: a comment is one line");
         with("Comment: comment", &format!("Comment: {}", "x".repeat(513)), "line 7: the comment has 513 bytes");
-        with("Comment: comment", "Commend: comment", "line 7: version 1 has no field 'Commend'");
+        with(
+            "Comment: comment",
+            "Commend: comment",
+            "line 7: version 1 has no field 'Commend' (did you mean 'Comment'?)",
+        );
         with("Comment: comment\n", "Comment: comment\nKey: x\n", "line 8: it is no fingerprint");
         with("Comment: comment\n\n", "Comment: comment\n", "is no field: the header ends with an empty line");
         with("KioqKioq", "Kioq*ioq", "the lines before are no base64");

@@ -25,6 +25,7 @@
 //!
 //! docs/ledger.md says what a ledger cannot notice: cloned machines above all.
 
+use hypergrove::quote::Quote;
 use hypergrove::{Fingerprint, PreHash, VerifyingKey};
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -241,7 +242,7 @@ impl fmt::Display for LedgerError {
             LedgerError::OtherKey { ledger, key } => write!(f, "this is the ledger of {ledger}, not of {key}"),
             LedgerError::Damaged => f.write_str("no record of this ledger is whole"),
             LedgerError::DamagedNote { path } => {
-                write!(f, "{}: this note of a ledger's generation is empty or damaged", path.display())
+                write!(f, "{}: this note of a ledger's generation is empty or damaged", Quote::path(path))
             }
             LedgerError::Lost { numbers, error } => {
                 write!(f, "{error}; the numbers {} to {} are lost", numbers.start, numbers.end.saturating_sub(1))
@@ -251,7 +252,7 @@ impl fmt::Display for LedgerError {
                 "this ledger is at generation {generation}, and was at {known} before: an older copy was put back"
             ),
             LedgerError::Busy => f.write_str("another process has this ledger locked"),
-            LedgerError::Io { action, path, source } => write!(f, "cannot {action} {}: {source}", path.display()),
+            LedgerError::Io { action, path, source } => write!(f, "cannot {action} {}: {source}", Quote::path(path)),
         }
     }
 }

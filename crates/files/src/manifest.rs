@@ -26,6 +26,7 @@
 //! Names are relative to the tree and have `/` between their parts. A manifest says nothing about modes, owners, times and empty directories.
 
 use crate::text::without_mark;
+use hypergrove::quote::Quote;
 use hypergrove::{Engine, Error};
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -92,8 +93,8 @@ impl fmt::Display for ManifestError {
         match self {
             ManifestError::Line { line, what } => write!(f, "line {line}: {what}"),
             ManifestError::Empty => f.write_str("there are no files"),
-            ManifestError::Path { path, what } => write!(f, "{}: {what}", path.display()),
-            ManifestError::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            ManifestError::Path { path, what } => write!(f, "{}: {what}", Quote::path(path)),
+            ManifestError::Io { path, source } => write!(f, "{}: {source}", Quote::path(path)),
             ManifestError::Engine(error) => error.fmt(f),
         }
     }
@@ -153,7 +154,7 @@ impl Manifest {
             }
             let entry = entry(line).map_err(wrong)?;
             if !seen.insert(entry.path.clone()) {
-                return Err(wrong(format!("'{}' is listed twice", quoted(&entry.path))));
+                return Err(wrong(format!("{} is listed twice", Quote::new(&*entry.path.to_string_lossy()))));
             }
             entries.push(entry);
         }
@@ -300,13 +301,14 @@ fn entry(line: &[u8]) -> Result<ManifestEntry, String> {
         return Err("the name has a NUL".into());
     }
     let given = path(name)?;
+    let shown = || Quote::new(&*given.to_string_lossy());
     let mut path = PathBuf::new();
     for part in given.components() {
         match part {
             Component::Normal(part) => path.push(part),
             Component::CurDir => {}
-            Component::ParentDir => return Err(format!("'{}' has '..' in it", quoted(&given))),
-            Component::RootDir | Component::Prefix(_) => return Err(format!("'{}' is absolute", quoted(&given))),
+            Component::ParentDir => return Err(format!("{} has '..' in it", shown())),
+            Component::RootDir | Component::Prefix(_) => return Err(format!("{} is absolute", shown())),
         }
     }
     if path.as_os_str().is_empty() { Err("the name is empty".into()) } else { Ok(ManifestEntry { path, sum }) }
@@ -321,17 +323,6 @@ fn path(name: Vec<u8>) -> Result<PathBuf, String> {
 #[cfg(not(unix))]
 fn path(name: Vec<u8>) -> Result<PathBuf, String> {
     Ok(String::from_utf8(name).map_err(|_| "the name is not UTF-8")?.into())
-}
-
-/// The beginning of a path for an error.
-fn quoted(path: &Path) -> String {
-    const QUOTED: usize = 128;
-    let text = path.to_string_lossy();
-    let mut quoted: String = text.chars().take(QUOTED).flat_map(char::escape_debug).collect();
-    if text.chars().nth(QUOTED).is_some() {
-        quoted.push('…');
-    }
-    quoted
 }
 
 /// Escapes a name as sha256sum does. Returns the prefix of the line, a backslash if something was escaped, and the name.

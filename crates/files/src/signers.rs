@@ -15,7 +15,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::text::{Position, is_raw_private_key, private_key, quoted, without_mark};
+use crate::text::{Position, is_raw_private_key, private_key, without_mark};
+use hypergrove::quote::{Quote, may_be_key};
 use hypergrove::{Mode, VerifyingKey};
 use jiff::SignedDuration;
 use jiff::civil::{DateTime, Time};
@@ -75,7 +76,7 @@ impl fmt::Display for NotAllowed {
             NotAllowed::Early { valid_after } => write!(f, "the key is valid only from {valid_after} on"),
             NotAllowed::Late { valid_before } => write!(f, "the key was valid only before {valid_before}"),
             NotAllowed::Namespace { namespaces } => {
-                let names: Vec<_> = namespaces.iter().map(|name| format!("'{}'", quoted(name))).collect();
+                let names: Vec<_> = namespaces.iter().map(|name| Quote::new(name).to_string()).collect();
                 write!(f, "the key is only for the context {}", names.join(" or "))
             }
         }
@@ -108,7 +109,7 @@ impl std::error::Error for SignersError {}
 /// day is 9999-12-31.
 pub fn time(text: &str) -> Result<SystemTime, SignersError> {
     instant(text).map_err(|why| {
-        let what = format!("'{}' is no time{why}: write 2026-11-23 or 2026-11-23T12:00:00Z", quoted(text));
+        let what = format!("{} is no time{why}: write 2026-11-23 or 2026-11-23T12:00:00Z", Quote::new(text));
         SignersError { line: 0, what }
     })
 }
@@ -220,15 +221,25 @@ fn is_condition(word: &str) -> bool {
     })
 }
 
+/// A condition, as errors show it: without its value.
+fn condition(word: &str) -> Quote {
+    let name = word.split_inclusive('=').next().unwrap_or(word);
+    Quote::name(name, ["valid-after", "valid-after=", "valid-before", "valid-before=", "namespace", "namespace="])
+}
+
 /// Checks a name. A wrong name could be a condition that would be lost, so it makes the whole list wrong.
 fn check_name(name: &str) -> Result<(), String> {
-    let shown = quoted(name);
+    let shown = condition(name);
     if is_condition(name) {
-        return Err(format!("'{shown}' is a condition, and no name is before it; write the signer's name first"));
+        return Err(format!("{shown} is a condition, and no name is before it; write the signer's name first"));
     }
     // In OpenSSH's lists, `!` keeps a signer out.
     if name.starts_with('!') {
-        return Err(format!("'{shown}' begins with '!', and names are no patterns; write the signer's name"));
+        return Err(format!("{shown} begins with '!', and names are no patterns; write the signer's name"));
+    }
+    // Verdicts show names.
+    if may_be_key(name) {
+        return Err(format!("the name {shown} looks like a private key; write the signer's name"));
     }
     if name.chars().any(char::is_control) {
         return Err("the name has control characters".into());
@@ -237,7 +248,7 @@ fn check_name(name: &str) -> Result<(), String> {
     match name.chars().find(|c| c.is_whitespace() || *c == '\u{feff}') {
         Some(space) => {
             let code = u32::from(space);
-            Err(format!("the name '{shown}' has white space that is no space (U+{code:04X}); write a space or nothing"))
+            Err(format!("the name {shown} has white space that is no space (U+{code:04X}); write a space or nothing"))
         }
         None => Ok(()),
     }
@@ -251,17 +262,17 @@ fn signer(line: &str) -> Result<AllowedSigner, String> {
     }
     let (name, key) = match (words.len(), words.pop()) {
         (2.., Some(key)) => (words.remove(0), key),
-        _ => return Err(format!("'{}' is a name without a key, or a key without a name", quoted(line.trim_ascii()))),
+        _ => return Err(format!("{} is a name without a key, or a key without a name", Quote::new(line.trim_ascii()))),
     };
     check_name(name)?;
-    let key = VerifyingKey::from_base64(key).map_err(|error| format!("the key of {}: {error}", quoted(name)))?;
+    let key = VerifyingKey::from_base64(key).map_err(|error| format!("the key of {}: {error}", Quote::new(name)))?;
     let mut signer =
         AllowedSigner { name: name.into(), key, valid_after: None, valid_before: None, namespaces: Vec::new() };
     for word in words {
         let once = |place: &mut Option<Limit>, text: &str| {
             let limit = Limit { at: time(text).map_err(|error| error.what)?, text: text.into() };
             match place.replace(limit) {
-                Some(_) => Err(format!("'{}' says a second time what was said before", quoted(word))),
+                Some(_) => Err(format!("{} says a second time what was said before", condition(word))),
                 None => Ok(()),
             }
         };
@@ -270,7 +281,7 @@ fn signer(line: &str) -> Result<AllowedSigner, String> {
             Some(("valid-before", text)) => once(&mut signer.valid_before, text)?,
             Some(("namespace", namespace)) if !namespace.is_empty() => signer.namespaces.push(namespace.into()),
             _ => {
-                let what = format!("'{}' is none of valid-after=, valid-before= and namespace=", quoted(word));
+                let what = format!("{} is none of valid-after=, valid-before= and namespace=", condition(word));
                 return Err(format!("{what}; a name has no spaces, and the key is the last word"));
             }
         }
@@ -309,7 +320,7 @@ mod tests {
             ["", "yesterday", "2026-13-01", "2026-02-30", "2026-11-23Z", "20261123T", "1763900000", "10000-01-01"]
         {
             let error = time(wrong).expect_err(wrong).to_string();
-            assert_eq!(error, format!("'{wrong}' is no time: write 2026-11-23 or 2026-11-23T12:00:00Z"));
+            assert!(error.ends_with(" is no time: write 2026-11-23 or 2026-11-23T12:00:00Z"), "{wrong}: {error}");
         }
         for (wrong, why) in [
             ("2026-11-23T12:00:00", "it has no offset"),
@@ -317,7 +328,7 @@ mod tests {
             ("2026-11-23T12:00:00-25:59", "its offset is a day or more"),
         ] {
             let error = time(wrong).expect_err(wrong).to_string();
-            assert!(error.starts_with(&format!("'{wrong}' is no time, since {why}: write ")), "{error}");
+            assert!(error.contains(&format!(" is no time, since {why}: write ")), "{wrong}: {error}");
         }
     }
 
@@ -438,8 +449,8 @@ mod tests {
         wrong("alice valid-after=2026-01-01 valid-after=2026-01-02 KEY", "a second time");
         wrong("alice valid-after=2026-01-01 valid-before=2026-01-01 KEY", "valid at no time");
         wrong("alice namespace= KEY", "'namespace=' is none of");
-        wrong("alice KEY=", "the key of alice: ");
-        wrong(&format!("alice {}", &word[..word.len() - 4]), "the key of alice: ");
+        wrong("alice KEY=", "the key of 'alice': ");
+        wrong(&format!("alice {}", &word[..word.len() - 4]), "the key of 'alice': ");
         wrong("al\u{7}ice KEY", "control characters");
         wrong(&"x".repeat(10_000), "a name without a key");
         let text = [b"alice ".as_slice(), &[0xff], word.as_bytes()].concat();

@@ -44,13 +44,6 @@ pub fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
 
-/// The beginning of a text, escaped, as an error quotes it.
-pub(crate) fn quoted(text: &str) -> String {
-    const QUOTED: usize = 64;
-    let shown: String = text.chars().take(QUOTED).flat_map(char::escape_debug).collect();
-    if text.chars().nth(QUOTED).is_some() { shown + "…" } else { shown }
-}
-
 /// Finds the first private key in a text. That is a PEM label, or a word in base64 or hexadecimal that begins as PKCS#8 does or has the length
 /// of a raw private key of zkDilithium. If the bytes are no text but a private key itself, in DER or raw, the position is line 1, column 1.
 ///

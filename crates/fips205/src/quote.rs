@@ -55,6 +55,15 @@ impl Quote {
         }
     }
 
+    /// Without quotation marks and advice, for a message that brings its own.
+    pub fn bare(&self) -> String {
+        let text = self.0.split(" (did you mean ").next().unwrap_or_default();
+        match text.strip_prefix("'…' ") {
+            Some(hidden) => format!("… {hidden}"),
+            None => text.trim_matches('\'').into(),
+        }
+    }
+
     /// The path of a file that may not exist: as much as exists, without quotation marks.
     #[cfg(feature = "std")]
     pub fn path(path: impl AsRef<Path>) -> Quote {
@@ -76,9 +85,12 @@ impl Quote {
         let folder = if there.as_os_str().is_empty() { Path::new(".") } else { there };
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(ENTRIES);
         let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        // The signature of an existing file has the file's name with an ending.
+        let is_ending = |rest: &str| rest.starts_with('.') && is_short(rest);
+        let is_known = is_short(&text) || names.iter().any(|name| text.strip_prefix(&**name).is_some_and(is_ending));
         shown += &match nearest(&text, names.iter().map(|name| &**name)) {
+            _ if is_known => text.chars().map(visible).collect(),
             Some(meant) => format!("{} (did you mean '{meant}'?)", text.chars().map(visible).collect::<String>()),
-            None if is_short(&text) => text.chars().map(visible).collect(),
             None => format!("… ({})", hidden(&text)),
         };
         Quote(shown)
@@ -136,17 +148,54 @@ pub fn message(text: &str) -> String {
     shown + expected
 }
 
+/// The error of a reader of a text with lines, with the line of its place. The line itself is not shown.
+pub fn at_line(text: &str, place: Option<core::ops::Range<usize>>, why: &str) -> String {
+    let before = place.and_then(|place| text.get(..place.start)).unwrap_or_default();
+    format!("line {}: {}", before.matches('\n').count() + 1, message(why))
+}
+
 /// Whether a text may be a private key or hold one: `PRIVATE KEY`, or many letters of hexadecimal or base64 in a row, whatever separates
-/// them. A message about it says who else may have read it.
+/// their lines and bytes. A message about it says who else may have read it.
 pub fn may_be_key(text: &str) -> bool {
-    let is_letter = |c: char| c.is_ascii_alphanumeric() || "+=_-".contains(c);
-    let joined: String = text.replace("\\n", "").chars().filter(|c| !c.is_whitespace() && *c != ':').collect();
-    let has = |word: &str, is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
-    let is_key = |word: &str| {
-        let are_mixed = has(word, u8::is_ascii_uppercase) && has(word, u8::is_ascii_lowercase);
-        word.len() >= KEY && (are_mixed || has(word, u8::is_ascii_digit))
-    };
-    text.contains("PRIVATE KEY") || joined.split(|c| !is_letter(c)).any(is_key)
+    let (mut hex, mut base64) = (Run::default(), Run::default());
+    // Nothing is copied: the text may be a secret, and nobody would wipe the copy.
+    let mut letters = text.split("\\n").flat_map(str::chars).filter(|c| !c.is_whitespace() && *c != ':');
+    text.contains("PRIVATE KEY")
+        || letters.any(|c| {
+            hex.add(c, c.is_ascii_hexdigit());
+            base64.add(c, c.is_ascii_alphanumeric() || "+=_-".contains(c));
+            let is_mixed = base64.has_digit && base64.has_capital && base64.has_small;
+            hex.length >= KEY && hex.has_digit || base64.length >= KEY && is_mixed
+        })
+}
+
+/// Letters in a row, and of which kinds they are.
+#[derive(Default)]
+struct Run {
+    length: usize,
+    has_digit: bool,
+    has_capital: bool,
+    has_small: bool,
+}
+
+impl Run {
+    fn add(&mut self, c: char, belongs: bool) {
+        *self = match belongs {
+            true => Run {
+                length: self.length + 1,
+                has_digit: self.has_digit || c.is_ascii_digit(),
+                has_capital: self.has_capital || c.is_ascii_uppercase(),
+                has_small: self.has_small || c.is_ascii_lowercase(),
+            },
+            false => Run::default(),
+        };
+    }
+}
+
+/// Whether a text has letters of both cases and digits, as words have rarely.
+fn is_mixed(text: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| text.bytes().any(|byte| is(&byte));
+    has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_digit)
 }
 
 /// Adds words between quoted texts; a word that may be a key is left out.
@@ -177,14 +226,12 @@ fn quoted(text: &str) -> String {
 fn hidden(text: &str) -> String {
     let is_blank = |c: char| c.is_whitespace() || c == ':';
     let start = text.strip_prefix("0x").or(text.strip_prefix("0X")).unwrap_or(text);
-    let has = |is: fn(&u8) -> bool| text.bytes().any(|byte| is(&byte));
-    let are_mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_digit);
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c) || is_blank(c);
     let kind = match () {
         () if text.contains("-----BEGIN ") => " of PEM",
         () if text.starts_with(['{', '[']) => " of JSON",
         () if start.chars().all(|c| c.is_ascii_hexdigit() || is_blank(c)) => " of hex",
-        () if are_mixed && text.chars().all(is_base64) => " of base64",
+        () if is_mixed(text) && text.chars().all(is_base64) => " of base64",
         () => "",
     };
     format!("{} characters{kind}, not shown", text.chars().count())
@@ -246,6 +293,8 @@ mod tests {
         assert_eq!(name("slhdsa-sha2128"), "'…' (14 characters, not shown)");
         assert_eq!(name("jsonl"), "'jsonl' (did you mean 'json'?)");
         assert_eq!(name("on"), "'on'");
+        assert_eq!(Quote::name("jsonl", ["json"]).bare(), "jsonl");
+        assert_eq!(Quote::new("0x9f86d081").bare(), "… (10 characters of hex, not shown)");
         assert_eq!(name(&"x\n".repeat(1_000_000)), "'…' (2000000 characters, not shown)");
     }
 
@@ -270,12 +319,12 @@ mod tests {
 
     #[test]
     fn keys_are_suspected() {
-        let base64 = "MFICAQAwCwYJYIZIAWUDBAMVBEBpaWlpaWlpaWlpaWlpaWlp";
+        let base64 = "MFICAQAwCwYJYIZIAWUDBAMVBEBpaWlpa3lpaWlpaWlpaWlp";
         let hex = "9f:86:d0:81:88:4c:7d:65:9a:2f:ea:a0";
         for key in [base64, "-----BEGIN PRIVATE KEY-----", hex, "x='9f86d081884c7d659a2feaa0'"] {
             assert!(may_be_key(key), "{key}");
         }
-        for other in ["release-2026.tar.gz", "SLH-DSA-SHAKE-128f", "home/user/signatures/data", ""] {
+        for other in ["release-engineering-team-2026", "SLH-DSA-SHAKE-128f", "home/user/signatures/data", ""] {
             assert!(!may_be_key(other), "{other}");
         }
     }
@@ -289,7 +338,10 @@ mod tests {
         for (rest, shown) in [
             ("src/lib.rs", "src/lib.rs"),
             ("src/new", "src/new"),
-            ("src/liv.rs", "src/liv.rs (did you mean 'lib.rs'?)"),
+            ("src/liv.rs", "src/liv.rs"),
+            ("src/keys.rs.sig", "src/keys.rs.sig"),
+            ("src/keys.rs.ledger", "src/keys.rs.ledger"),
+            ("src/keys.rssig", "src/… (10 characters, not shown)"),
             ("Cargo.tom", "Cargo.tom (did you mean 'Cargo.toml'?)"),
             ("src/SGVsbG8-d29ybGQ1/Zm.v", "src/… (21 characters, not shown)"),
             ("src/lib.rs/SGVsbG8gd29ybGQ1", "src/lib.rs/… (16 characters of base64, not shown)"),

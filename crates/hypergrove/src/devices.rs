@@ -1,5 +1,6 @@
 //! Devices by their names: `cuda`, `cuda:1`, `vulkan:GPU-5c01d2e7-…`.
 
+use crate::quote::Quote;
 use crate::{BACKENDS, Backend, Device, Error};
 use std::path::Path;
 use std::sync::Arc;
@@ -44,14 +45,16 @@ pub fn named<N: AsRef<str>>(
             None => {
                 let backend = make(&of).ok_or_else(|| {
                     let known = list(BACKENDS.iter().map(|entry| entry.name.into()));
-                    bad(format!("device {name:?}: there is no backend {of:?}; there are {known}"))
+                    let of = Quote::name(&of, BACKENDS.iter().map(|entry| entry.name));
+                    bad(format!("there is no backend {of}; there are {known}"))
                 })?;
                 made.push(backend.clone());
                 backend
             }
         };
-        let numbers = numbers(name, which, &backend.devices()?).map_err(|why| match backend.absent() {
-            Some(absent) => bad(format!("there is no device {name:?}: {absent}")),
+        let there = backend.devices()?;
+        let numbers = numbers(name, which, &there).map_err(|why| match backend.absent() {
+            Some(absent) => bad(format!("there is no device {}: {absent}", shown(name, &there))),
             None => bad(why),
         })?;
         all.extend(numbers.into_iter().map(|number| (backend.clone(), number)));
@@ -63,6 +66,12 @@ pub fn named<N: AsRef<str>>(
 pub fn backend(name: &str, cache: Option<&Path>) -> Option<Arc<dyn Backend>> {
     let entry = BACKENDS.iter().find(|entry| entry.name == name)?;
     Some((entry.make)(cache))
+}
+
+/// The name of a device, as errors show it.
+fn shown(name: &str, there: &[Device]) -> Quote {
+    let ids: Vec<String> = there.iter().map(Device::id).collect();
+    Quote::name(name, ids.iter().map(|id| &**id))
 }
 
 fn bad(what: String) -> Error {
@@ -93,7 +102,7 @@ fn numbers(name: &str, which: Option<&str>, there: &[Device]) -> Result<Vec<u32>
         true => {
             let one_by_one = if which.is_none() && !there.is_empty() { "; name these one by one" } else { "" };
             let known = list(there.iter().map(Device::id));
-            Err(format!("there is no device {name:?}; the devices are {known}{one_by_one}"))
+            Err(format!("there is no device {}; the devices are {known}{one_by_one}", shown(name, there)))
         }
         false => Ok(found),
     }
@@ -118,7 +127,8 @@ fn by_uuid(name: &str, which: &str, there: &[Device]) -> Result<Vec<u32>, String
     let hex = ["gpu-", "mig-"].iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower).replace('-', "");
     if !(FEWEST_DIGITS..=UUID_DIGITS).contains(&hex.len()) || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return Err(format!(
-            "device {name:?}: {which:?} is neither a number nor a UUID; a UUID is GPU-…, and its first {FEWEST_DIGITS} digits are enough"
+            "device {}: this is neither a number nor a UUID; a UUID is GPU-…, and its first {FEWEST_DIGITS} digits are enough",
+            shown(name, there)
         ));
     }
     let is_meant = |device: &Device| digits(device).is_some_and(|digits| digits.starts_with(&hex));
@@ -128,11 +138,12 @@ fn by_uuid(name: &str, which: &str, there: &[Device]) -> Result<Vec<u32>, String
     };
     match &numbers_if(there, is_meant)[..] {
         [] if there.iter().all(|device| device.uuid.is_none()) => {
-            Err(format!("there is no device {name:?}: none of the backend's devices has a UUID; give a number"))
+            let name = shown(name, there);
+            Err(format!("there is no device {name}: none of the backend's devices has a UUID; give a number"))
         }
-        [] => Err(format!("there is no device {name:?}; the UUIDs are {}", uuids(&|_| true))),
+        [] => Err(format!("there is no device {}; the UUIDs are {}", shown(name, there), uuids(&|_| true))),
         [only] => Ok(vec![*only]),
-        _ => Err(format!("device {name:?}: the UUIDs {} begin so; give more digits", uuids(&is_meant))),
+        _ => Err(format!("device {}: the UUIDs {} begin so; give more digits", shown(name, there), uuids(&is_meant))),
     }
 }
 
@@ -181,9 +192,9 @@ mod tests {
         assert_eq!(named(&["cpu", "CPU:0"]).map(names), Ok(vec!["cpu:0".into(), "cpu:0".into()]));
         assert_eq!(named(&[]).map(names), Ok(vec![]));
         for (name, says) in [
-            ("gpu:0", "there is no backend \"gpu\"; there are cpu"),
+            ("gpu:0", "there is no backend 'gpu'; there are cpu"),
             ("", "there is no backend"),
-            ("cpu:1", "there is no device \"cpu:1\"; the devices are cpu:0"),
+            ("cpu:1", "there is no device 'cpu:1' (did you mean 'cpu:0'?); the devices are cpu:0"),
             ("cpu:x", "neither a number nor a UUID"),
         ] {
             let why = named(&["cpu", name]).map(names).unwrap_err().to_string();
@@ -217,11 +228,9 @@ mod tests {
     #[test]
     fn uuids_that_mean_no_device() {
         let unknown = of("GPU-ffffffff").unwrap_err();
-        assert!(
-            unknown.contains(
-                "\"cuda:GPU-ffffffff\"; the UUIDs are GPU-5c01d2e7-1234-5678-9abc-def012345678 (cuda:0), GPU-"
-            )
-        );
+        assert!(unknown.contains(
+            "'…' (17 characters, not shown); the UUIDs are GPU-5c01d2e7-1234-5678-9abc-def012345678 (cuda:0), GPU-"
+        ));
         let ambiguous = of("GPU-5c01d2e7-1234").unwrap_err();
         assert!(ambiguous.contains("(cuda:0), ") && ambiguous.contains("(cuda:1) begin so; give more digits"));
         for which in

@@ -1,6 +1,7 @@
 //! NIST's ACVP tests of SLH-DSA, revision FIPS205: reads prompts and answers them.
 
 use crate::hexadecimal;
+use hypergrove::quote::{self, Quote};
 use hypergrove::{
     Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, UnknownHash, UnknownSet, VerifyJob,
     VerifyingKey,
@@ -8,7 +9,7 @@ use hypergrove::{
 use hypergrove_files::text::without_mark;
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::machine::Watched;
-use hypergrove_lab::printer::{Bar, Printer, brief, grouped, shortened};
+use hypergrove_lab::printer::{Bar, Printer, grouped};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -27,14 +28,19 @@ impl<'de> Deserialize<'de> for Id {
         let number = Box::<RawValue>::deserialize(deserializer)?;
         match number.get().bytes().all(|digit| digit.is_ascii_digit()) {
             true => Ok(Id(number)),
-            false => Err(D::Error::custom(format!("an identifier is a whole number, not {}", brief(number.get())))),
+            false => {
+                Err(D::Error::custom(format!("an identifier is a whole number, not {}", Quote::new(number.get()))))
+            }
         }
     }
 }
 
 impl Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&brief(self.0.get()))
+        match self.0.get() {
+            number if number.len() <= 7 => f.write_str(number),
+            number => Quote::new(number).fmt(f),
+        }
     }
 }
 
@@ -139,7 +145,7 @@ pub fn parse(source: impl Display, bytes: &[u8]) -> Result<VersionedPrompt, Fail
     };
     read.map_err(|error| {
         let what = if error.is_data() { "is no ACVP prompt" } else { "is not JSON" };
-        Failure::new(format!("{source} {what}: {}", shortened(&error.to_string())))
+        Failure::new(format!("{source} {what}: {}", quote::message(&error.to_string())))
             .hint("name the server's prompt.json")
     })
 }
@@ -152,16 +158,22 @@ pub fn answer<'p>(
 ) -> Result<Results, Failure> {
     let Prompt { vs_id, algorithm, mode, revision, is_sample, test_groups } = prompt;
     if algorithm != "SLH-DSA" || revision != "FIPS205" {
-        return Err(Failure::new(format!("these are tests of {}, revision {}", brief(&algorithm), brief(&revision)))
-            .hint("hypergrove answers those of SLH-DSA, revision FIPS205"));
+        return Err(Failure::new({
+            let (algorithm, revision) = (Quote::name(&algorithm, ["SLH-DSA"]), Quote::name(&revision, ["FIPS205"]));
+            format!("these are tests of {algorithm}, revision {revision}")
+        })
+        .hint("hypergrove answers those of SLH-DSA, revision FIPS205"));
     }
     let compute = match mode.as_str() {
         "keyGen" => key_gen,
         "sigGen" => sig_gen,
         "sigVer" => sig_ver,
         mode => {
-            return Err(Failure::new(format!("there is no mode '{}'", brief(mode)))
-                .hint("hypergrove answers keyGen, sigGen and sigVer"));
+            return Err(Failure::new(format!(
+                "there is no mode {}",
+                Quote::name(mode, ["keyGen", "sigGen", "sigVer"])
+            ))
+            .hint("hypergrove answers keyGen, sigGen and sigVer"));
         }
     };
     let mut cases = Vec::new();
@@ -220,11 +232,13 @@ impl<'p> TestCase<'p> {
             }
             (Some("external"), None | Some("pure")) => Ok(Mode::Pure { context }),
             (Some("external"), Some(other)) => {
-                Err(self.failed(Failure::new(format!("there is no preHash '{}'", brief(other)))))
+                Err(self
+                    .failed(Failure::new(format!("there is no preHash {}", Quote::name(other, ["preHash", "pure"])))))
             }
-            (Some(other), _) => {
-                Err(self.failed(Failure::new(format!("there is no signatureInterface '{}'", brief(other)))))
-            }
+            (Some(other), _) => Err(self.failed(Failure::new({
+                let other = Quote::name(other, ["internal", "external"]);
+                format!("there is no signatureInterface {other}")
+            }))),
         }
     }
 }

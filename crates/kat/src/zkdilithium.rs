@@ -2,11 +2,11 @@
 
 use crate::hexadecimal;
 use hypergrove::Engine;
+use hypergrove::quote::{self, Quote};
 use hypergrove::zkdilithium::params::SEED_BYTES;
 use hypergrove::zkdilithium::{SignJob, VerifyJob, VerifyingKey, ZkDilithium};
 use hypergrove_files::text::without_mark;
 use hypergrove_lab::failure::Failure;
-use hypergrove_lab::printer::{brief, shortened};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 
@@ -103,7 +103,7 @@ struct MutationVerdict<'a> {
 /// Reads the cases of a file. Errors name the file as `source`.
 pub fn parse(source: impl Display, bytes: &[u8]) -> Result<Questions, Failure> {
     serde_json::from_slice(without_mark(bytes)).map_err(|error| {
-        let why = shortened(&error.to_string());
+        let why = quote::message(&error.to_string());
         Failure::new(format!("{source} is no file of zkDilithium's cases: {why}"))
             .hint("it is an object like that of vectors/zkdilithium/e2e_public.json")
     })
@@ -113,7 +113,7 @@ pub fn parse(source: impl Display, bytes: &[u8]) -> Result<Questions, Failure> {
 pub fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>, Failure> {
     let seed = |case: &Case| {
         <[u8; SEED_BYTES]>::try_from(&case.seed.0[..]).map_err(|_| {
-            let (id, got) = (brief(&case.id), case.seed.0.len());
+            let (id, got) = (Quote::new(&case.id), case.seed.0.len());
             Failure::new(format!("the seed of case {id} has {got} bytes, not {SEED_BYTES}"))
         })
     };
@@ -132,7 +132,7 @@ pub fn answers<'a>(engine: &Engine, cases: &'a [Case]) -> Result<Vec<Answer<'a>>
             let mut altered = unaltered.clone();
             let target = &mut altered[mutation.target as usize];
             *target = mutation.alter.apply(target).ok_or_else(|| {
-                let (name, id) = (brief(&mutation.name), brief(&case.id));
+                let (name, id) = (Quote::new(&mutation.name), Quote::new(&case.id));
                 Failure::new(format!("the mutation {name} of case {id} is beyond the end"))
             })?;
             inputs.push(altered);

@@ -3,6 +3,7 @@
 use crate::study::list;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
+use hypergrove::quote::Quote;
 use hypergrove::{BACKENDS, Isa, Op, PARAMETER_SETS, Params, UnknownSet};
 pub use hypergrove_tables::table::op_name;
 use hypergrove_tune::search::{SEARCHES, Search};
@@ -353,7 +354,7 @@ pub fn size(text: &str) -> Result<u64, String> {
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
         "t" | "tb" | "tib" => 40,
-        unit => return Err(format!("'{unit}' is no unit of memory; use K, M, G or T, for example 256M")),
+        unit => return Err(format!("{} is no unit of memory; use K, M, G or T, for example 256M", Quote::new(unit))),
     };
     let number: u64 = digits.parse().map_err(|_| "not a size; give a whole number, for example 256M".to_string())?;
     number.checked_mul(1 << shift).ok_or_else(|| "more memory than can be addressed".into())
@@ -371,7 +372,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         "m" | "min" => 60.0,
         "h" => 3600.0,
         "ms" => 1e-3,
-        unit => return Err(format!("'{unit}' is no unit of time; use s, m or h, for example 60s")),
+        unit => return Err(format!("{} is no unit of time; use s, m or h, for example 60s", Quote::new(unit))),
     };
     positive(digits).map(|number| Duration::from_secs_f64(number * unit))
 }

@@ -32,6 +32,7 @@ fn find() -> Option<String> {
 
 #[cfg(unix)]
 mod unix {
+    use hypergrove::quote::Quote;
     use std::fs::{self, Metadata};
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
@@ -41,13 +42,16 @@ mod unix {
     /// The fault of an entry of the library path; `None` if the entry has none.
     pub(super) fn judge(entry: &Path) -> Option<String> {
         if !entry.is_absolute() {
-            return Some(format!("has the entry {entry:?}, which depends on the current directory"));
+            return Some(format!(
+                "has the entry {}, which depends on the current directory",
+                Quote::new(&*entry.to_string_lossy())
+            ));
         }
         // The folder that a missing file would be in decides who may make it.
         let there = entry.ancestors().find_map(|path| fs::canonicalize(path).ok())?;
         let is_open = |(above, path): (usize, &Path)| fs::metadata(path).is_ok_and(|found| is_open(&found, above > 0));
         let open = there.ancestors().enumerate().find(|ancestor| is_open(*ancestor))?.1;
-        Some(format!("names {}, and another user may write to {}", entry.display(), open.display()))
+        Some(format!("names {}, and another user may write to {}", Quote::path(entry), open.display()))
     }
 
     /// Whether somebody may write to a directory who could not change this tool anyway. Where it is sticky, nobody can replace

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 pub use crate::record::grouped;
-pub use hypergrove_tables::table::shortened;
+use hypergrove::quote::Quote;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::{self, Display, Write as _};
 use std::fs::File;
@@ -234,23 +234,22 @@ fn is_unseen(c: char) -> bool {
     is_of_category || is_ignorable
 }
 
-/// A path as it is shown: characters that nobody sees are escaped.
+/// A path that somebody named, as it is shown: as much of the path as exists. Characters that nobody sees are escaped.
 pub struct PathDisplay<'a>(pub &'a Path);
 
 impl fmt::Display for PathDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        escape(&self.0.to_string_lossy(), "", f)
+        Name(&Quote::path(self.0).to_string()).fmt(f)
     }
 }
 
-/// A text from a file as messages show it: without control characters, and only its beginning if it is long.
-pub fn brief(text: &str) -> String {
-    const BRIEF: usize = 64;
-    let mut shown: String = text.chars().take(BRIEF).flat_map(char::escape_debug).collect();
-    if text.chars().nth(BRIEF).is_some() {
-        shown.push('…');
+/// A name that is shown in full; characters that nobody sees are escaped.
+pub struct Name<'a>(pub &'a str);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        escape(self.0, "", f)
     }
-    shown
 }
 
 /// Three significant digits of a time.

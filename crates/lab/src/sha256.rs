@@ -7,6 +7,7 @@ use crate::printer::{Printer, percent, seconds, significant};
 use crate::record::{Record, SHA256_BLOCK, SHA256_BYTES, sha256_blocks};
 use crate::stopwatch::{Times, until_used_up, wrong};
 use hypergrove::backend::{Axis, Hasher, Messages, Policy, Sha256Programs, THREADS};
+use hypergrove::quote::Quote;
 use hypergrove::{Backend, Cpu, Device, Work};
 use hypergrove_engine::time_limit;
 use std::time::{Duration, Instant};
@@ -233,9 +234,11 @@ fn axes(text: &str, space: &[Axis]) -> Result<Vec<(&'static str, u32)>, Failure>
             };
             let axis = space.iter().find(|axis| axis.name == name);
             let axis = axis.ok_or_else(|| {
-                Failure::new(format!("there is no axis '{name}' here")).hint(format!("use {}", known()))
+                let name = Quote::name(name, space.iter().map(|axis| axis.name));
+                Failure::new(format!("there is no axis {name} here")).hint(format!("use {}", known()))
             })?;
-            let number = number.map_err(|_| Failure::new(format!("'{value}' is no value of the axis {name}")))?;
+            let number =
+                number.map_err(|_| Failure::new(format!("{} is no value of the axis {name}", Quote::new(value))))?;
             Ok((axis.name, number))
         })
         .collect()

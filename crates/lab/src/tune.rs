@@ -6,6 +6,7 @@ use crate::machine;
 use crate::printer::{Bar, PathDisplay, Printer, grouped, seconds};
 use crate::version::{COMMIT, VERSION};
 use hypergrove::backend::{Plan, Policy};
+use hypergrove::quote::Quote;
 use hypergrove::{Backend, Device, Op, Params};
 use hypergrove_engine::{Axis, THREADS};
 use hypergrove_tables::space;
@@ -181,8 +182,12 @@ impl Tuner<'_> {
             self.args.axis.iter().find(|name| !axes.iter().any(|axis| axis.tuned && axis.name == **name))
         {
             let names: Vec<_> = axes.iter().filter(|axis| axis.tuned).map(|axis| axis.name).collect();
-            return Err(Failure::new(format!("{} has no axis {unknown:?} to be tuned", self.device.id()))
-                .hint(format!("there are {}", names.join(", "))));
+            return Err(Failure::new(format!(
+                "{} has no axis {} to be tuned",
+                self.device.id(),
+                Quote::name(unknown, names.iter().copied())
+            ))
+            .hint(format!("there are {}", names.join(", "))));
         }
         let mut base = Policy::default();
         for axis in &mut axes {

@@ -6,6 +6,7 @@ use crate::failure::{Failure, Reason};
 use crate::key::{Key, Material};
 use crate::provider::Provider;
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
+use hypergrove::quote::Quote;
 use hypergrove::{PassphraseKdf, SigningKey, VerifyingKey};
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -127,9 +128,11 @@ fn unwritten(error: impl std::fmt::Display) -> Failure {
 
 fn encrypted(key: &SigningKey, cipher: &str, is_pem: bool, ask: &Passphrase) -> Result<Vec<u8>, Failure> {
     if !["aes-256-cbc", "aes256"].iter().any(|known| cipher.eq_ignore_ascii_case(known)) {
+        let known = ["aes-128-cbc", "aes-192-cbc", "aes-256-gcm", "des-ede3-cbc"];
+        let named = Quote::name(cipher, known);
         let what = format!(
-            "private keys are encrypted with aes-256-cbc alone, and {cipher} is named; name aes-256-cbc, or write the key without a cipher and \
-             encrypt it by `openssl pkcs8 -topk8 -v2 {cipher}`"
+            "private keys are encrypted with aes-256-cbc alone, and {named} is named; name aes-256-cbc, or write the key without a cipher and \
+             encrypt it by `openssl pkcs8 -topk8 -v2 CIPHER`"
         );
         return Err(Failure::new(Reason::Encryption, what));
     }

@@ -3,9 +3,10 @@
 use crate::abi::{Core, Leaked};
 use crate::algorithms::ALGORITHMS;
 use crate::failure::{Failure, Reason};
+use hypergrove::quote::{Quote, may_be_key};
 use hypergrove::{Engine, Job, Process, TableSource, devices};
 use std::ffi::{CStr, CString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{fs, process};
 
@@ -92,7 +93,10 @@ impl<F: Fn(&CStr) -> Option<String>> Section<F> {
         let Some(text) = (self.0)(name) else { return Ok(None) };
         let unclear = || {
             let name = name.to_string_lossy();
-            Failure::new(Reason::Configuration, format!("openssl.cnf, hypergrove: {name} = {text:?}; write {expected}"))
+            Failure::new(
+                Reason::Configuration,
+                format!("openssl.cnf, hypergrove: {name} = {}; write {expected}", Quote::new(&text)),
+            )
         };
         read(text.trim()).map(Some).ok_or_else(unclear)
     }
@@ -150,7 +154,7 @@ impl Settings {
 
     fn tables(&self) -> Result<Vec<TableSource>, Failure> {
         let read = |path: &PathBuf| {
-            let shown = Path::display(path);
+            let shown = Quote::path(path);
             let wrong = |why: String| {
                 Failure::new(Reason::Configuration, format!("openssl.cnf, hypergrove: tables: {shown}: {why}"))
             };
@@ -277,6 +281,7 @@ impl Provider {
         let mut text = format!("hypergrove {}; {devices}", env!("CARGO_PKG_VERSION"));
         for name in name::ALL {
             if let Some(value) = self.core.configured(name) {
+                let value = if may_be_key(&value) { Quote::new(&value).bare() } else { value };
                 text += &format!("; {} = {value}", name.to_string_lossy());
             }
         }
@@ -343,7 +348,30 @@ mod tests {
             let failure = section(&[(name, text)]).settings().unwrap_err();
             assert_eq!(failure.reason, Reason::Configuration);
             let said = failure.what;
-            assert!(said.contains(name.to_str().unwrap()) && said.contains(text) && said.contains(way_out), "{said}");
+            assert!(
+                said.contains(name.to_str().unwrap())
+                    && said.contains(&Quote::new(text).to_string())
+                    && said.contains(way_out),
+                "{said}"
+            );
+        }
+    }
+
+    /// A key that stands in place of a setting is in no error.
+    #[test]
+    fn no_setting_is_shown_that_may_be_a_key() {
+        let canaries = hypergrove_testkit::canary::Canaries::read();
+        for (form, bytes) in &canaries.forms {
+            let text = String::from_utf8_lossy(bytes);
+            for name in name::ALL {
+                let given = Section(|wanted: &CStr| (wanted == name).then(|| text.to_string()));
+                let settings = given.settings();
+                let failure = match &settings {
+                    Ok(settings) => settings.engine().map(drop).err(),
+                    Err(why) => Some(why.clone()),
+                };
+                canaries.check(&format!("{form} in {name:?}"), format!("{failure:?}").as_bytes());
+            }
         }
     }
 
@@ -352,7 +380,7 @@ mod tests {
         let settings = section(&[(name::DEVICES, "cpu, gpu:0")]).settings().unwrap();
         let failure = settings.engine().err().unwrap();
         assert_eq!(failure.reason, Reason::Configuration);
-        assert!(failure.what.contains("devices: device \"gpu:0\": there is no backend \"gpu\""), "{}", failure.what);
+        assert!(failure.what.contains("devices: there is no backend 'gpu'"), "{}", failure.what);
     }
 
     #[test]

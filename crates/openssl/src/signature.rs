@@ -5,7 +5,8 @@ use crate::algorithms::Named;
 use crate::failure::{Failure, Reason};
 use crate::key::{Key, Material};
 use crate::provider::Provider;
-use hypergrove::{MAX_CONTEXT, Mode, PreHasher, Randomizer, SignJob, VerifyJob, pre_hasher};
+use hypergrove::quote::Quote;
+use hypergrove::{MAX_CONTEXT, Mode, PreHash, PreHasher, Randomizer, SignJob, VerifyJob, pre_hasher};
 use std::ffi::CStr;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -105,6 +106,7 @@ impl Context {
         if digest.is_empty() || digest.eq_ignore_ascii_case("UNDEF") {
             return Ok(());
         }
+        let digest = Quote::name(digest, PreHash::ALL.map(PreHash::name));
         let what = format!("{} takes no digest, and {digest} is given; leave it out", self.named.name());
         Err(Failure::new(Reason::Parameter, what))
     }

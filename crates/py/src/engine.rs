@@ -4,6 +4,7 @@ use crate::error::{bad, exception};
 use crate::exit::{Inside, detach};
 use crate::foreign::array::Array;
 use hypergrove::devices::{self, Chosen};
+use hypergrove::quote::Quote;
 use hypergrove::{BACKENDS, Backend, BackendEntry, EngineBuilder, Process, TableSource};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -255,8 +256,8 @@ impl Engine {
         if let Some(paths) = tables {
             let read = |path: PathBuf| {
                 let text = std::fs::read_to_string(&path)
-                    .map_err(|why| std::io::Error::new(why.kind(), format!("tables: {}: {why}", path.display())))?;
-                Ok(TableSource { name: path.display().to_string(), text })
+                    .map_err(|why| std::io::Error::new(why.kind(), format!("tables: {}: {why}", Quote::path(&path))))?;
+                Ok(TableSource { name: Quote::path(&path).to_string(), text })
             };
             builder = builder.tables(paths.into_iter().map(read).collect::<PyResult<Vec<_>>>()?);
         }

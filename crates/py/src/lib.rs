@@ -21,10 +21,25 @@ use error::InvalidSignature;
 use foreign::array::Array;
 use foreign::interpreter;
 use hypergrove::PARAMETER_SETS;
+use hypergrove::quote::{Quote, may_be_key};
 use keys::{PrivateKey, PrivateKeys, PublicKey};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::path::PathBuf;
+
+/// A text of unknown origin, as messages of the package's modules show it.
+#[pyfunction(name = "_quote")]
+fn quote_name(text: &str, names: Vec<String>) -> String {
+    Quote::name(text, names.iter().map(|name| &**name)).to_string()
+}
+
+/// A path of a file that could not be read, as messages show it, and whether it may be a private key itself.
+#[pyfunction(name = "_quote_path")]
+fn quote_path(path: PathBuf) -> (String, bool) {
+    let may_be_key = path.to_str().is_some_and(may_be_key) && path.symlink_metadata().is_err();
+    (Quote::path(path).to_string(), may_be_key)
+}
 
 /// The extension module behind `hypergrove` and `hypergrove.zkdilithium`; import those.
 #[pymodule(gil_used = false)]
@@ -49,6 +64,8 @@ fn _hypergrove(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(keys::keygen_batch, module)?)?;
     module.add_function(wrap_pyfunction!(keys::sha256_batch, module)?)?;
     module.add_function(wrap_pyfunction!(keys::verify_batch, module)?)?;
+    module.add_function(wrap_pyfunction!(quote_name, module)?)?;
+    module.add_function(wrap_pyfunction!(quote_path, module)?)?;
     exit::register(py, engine::end)?;
     module.add_submodule(&zkdilithium::module(py)?)
 }

@@ -5,6 +5,7 @@ use crate::error::{RowFault, bad};
 use crate::exit::detach;
 use crate::gaps::{Gaps, Nulls};
 use crate::room::{too_many, zeros};
+use hypergrove::quote::Quote;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -23,7 +24,7 @@ impl RowPolicy {
         let choose = |what: &str, value: &str, other: &str| match value {
             "error" => Ok(false),
             _ if value == other => Ok(true),
-            _ => Err(bad(format!("{what}: {value:?}; give \"error\" or {other:?}"))),
+            _ => Err(bad(format!("{what}: {}; give \"error\" or {other:?}", Quote::name(value, ["error", other])))),
         };
         Ok(RowPolicy {
             is_chosen: true,

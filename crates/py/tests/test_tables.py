@@ -146,7 +146,7 @@ def test_a_private_key_stays_with_the_worker(signed: Any, key: PrivateKey, pem: 
         assert "PRIVATE" not in str(raised.value)
     with pytest.raises(TypeError, match="key: the function returned bytes, not a PrivateKey"):
         arrow.sign(signed.select(["message"]), key=key.to_pem)
-    with pytest.raises(FileNotFoundError, match="there is none.pem"):
+    with pytest.raises(FileNotFoundError, match="17 characters, not shown"):
         arrow.sign(signed.select(["message"]), key=pem.with_name("there is none.pem"))
     pem.write_bytes(key.to_pem(b"passphrase"))
     with pytest.raises(ValueError, match=f"key: {pem}: .*passphrase"):

@@ -3,6 +3,7 @@
 use hypergrove_engine::{Axis, Backend, Device, Error, Policy, THREADS};
 use hypergrove_fips205::SLH_DSA_SHA2_128F;
 use hypergrove_fips205::plan::{Op, Plan};
+use hypergrove_fips205::quote::Quote;
 use sha2::{Digest, Sha256};
 
 /// Checksum of the axes that are tuned with their values, and of the backend's [fingerprint](Backend::fingerprint): kernels
@@ -30,7 +31,12 @@ pub fn policy<'a>(space: &[Axis], named: impl IntoIterator<Item = (&'a str, u32)
     let value = |(name, value): (&str, u32)| {
         let Some(axis) = space.iter().find(|axis| axis.name == name) else {
             let names: Vec<_> = space.iter().map(|axis| axis.name).collect();
-            return Err(Error::Value { what: format!("there is no axis {name:?}; there are {}", names.join(", ")) });
+            return Err(Error::Value {
+                what: {
+                    let name = Quote::name(name, names.iter().copied());
+                    format!("there is no axis {name}; there are {}", names.join(", "))
+                },
+            });
         };
         if name != THREADS && !axis.values.contains(&value) {
             return Err(Error::Value { what: format!("{name} = {value}: it is one of {:?}", axis.values) });

@@ -8,7 +8,8 @@ use crate::space;
 use hypergrove_engine::estimate::{Point, Unmeasured, line};
 use hypergrove_engine::{Axis, Backend, Choice, Device, Knowledge, Policy, PolicySource, THREADS};
 use hypergrove_fips205::plan::{Op, Plan};
-use hypergrove_fips205::{Params, known_sets};
+use hypergrove_fips205::quote::{self, Quote};
+use hypergrove_fips205::{Family, PARAMETER_SETS, Params, known_sets};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -86,7 +87,7 @@ impl Sizes {
 impl TryFrom<String> for Sizes {
     type Error = String;
     fn try_from(text: String) -> Result<Sizes, String> {
-        let wrong = || format!("batch sizes {text:?} are neither \"16..=255\" nor \"256..\"");
+        let wrong = || format!("batch sizes {}: write 16..=255 or 256.., for example", Quote::new(&text));
         let (least, most) = text.split_once("..").ok_or_else(wrong)?;
         let number = |digits: &str| digits.parse::<usize>().map_err(|_| wrong());
         let most = match most.strip_prefix('=') {
@@ -126,7 +127,7 @@ impl Table {
     /// Reads a file's text.
     pub fn parse(text: &str) -> Result<Table, String> {
         let table: Table =
-            toml::from_str(text).map_err(|why| shortened(&why.to_string().trim_end().replace('\n', " ")))?;
+            toml::from_str(text).map_err(|why: toml::de::Error| quote::at_line(text, why.span(), why.message()))?;
         for row in &table.rows {
             let timed = [row.seconds, row.default_seconds].iter().all(|s| is_plausible(*s, row.jobs));
             if !(row.batch.contain(row.jobs) && timed && (0.0..=MOST_SPREAD).contains(&row.spread)) {
@@ -138,8 +139,8 @@ impl Table {
         Ok(table)
     }
 
-    /// Takes over rows of an older table for the same space: those that ask something else than the new ones, and do not,
-    /// if the new ones are of a whole `ladder` of sizes, lie between two of them. Batch sizes are shared out anew between the
+    /// Takes over rows of an older table for the same space that ask something else than the new ones. If the new ones are
+    /// of a whole `ladder` of sizes, rows that lie between two of them are left out. Batch sizes are shared out anew between the
     /// rows of a set and op.
     pub fn take_over(&mut self, old: Vec<Row>, ladder: bool) {
         let mut measured: BTreeMap<_, BTreeSet<usize>> = BTreeMap::new();
@@ -181,23 +182,17 @@ pub fn is_plausible(seconds: f64, jobs: usize) -> bool {
     (1..=MOST_JOBS).contains(&jobs) && JOB_SECONDS.contains(&(seconds / jobs as f64))
 }
 
-/// Characters of a text from a file that an error quotes, at most.
-const LONGEST_QUOTE: usize = 400;
-
-/// A text without its middle if it is long: errors quote files, where a word may be as long as the file.
-pub fn shortened(text: &str) -> String {
-    let length = text.chars().count();
-    if length <= LONGEST_QUOTE {
-        return text.into();
-    }
-    let half = LONGEST_QUOTE / 2;
-    text.chars().take(half).chain(" … ".chars()).chain(text.chars().skip(length - half)).collect()
-}
-
 impl Row {
-    /// Names the row in errors. Its words may be anything: they are quoted.
+    /// Names the row in errors. Its words may be anything.
     fn title(&self) -> String {
-        shortened(&format!("the row of {:?} {:?} for {} jobs", self.op, self.set(), self.jobs))
+        let op = Quote::name(&self.op, [Op::Keygen, Op::Sign, Op::Verify].map(op_name));
+        let set = match &self.set {
+            Some(set) => Quote::name(set, PARAMETER_SETS.iter().map(|p| p.name)).to_string(),
+            None => {
+                format!("{}, n = {}", Quote::name(&self.family, Family::ALL.iter().map(|family| family.name())), self.n)
+            }
+        };
+        format!("the row of {op} {set} for {} jobs", self.jobs)
     }
 
     /// The set's name, or family and n.
@@ -265,7 +260,7 @@ impl TableKnowledge {
                 Ok(table) if table.backend != device.backend || table.device != device.name => {}
                 Ok(table) => match known.take(&table, source, backend, device) {
                     Ok(()) => {}
-                    Err(why) => known.notices.push(format!("{} was left out: {}", source.name, shortened(&why))),
+                    Err(why) => known.notices.push(format!("{} was left out: {why}", source.name)),
                 },
             }
         }
@@ -275,11 +270,15 @@ impl TableKnowledge {
     fn take(&mut self, table: &Table, source: &Source, backend: &dyn Backend, device: &Device) -> Result<(), String> {
         let again = "`hypergrove tune` measures again";
         if table.detail != device.detail {
-            return Err(format!("it was measured with {}, here is {}; {again}", table.detail, device.detail));
+            let detail = Quote::name(&table.detail, [&*device.detail]);
+            return Err(format!("it was measured with {detail}, here is {}; {again}", device.detail));
         }
         let here = space::checksum(backend, device).map_err(|why| why.to_string())?;
         if table.space != here {
-            return Err(format!("kernels or axes have changed since (space {}, here {here}); {again}", table.space));
+            return Err(format!(
+                "kernels or axes have changed since (space {}, here {here}); {again}",
+                Quote::new(&table.space)
+            ));
         }
         let mut entries = Vec::new();
         for row in &table.rows {

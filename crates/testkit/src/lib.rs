@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acvp;
+pub mod canary;
 pub mod digests;
 #[cfg(feature = "faults")]
 pub mod faults;

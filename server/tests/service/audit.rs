@@ -251,7 +251,10 @@ fn a_folder_without_a_database_stays_without_one() {
         }
         let refused = command.output().unwrap();
         let why = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(refused.status.code() == Some(1) && why.contains("server.db") && why.contains("init"), "{why}");
+        assert!(
+            refused.status.code() == Some(1) && why.contains("there is no such database") && why.contains("init"),
+            "{why}"
+        );
         assert!(!data.exists(), "{arguments:?}");
     }
 }

@@ -4,6 +4,7 @@
 mod access;
 mod attacks;
 mod audit;
+mod canary;
 mod clients;
 mod deployment;
 mod floods;

@@ -2,6 +2,8 @@
 
 mod acvp;
 mod automation;
+#[cfg(unix)]
+mod canary;
 mod diagnose;
 mod envelope;
 mod files;

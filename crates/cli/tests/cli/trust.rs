@@ -25,7 +25,7 @@ fn no_driver_is_loaded_from_where_others_may_write() {
         let reasons = absent(list);
         let said = |reason: &Value| reason.as_str().is_some_and(|reason| reason.contains(why));
         assert!(reasons.len() == 2 && reasons.iter().all(said), "{list}: {reasons:?}");
-        run(list, &["keygen", "--set", "sha2-128f", "--device", "cuda:0"]).refuses(&["no device \"cuda:0\"", why]);
+        run(list, &["keygen", "--set", "sha2-128f", "--device", "cuda:0"]).refuses(&["no device 'cuda:0'", why]);
         run(list, &["keygen", "--set", "sha2-128f", "--device", "cpu"]).good();
     };
     let directory = |name: &str, mode| {

@@ -175,7 +175,7 @@ fn what_is_not_there_is_refused() {
     place.run(&["sign", "--key", "damaged", "m"]).refuses(&["damaged: ", "the file is damaged"]);
     for (file, why) in [
         ("{}", "missing field `cases`"),
-        (r#"{"cases": [{"id": "x", "seed": "00", "msg": ""}]}"#, "the seed of case x has 1 bytes"),
+        (r#"{"cases": [{"id": "x", "seed": "00", "msg": ""}]}"#, "the seed of case 'x' has 1 bytes"),
     ] {
         place.run_with(&["kat", "-"], file.as_bytes()).refuses(&["standard input", why]);
     }

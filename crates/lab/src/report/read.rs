@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use crate::printer::PathDisplay;
-use crate::printer::shortened;
 use crate::record::Record;
+use hypergrove::quote;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -96,7 +96,7 @@ fn name_devices(records: &mut [Record]) {
 
 /// A line as a record that holds together; or why it does not.
 pub fn record(line: &[u8]) -> Result<Record, String> {
-    let record: Record = serde_json::from_slice(line).map_err(|why| shortened(&why.to_string()))?;
+    let record: Record = serde_json::from_slice(line).map_err(|why| quote::message(&why.to_string()))?;
     if record.skipped.is_none() {
         record.check()?;
     }

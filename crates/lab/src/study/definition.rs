@@ -4,6 +4,7 @@ use super::list::{DEFINITIONS, names};
 use crate::args::{OpName, RowMemory};
 use crate::failure::Failure;
 use hypergrove::backend::{Plan, Policy};
+use hypergrove::quote::Quote;
 use hypergrove_tune::trial;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -235,9 +236,8 @@ pub(super) struct Choice {
 pub(crate) fn definition(name: &str) -> Result<Definition, Failure> {
     let Some((_, text)) = DEFINITIONS.iter().find(|(known, _)| *known == name) else {
         let known: Vec<_> = names().collect();
-        return Err(
-            Failure::new(format!("there is no study '{name}'")).hint(format!("the studies are {}", known.join(", ")))
-        );
+        return Err(Failure::new(format!("there is no study {}", Quote::name(name, names())))
+            .hint(format!("the studies are {}", known.join(", "))));
     };
     toml::from_str(text).map_err(|why| Failure::new(format!("bench/definitions/{name}.toml: {why}")))
 }
@@ -256,7 +256,9 @@ impl Named {
         let space = programs.and_then(|of| of.space(place.device, plan)).map_err(|why| why.to_string())?;
         let known = |(name, value): &(String, u32)| {
             let axis = space.iter().find(|axis| axis.name == name);
-            axis.map(|axis| (axis.name, *value)).ok_or(format!("{} has no policy axis {name:?}", place.device.id()))
+            let shown = || Quote::name(name, space.iter().map(|axis| axis.name));
+            axis.map(|axis| (axis.name, *value))
+                .ok_or_else(|| format!("{} has no policy axis {}", place.device.id(), shown()))
         };
         self.values.iter().map(known).collect::<Result<_, _>>().map(Policy)
     }

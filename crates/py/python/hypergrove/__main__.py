@@ -1,9 +1,23 @@
 """`python -m hypergrove quickstart`: a key, signatures and verdicts, and how fast they came."""
 
 import argparse
+import sys
 import time
+from typing import NoReturn
 
 from . import SETS, PrivateKey, __version__, verify_batch
+from ._hypergrove import _quote
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors do not show the words that were typed: one of them may be a private key."""
+
+    def error(self, message: str) -> NoReturn:
+        for word in (part for argument in sys.argv[1:] for part in (argument, *argument.partition("=")[2:])):
+            if word and _quote(word, [*SETS, "quickstart", "--set", "--rows"]) != f"'{word}'":
+                shown = _quote(word, []).replace("'", "")
+                message = message.replace(repr(word), shown).replace(word, shown)
+        super().error(message)
 
 
 def quickstart(set: str, rows: int) -> None:
@@ -23,7 +37,7 @@ def quickstart(set: str, rows: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m hypergrove", description=f"hypergrove {__version__} for Python")
+    parser = Parser(prog="python -m hypergrove", description=f"hypergrove {__version__} for Python")
     command = parser.add_subparsers(required=True).add_parser("quickstart", help="sign and verify, and say how fast")
     command.add_argument("--set", default="SLH-DSA-SHA2-128f", choices=SETS, metavar="SET", help="the parameter set")
     command.add_argument("--rows", type=int, default=1000, help="messages")

@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any, TypeAlias
 
 from . import PrivateKey, verify_batch
+from ._hypergrove import _quote, _quote_path
 
 KeySource: TypeAlias = str | PathLike[str] | Callable[[], PrivateKey]
 """Where a worker gets its private key: the path of a PEM file, or a function without arguments that returns the key."""
@@ -45,6 +46,8 @@ class Key:
         if not (isinstance(given, (str, PathLike)) or callable(given)):
             kind = type(given).__name__
             raise TypeError(f"key: {kind}; give the path of a PEM file, or a function without arguments that returns a PrivateKey")
+        if isinstance(given, (str, PathLike)):
+            _check_path(given)
 
     @staticmethod
     def of(source: "KeySource | Key") -> "Key":
@@ -55,8 +58,7 @@ class Key:
         """The private key. It is loaded once; a file is read again only after it has changed."""
         with _LOADING:
             if not callable(self._source):
-                path = os.path.abspath(self._source)
-                return _read(path, os.stat(path).st_mtime_ns)
+                return _of_file(self._source)
             if self._key is None:
                 found: Any = self._source()
                 if not isinstance(found, PrivateKey):
@@ -66,6 +68,31 @@ class Key:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Key, (self._source,)
+
+
+def _check_path(path: str | PathLike[str]) -> None:
+    """Refuses a private key in place of its path, before an engine sends it to its workers."""
+    shown, may_be_key = _quote_path(path)
+    if may_be_key:
+        raise ValueError(
+            f"key: this looks like a private key, not like the path of a file: {shown}; engines send this argument to their workers and log "
+            'it. Give the path of a PEM file, or a function: lambda: PrivateKey.from_pem(os.environb[b"KEY"]) reads the variable KEY'
+        )
+
+
+def _of_file(source: str | PathLike[str]) -> PrivateKey:
+    try:
+        path = os.path.abspath(source)
+        return _read(path, os.stat(path).st_mtime_ns)
+    except OSError as why:
+        failed = OSError(why.errno, why.strerror, _quote_path(source)[0])
+    # Not within `except`: the exception would refer to the first one, which quotes the path.
+    raise failed
+
+
+def shown_column(name: str) -> str:
+    """The name of a column that there is. A file of keys without a header gives columns such names as no message shows."""
+    return _quote(name, [] if _quote_path(name)[1] else [name])
 
 
 # Threads that sign at the same time load a key once.
@@ -82,6 +109,6 @@ def _read(path: str, modified: int) -> PrivateKey:
             del data[file.readinto(data) :]
             return PrivateKey.from_pem(data)
         except ValueError as why:
-            raise ValueError(f"key: {path}: {why}") from None
+            raise ValueError(f"key: {_quote_path(path)[0]}: {why}") from None
         finally:
             data[:] = bytes(len(data))

@@ -7,7 +7,8 @@ repository has an example of each. pyarrow is imported when a function is called
 from typing import Any, TypedDict, TypeVar, cast
 
 from . import Engine, PublicKey, sha256_batch
-from ._engines import Key, KeySource, load, verify_rows
+from ._engines import Key, KeySource, load, shown_column, verify_rows
+from ._hypergrove import _quote, _quote_path
 
 __all__ = ["KeySource", "SignOptions", "VerifyOptions", "sha256", "sign", "verify"]
 
@@ -111,7 +112,9 @@ def _column(batch: Any, name: str, what: str) -> Any:
     found = batch.schema.get_all_field_indices(name)
     if len(found) != 1:
         count = "several columns have" if found else "no column has"
-        raise ValueError(f"{what}: {count} the name {name!r}; the columns are {', '.join(map(repr, batch.schema.names))}")
+        harmless = [column for column in batch.schema.names if not _quote_path(column)[1]]
+        columns = ", ".join(map(shown_column, batch.schema.names))
+        raise ValueError(f"{what}: {count} the name {_quote(name, harmless)}; the columns are {columns}")
     column = batch.column(found[0])
     if arrow.types.is_run_end_encoded(column.type):
         column = load("pyarrow.compute").run_end_decode(column)
@@ -121,7 +124,7 @@ def _column(batch: Any, name: str, what: str) -> Any:
 
 def _check_new(batch: Any, name: str, what: str) -> None:
     if name in batch.schema.names:
-        raise ValueError(f"{what}: there is a column {name!r} already; give another name, or drop that column")
+        raise ValueError(f"{what}: there is a column {shown_column(name)} already; give another name, or drop that column")
 
 
 def _append(batch: Batch, name: str, values: Any, kind: Any = None) -> Batch:

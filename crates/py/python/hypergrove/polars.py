@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import Engine, PublicKey, sha256_batch
-from ._engines import Key, KeySource, load, verify_rows
+from ._engines import Key, KeySource, load, shown_column, verify_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -101,7 +101,7 @@ def _expression(columns: Mapping[str, Column], function: Callable[..., Any], kin
         is_repeated = rows == 1 != height and not all(is_one)
         if is_repeated or any(length != rows and not (one and length == 1) for length, one in zip(lengths, is_one, strict=True)):
             names = (_known(column, "output_name", raise_if_undetermined=False) for column in inputs)
-            counts = [f"{what} ({name!r}) has {length}" for what, name, length in zip(columns, names, lengths, strict=True)]
+            counts = [f"{what} ({name and shown_column(name)}) has {length}" for what, name, length in zip(columns, names, lengths, strict=True)]
             raise ValueError(
                 f"columns of different lengths: of the {height} rows, {', '.join(counts)}; filter the whole frame before, rather than a column. "
                 "Only a literal or a scalar, such as col(…).first(), is repeated for each row"

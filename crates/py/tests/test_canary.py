@@ -1,0 +1,126 @@
+"""A private key that stands in the wrong place is never shown: in any argument of the package, in a file, or on the command line."""
+
+import json
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hypergrove import Engine, PrivateKey, PublicKey, keygen_batch, sha256_batch, verify_batch, zkdilithium
+from hypergrove._engines import Key
+
+LIST = json.loads((pathlib.Path(__file__).parents[3] / "vectors/canary/forms.json").read_text("utf-8"))
+FORMS = {name: bytes.fromhex(digits) for name, digits in LIST["forms"].items()}
+WINDOWS = {bytes.fromhex(digits)[i : i + 8] for digits in LIST["secrets"].values() for i in range(len(digits) // 2 - 7)}
+# Surrogates stand for bytes that are no text, as they do in paths.
+TEXTS = {name: form.decode("utf-8", "surrogateescape") for name, form in FORMS.items()}
+
+
+def check(shown: bytes | str) -> None:
+    """Fails if eight characters of the secret are shown."""
+    shown = shown if isinstance(shown, bytes) else shown.encode("utf-8", "surrogateescape")
+    found = [shown[i : i + 8] for i in range(len(shown) - 7) if shown[i : i + 8] in WINDOWS]
+    assert not found, shown
+
+
+def test_the_check_finds_a_secret() -> None:
+    for form in FORMS.values():
+        with pytest.raises(AssertionError):
+            check(form)
+
+
+CALLS: dict[str, Callable[[str], Any]] = {
+    "set": PrivateKey.generate,
+    "set of from_raw": lambda text: PublicKey.from_raw(text, b""),
+    "set of keygen_batch": lambda text: keygen_batch(text, 1),
+    "set of verify_batch": lambda text: verify_batch([b"k"], [b"s"], [b"m"], set=text),
+    "prehash": lambda text: PrivateKey.generate("SLH-DSA-SHA2-128f").sign(b"m", prehash=text),
+    "nulls": lambda text: sha256_batch([b"m"], nulls=text),  # type: ignore[call-overload]
+    "devices": lambda text: Engine(devices=text),
+    "device of cpu": lambda text: Engine(devices="cpu:" + text),
+    "tables": lambda text: Engine(tables=[text]),
+    "messages": lambda text: sha256_batch(text),  # type: ignore[call-overload]
+    "message of a batch": lambda text: sha256_batch([text]),  # type: ignore[call-overload]
+    "PEM": lambda text: PrivateKey.from_pem(text.encode("utf-8", "surrogateescape")),
+    "DER": lambda text: PrivateKey.from_der(text.encode("utf-8", "surrogateescape")),
+    "public PEM": lambda text: PublicKey.from_pem(text.encode("utf-8", "surrogateescape")),
+    "public DER": lambda text: PublicKey.from_der(text.encode("utf-8", "surrogateescape")),
+    "zkDilithium": lambda text: zkdilithium.PrivateKey.from_pem(text.encode("utf-8", "surrogateescape")),
+    "public zkDilithium": lambda text: zkdilithium.PublicKey.from_pem(text.encode("utf-8", "surrogateescape")),
+    "key of an engine": lambda text: Key.of(text).get(),
+    "path of a key": lambda text: Key.of(pathlib.Path(text)).get(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("form", TEXTS)
+def test_no_argument_is_shown(call: str, form: str) -> None:
+    try:
+        check(repr(CALLS[call](TEXTS[form])))
+    except (ValueError, TypeError, OSError) as why:
+        # With the errors that it names as its causes and contexts, as logs have them.
+        check("".join(traceback.format_exception_only(why)))
+        check("".join(repr(cause) for cause in (why.__cause__, why.__context__) if cause is not None))
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_a_key_in_place_of_its_path_is_refused_before_it_travels(form: str) -> None:
+    if "\0" in TEXTS[form] or form in ("raw", "der"):
+        pytest.skip("no text holds these bytes")
+    with pytest.raises(ValueError, match=r"looks like a private key.*os\.environb"):
+        Key.of(TEXTS[form])
+
+
+def test_a_missing_file_is_named_as_far_as_it_exists(tmp_path: pathlib.Path) -> None:
+    missing = tmp_path / "release-key.pem"
+    key = Key.of(missing)
+    assert key.__reduce__()[1] == (missing,) and pickle.loads(pickle.dumps(key))
+    with pytest.raises(FileNotFoundError, match=r"15 characters, not shown") as why:
+        key.get()
+    assert str(tmp_path) in str(why.value) and "release-key" not in str(why.value)
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_no_file_of_a_key_is_shown(form: str, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "k.pem"
+    path.write_bytes(FORMS[form])
+    try:
+        check(repr(Key.of(path).get()))
+    except ValueError as why:
+        check(str(why))
+    try:
+        check(repr(Engine(tables=[path], devices="cpu")))
+    except OSError as why:
+        check(str(why))
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_no_column_of_a_table_is_shown(form: str) -> None:
+    arrow, tables = pytest.importorskip("pyarrow"), pytest.importorskip("hypergrove.arrow")
+    text = FORMS[form].decode("latin-1")
+    named = arrow.table({text: [b"m"], "message": [b"m"]})
+    for call in (
+        lambda: tables.sha256(named, message=text + "x"),
+        lambda: tables.sha256(named, output=text),
+        lambda: tables.sign(named, key=text),
+        lambda: tables.verify(named),
+    ):
+        with pytest.raises((ValueError, OSError)) as why:
+            call()
+        check(str(why.value))
+
+
+def test_no_argument_of_the_command_is_shown() -> None:
+    texts = [text for text in TEXTS.values() if "\0" not in text]
+    for text in texts if os.environ.get("HYPERGROVE_TESTS") == "all" else texts[:4]:
+        for arguments in ([text], ["quickstart", text], ["quickstart", "--set", text], ["quickstart", "--rows=" + text], ["--" + text]):
+            command = [sys.executable, "-m", "hypergrove", *arguments]
+            run = subprocess.run(command, capture_output=True, check=False)
+            assert run.returncode != 0
+            check(run.stdout + run.stderr)
