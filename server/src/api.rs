@@ -620,17 +620,23 @@ async fn perform(mut call: Call, route: &'static Route, open: Opened, admitted: 
     };
     call.entry.status = reply.as_ref().map_or_else(|why| why.status, |reply| reply.status);
     call.entry.error = reply.as_ref().err().map(|why| why.what.clone());
-    if let Err(why) = open.audit.append(&call.entry).await {
-        let done =
-            "the change was made, but the audit log cannot be written and lacks its result; ask the server's operator";
-        return refusal(&if is_change && reply.is_ok() { Error::new(503, done) } else { why });
-    }
+    let logged = open.audit.append(&call.entry).await;
     drop(open);
-    if route.op == Op::Seal
-        && reply.is_ok()
-        && let Err(why) = call.server.seal().await
-    {
+    let is_sealing = is_seal && reply.is_ok();
+    // Nothing keeps private keys in memory whose operator wants them gone, not even a log that cannot be written.
+    if is_sealing && let Err(why) = call.server.seal().await {
         return refusal(&why);
+    }
+    if let Err(why) = logged {
+        let done = match is_sealing {
+            true => {
+                "the server is sealed, but the audit log cannot be written and lacks this request; make room on its disk"
+            }
+            false => {
+                "the change was made, but the audit log cannot be written and lacks its result; ask the server's operator"
+            }
+        };
+        return refusal(&if (is_change || is_sealing) && reply.is_ok() { Error::new(503, done) } else { why });
     }
     match reply {
         Ok(reply) => reply.into_response(&call.entry.request),

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// The files' names behind that of the log, and their bytes. On a small disk they are smaller: a sixteenth of the disk at most, and a quarter of this.
 const FILES: [(&str, u64, u64); 2] = [("reserve", 12 << 20, 16), ("reserve.last", 4 << 20, 64)];
 
+/// A disk with fewer bytes left is full.
+const FULL: u64 = 1 << 20;
+
 /// The reserve of a log.
 pub struct Reserve([PathBuf; 2]);
 
@@ -40,23 +43,32 @@ impl Reserve {
         Ok(())
     }
 
-    /// Makes room for a line that could not be written. False if nothing is left that this line may use.
+    /// Makes room for a line that found the disk full. False if nothing is left that this line may use.
     pub fn release_for(&self, entry: &Entry) -> bool {
         // The refused requests of strangers use none of it.
-        entry.refused.is_none() && self.release(entry.is_vital)
+        entry.refused.is_none() && self.remove(entry.is_vital)
     }
 
-    /// Makes room. False if nothing is left, except for lines that must not be missing.
+    /// Makes room if the disk of the reserve is full: a failure may have another reason, or be that of another disk. False if nothing is left, except for
+    /// lines that must not be missing.
     pub fn release(&self, is_vital: bool) -> bool {
-        let [first, last] = &self.0;
-        let released = std::fs::remove_file(first).is_ok() || is_vital && std::fs::remove_file(last).is_ok();
-        if released {
+        let is_full = self.0.iter().any(|path| {
+            let disk = std::fs::File::open(path).ok().and_then(|file| fstatvfs(file).ok());
+            disk.is_some_and(|disk| disk.f_bavail * disk.f_frsize < FULL)
+        });
+        is_full && self.remove(is_vital)
+    }
+
+    fn remove(&self, is_vital: bool) -> bool {
+        let mut paths = self.0.iter().take(if is_vital { 2 } else { 1 });
+        let removed = paths.find(|path| std::fs::remove_file(path).is_ok());
+        if let Some(path) = removed {
             tracing::error!(
                 "the disk of the audit log is full: {} made way for its lines; make room",
-                Quote::path(first)
+                Quote::path(path)
             );
         }
-        released
+        removed.is_some()
     }
 }
 

@@ -280,7 +280,6 @@ impl Server {
         let Some(open) = sealed.take() else { return Ok(()) };
         self.refused.write(&open, true);
         let reserve = Reserve::of(&self.config.audit_log());
-        let mut closed = Ok(());
         for key in open.keys() {
             for version in key.versions() {
                 let mut returned = version.counter.close(&self.storage).await;
@@ -288,7 +287,12 @@ impl Server {
                 while returned.is_err() && reserve.release(true) {
                     returned = version.counter.close(&self.storage).await;
                 }
-                closed = closed.and(returned);
+                if let Err(why) = returned {
+                    let name = Quote::name(key.record.name(), [key.record.name()]);
+                    tracing::error!(
+                        "key {name}: numbers that it has leased and not used are lost, as by a crash: {why}"
+                    );
+                }
                 // A job of a request that is over may still run, for as long as one signature takes. The private key is forgotten after it.
                 while Arc::strong_count(&version.signing) > 1 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -296,8 +300,7 @@ impl Server {
             }
         }
         // The audit log is brought to the disk.
-        tokio::task::spawn_blocking(move || drop(open)).await?;
-        closed
+        Ok(tokio::task::spawn_blocking(move || drop(open)).await?)
     }
 
     /// Runs a change on a thread of its own, alone. A client that goes away does not interrupt it.

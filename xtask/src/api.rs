@@ -10,11 +10,12 @@ use std::process::Command;
 
 /// The library, the crate of its file formats, and the crates whose items it gives on, with the features that tests alone have left out. Each crate has those too that
 /// another of them asks for.
-const CRATES: [(&str, &str); 5] = [
+const CRATES: [(&str, &str); 6] = [
     ("hypergrove", "encryption"),
     ("hypergrove-files", ""),
     ("hypergrove-engine", ""),
     ("hypergrove-fips205", "std,encryption"),
+    ("hypergrove-pem", ""),
     ("hypergrove-zkdilithium", ""),
 ];
 const FOLDER: &str = "xtask/api";
