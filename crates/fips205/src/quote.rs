@@ -71,7 +71,7 @@ impl Quote {
         // A path that has no parent on the file system begins in the working folder, whose name is empty.
         let exists = |path: &&Path| path.as_os_str().is_empty() || path.symlink_metadata().is_ok();
         let there = path.ancestors().find(exists).unwrap_or(Path::new(""));
-        let visible = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+        let visible = |c: char| if c.is_control() { c.escape_default().collect() } else { String::from(c) };
         let mut shown: String = there.to_string_lossy().chars().map(visible).collect();
         let missing = path.strip_prefix(there).unwrap_or(path);
         if missing.as_os_str().is_empty() {
@@ -264,6 +264,7 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     #[test]
     fn a_text_is_shown_up_to_seven_characters() {
