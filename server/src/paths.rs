@@ -35,7 +35,7 @@ fn lists(route: &Route) -> bool {
 
 /// Whether this is a version of a key, written in the one way that counts.
 pub(crate) fn is_version(text: &str) -> bool {
-    text == "latest" || text.parse().is_ok_and(|version: u32| version.to_string() == text)
+    text == "latest" || text.parse().is_ok_and(|version: u32| version > 0 && version.to_string() == text)
 }
 
 /// Whether a part of a rule's path, or the beginning of one, fits this part of a route's path.

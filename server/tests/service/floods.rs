@@ -462,4 +462,9 @@ fn a_full_disk_has_room_for_the_lines_of_requests_and_of_the_seal() {
     while disk.run(kept).1.trim() != "2" {
         assert!(Instant::now() < until, "the reserve is made again when there is room");
     }
+    // With no room at all, private keys leave the memory all the same.
+    disk.run(&format!("rm \"$disk\"/*reserve*; {fill}"));
+    let (status, body) = root.post("sys/seal", json!({}));
+    assert!(is_sealed(server), "{status} {body}");
+    assert!(status == 204 || body.to_string().contains("lacks this request"), "{status} {body}");
 }
