@@ -14,8 +14,9 @@ const FEATURES: [&str; 5] = ["cuda", "vulkan", "zkdilithium", "tables", "encrypt
 const FILES: &str = "hypergrove-files";
 const FEATURES_OF_FILES: [&str; 2] = ["hypergrove-files/signers", "hypergrove-files/x509"];
 const PAGE: &str = "docs/features.md";
-/// Packages at most: without any feature, and with the default ones.
-const MOST: [(&str, usize); 2] = [("none", 40), ("default", 70)];
+/// Packages at most: without any feature, and with the default ones. One of them is the reader of PEM, which is a package of its own because both
+/// schemes have it.
+const MOST: [(&str, usize); 2] = [("none", 40), ("default", 71)];
 /// The programs and libraries that users build, as the page calls them, and the packages that Cargo builds for them.
 const ARTEFACTS: [(&str, &str); 4] = [
     ("the tool", install::CRATE),
