@@ -363,10 +363,10 @@ fn check_bad_input(by: &Programs<'_>) -> Result<(), String> {
     let by = Programs { config: by.folder.join("wrong.cnf"), folder: by.folder.clone(), ..*by };
     by.refuses(
         "pkeyutl -sign -rawin -in message -inkey key.pem -out none",
-        "threads = \"many\"; write a number of 1 or more",
+        "threads = 'many'; write a number of 1 or more",
     )?;
     let listed = by.openssl("list -providers -verbose")?;
-    let is_named = listed.contains("threads = \"many\"") && listed.contains("inactive");
+    let is_named = listed.contains("threads = 'many'") && listed.contains("inactive");
     ensure!(is_named, "{}: a wrong configuration is listed as\n{listed}", by.describe());
     Ok(())
 }

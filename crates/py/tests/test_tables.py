@@ -220,7 +220,7 @@ def paid(key: PrivateKey) -> pl.DataFrame:
         ({"m": pl.col("m").slice(0, 1)}, "message ('m') has 1"),
         ({"m": pl.col("m").head(1).cast(pl.Binary).fill_null(b"")}, "message ('m') has 1"),
         ({"m": pl.col("m").map_batches(lambda rows: rows.head(1), return_dtype=pl.Binary)}, "message ('m') has 1"),
-        ({"m": pl.lit(pl.Series(PAY[:2]))}, "message ('') has 2"),
+        ({"m": pl.lit(pl.Series(PAY[:2]))}, "message () has 2"),
         ({"s": pl.col("s").head(1), "k": pl.col("k").unique()}, "message ('m') has 3"),
         ({"m": pl.col("m").head(1), "k": pl.col("k").first()}, "message ('m') has 1"),
         ({"k": pl.col("k").unique()}, "public_key ('k') has 1"),

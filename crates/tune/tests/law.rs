@@ -542,7 +542,7 @@ fn stale_and_damaged_tables_are_left_out_with_a_line_each() {
         ("long", "no measurement gives 64 jobs in 1"),
     ] {
         let line = known.notices.iter().find(|line| line.split(' ').next() == Some(name)).unwrap();
-        assert!(line.contains(said) && line.contains("the row of \"sign\""), "{line}");
+        assert!(line.contains(said) && line.contains("the row of 'sign'"), "{line}");
     }
     assert!(known.notices[0].contains("hypergrove tune"));
 }
