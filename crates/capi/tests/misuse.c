@@ -138,7 +138,7 @@ static void engines(void)
     BAD(hg_engine_new(&options, &none), "named twice");
     options.device_count = 3;
     BAD(hg_engine_new(&options, &none), "device: NULL");
-    const char *const wrong[] = {"no backend \"abacus\"; there are cpu", "neither a number nor a UUID", "the devices are cpu:0"};
+    const char *const wrong[] = {"no backend 'abacus'; there are cpu", "neither a number nor a UUID", "the devices are cpu:0"};
     for (int i = 3; i < 6; i++) {
         options.devices = devices + i;
         options.device_count = 1;
