@@ -24,7 +24,7 @@ const DECODERS: &[(&str, usize, usize)] = &[
     ("crates/tables/src/table.rs", 24, 95),
     ("crates/tables/src/space.rs", 2, 95),
     ("crates/tune/src/journal.rs", 1, 95),
-    ("crates/cli/src/pem.rs", 8, 95),
+    ("crates/pem/src/lib.rs", 8, 95),
     ("crates/cli/src/der.rs", 1, 95),
     ("crates/cli/src/keys.rs", 10, 94),
     ("crates/cli/src/layout.rs", 5, 95),

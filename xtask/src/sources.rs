@@ -282,6 +282,7 @@ mod test {
     fn dependencies_point_left() {
         let order = [
             "taint",
+            "pem",
             "fips205",
             "zkdilithium",
             "lanes",
