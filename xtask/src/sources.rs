@@ -332,7 +332,14 @@ mod test {
                     ours.iter().filter(|(_, entry)| is_always(entry)).map(|(other, _)| *other).collect();
                 assert_eq!(
                     always,
-                    ["hypergrove", "hypergrove-files", "hypergrove-kat", "hypergrove-lab", "hypergrove-unified"]
+                    [
+                        "hypergrove",
+                        "hypergrove-files",
+                        "hypergrove-kat",
+                        "hypergrove-lab",
+                        "hypergrove-pem",
+                        "hypergrove-unified"
+                    ]
                 );
             }
         }
