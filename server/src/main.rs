@@ -9,7 +9,7 @@ use hypergrove_server::config::Config;
 use hypergrove_server::error::Error;
 use hypergrove_server::files::{Readers, make_folder, read_trusted};
 use hypergrove_server::keys::{Key, check_new, set_of};
-use hypergrove_server::seal::{Source, random, read_secret};
+use hypergrove_server::seal::{Source, random, read_passphrase, read_secret};
 use hypergrove_server::serve::{listen, serve};
 use hypergrove_server::state::{Server, existing_database, sealed_master};
 use hypergrove_server::storage::{Sqlite, private_file};
@@ -419,14 +419,6 @@ async fn rotate_for_signal(server: Arc<Server>) {
     }
 }
 
-/// The passphrase of a key, which may be empty: others may have encrypted a key with such a one.
-fn read_passphrase(path: &Path) -> Result<Zeroizing<Vec<u8>>, Error> {
-    match &read_trusted(path, Readers::Warned)?[..] {
-        [] | [b'\n'] | [b'\r', b'\n'] => Ok(Zeroizing::default()),
-        _ => read_secret(path, Readers::Warned),
-    }
-}
-
 fn read_key(file: &Path, passphrase: Option<&Path>) -> Result<SigningKey, Error> {
     let named = |why: &dyn std::fmt::Display| Error::bad(format!("{}: {why}", Quote::path(file)));
     let bytes = read_trusted(file, Readers::Warned)?;
@@ -436,7 +428,7 @@ fn read_key(file: &Path, passphrase: Option<&Path>) -> Result<SigningKey, Error>
     }
     let encrypted = EncryptedSigningKey::read(&bytes).map_err(|why| named(&why))?;
     let passphrase = match passphrase {
-        Some(path) => read_passphrase(path)?,
+        Some(path) => read_passphrase(path, Readers::Warned)?,
         None => ask_line("Passphrase of the private key: ", "--key-passphrase-file")?,
     };
     SigningKey::decrypt(&encrypted, &passphrase).map_err(|why| named(&why))

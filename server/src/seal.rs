@@ -197,6 +197,15 @@ pub fn read_secret(path: &std::path::Path, readers: Readers) -> Result<Zeroizing
     one_line(read_trusted(path, readers)?, &Quote::path(path).to_string())
 }
 
+/// The passphrase of a key from a file, which may be empty: others may have encrypted a key with such a one. The file is read once, since it may be a pipe.
+pub fn read_passphrase(path: &std::path::Path, readers: Readers) -> Result<Zeroizing<Vec<u8>>, Error> {
+    let passphrase = read_trusted(path, readers)?;
+    match &passphrase[..] {
+        [] | [b'\n'] | [b'\r', b'\n'] => Ok(Zeroizing::default()),
+        _ => one_line(passphrase, &Quote::path(path).to_string()),
+    }
+}
+
 fn one_line(secret: Zeroizing<Vec<u8>>, of: &str) -> Result<Zeroizing<Vec<u8>>, Error> {
     let line = secret.strip_suffix(b"\n").unwrap_or(&secret);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
