@@ -15,6 +15,8 @@ __all__ = [
     "PrivateKeys",
     "PublicKey",
     "__version__",
+    "_quote",
+    "_quote_path",
     "devices",
     "keygen_batch",
     "sha256_batch",
