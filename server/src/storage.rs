@@ -77,15 +77,38 @@ pub trait Storage: Send + Sync {
 /// An SQLite database.
 pub struct Sqlite {
     connection: Mutex<Connection>,
-    /// The database's file and its path, if this process alone may write. The locks of SQLite would end if this file were closed before the
-    /// connection.
-    alone: Option<(PathBuf, Locks)>,
+    /// What a process has that alone may write. The locks of SQLite would end if the database were closed before the connection.
+    alone: Option<Alone>,
+}
+
+/// The path of the database, what is there, and the locks.
+struct Alone {
+    path: PathBuf,
+    files: [Option<Inode>; 3],
+    _locks: Locks,
 }
 
 /// Files that one process locks: the database, its folder, and the file that servers of version 0.9.0 lock.
 struct Locks {
     database: File,
     _others: [File; 2],
+}
+
+/// A device and the number of a file there.
+type Inode = (u64, u64);
+
+fn inode(it: &Metadata) -> Inode {
+    (it.dev(), it.ino())
+}
+
+/// The files of a database: itself, the log of its changes, and that log's index.
+fn files(path: &Path) -> [PathBuf; 3] {
+    ["", "-wal", "-shm"].map(|suffix| PathBuf::from(format!("{}{suffix}", path.display())))
+}
+
+/// Which files are in the places of a database's.
+fn found(path: &Path) -> [Option<Inode>; 3] {
+    files(path).map(|part| part.metadata().ok().map(|it| inode(&it)))
 }
 
 /// The lock of a file or a folder. It is one of `flock`, by which no reader is kept out: SQLite has locks of another kind.
@@ -110,8 +133,7 @@ impl Locks {
         let older = path.with_file_name("server.lock");
         let others = [lock(open(folder, OpenOptions::new().read(true))?, folder)?, lock(private(&older)?, &older)?];
         let mut database = private(path)?;
-        for suffix in ["", "-wal", "-shm"] {
-            let part = PathBuf::from(format!("{}{suffix}", path.display()));
+        for part in files(path) {
             part.metadata().map_or(Ok(()), |it| check_owner(&part, &it))?;
         }
         // Elsewhere SQLite's locks and this one may exclude each other.
@@ -130,7 +152,11 @@ impl Sqlite {
     /// Opens the database for a process that alone may write, and makes it if it is not there. Others may read meanwhile.
     pub fn open_alone(path: &Path) -> Result<Sqlite, Error> {
         let locks = Locks::take(path)?;
-        Ok(Sqlite { alone: Some((path.into(), locks)), ..Sqlite::open(path)? })
+        let database = locks.database.metadata().ok().map(|it| inode(&it));
+        let it = Sqlite::open(path)?;
+        let [_, log, index] = found(path);
+        let alone = Alone { path: path.into(), files: [database, log, index], _locks: locks };
+        Ok(Sqlite { alone: Some(alone), ..it })
     }
 
     /// Opens the database, and makes it if it is not there.
@@ -165,14 +191,14 @@ impl Sqlite {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection, for a change. A change in a file that was removed would be lost with it, and numbers would come twice.
+    /// The connection, for a change. A change in a file that was removed would be lost with it, and numbers would come twice. Until SQLite has moved
+    /// it into the database, a change is in the log of changes alone.
     fn writer(&self) -> Result<MutexGuard<'_, Connection>, Error> {
-        if let Some((path, locks)) = &self.alone {
-            let place = |it: std::io::Result<Metadata>| it.map(|it| (it.dev(), it.ino())).ok();
-            if place(path.metadata()) != place(locks.database.metadata()) {
-                let what = "the database was removed or replaced while the server runs; stop the server, and put the file back";
-                return Err(Error::internal(format!("{}: {what}", Quote::path(path))));
-            }
+        if let Some(Alone { path, files, .. }) = &self.alone
+            && found(path) != *files
+        {
+            let what = "the database, or its -wal or -shm, was removed or replaced while the server runs; stop the server, and put the file back";
+            return Err(Error::internal(format!("{}: {what}", Quote::path(path))));
         }
         Ok(self.connection())
     }

@@ -1,6 +1,6 @@
 //! The database and the files that the server trusts: what somebody else exchanges, removes or may write.
 
-use crate::deployment::{Server, error};
+use crate::deployment::{Server, encode, error};
 use serde_json::json;
 use std::fs::{Permissions, copy, create_dir, remove_file, rename, set_permissions, write};
 use std::io::Read;
@@ -108,6 +108,17 @@ fn one_server_writes_the_database_whatever_was_removed_and_others_read_it() {
     remove_file(path("data/server.db")).unwrap();
     rename(path("moved.db"), path("data/server.db")).unwrap();
     assert_eq!(create().0, 200);
+    // A change is in the log of changes at first, so nothing is written without it or beside another one either.
+    for name in ["data/server.db-wal", "data/server.db-shm"] {
+        rename(path(name), path("moved")).unwrap();
+        let sign = || root.post("transit/sign/a", json!({ "input": encode("m") })).0;
+        let is_refused = || [create().0, sign()].iter().all(|status| [500, 503].contains(status));
+        assert!(is_refused(), "{name}");
+        copy(path("moved"), path(name)).unwrap();
+        assert!(is_refused(), "{name}");
+        rename(path("moved"), path(name)).unwrap();
+        assert_eq!((create().0, sign()), (200, 200), "{name}");
+    }
 }
 
 #[test]
