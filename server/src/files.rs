@@ -32,8 +32,9 @@ fn refused(path: &Path, why: &str) -> Error {
 /// Refuses a file or a folder that somebody else owns or may write. Root may do everything anyway.
 pub fn check_owner(path: &Path, it: &Metadata) -> Result<(), Error> {
     let kind = it.file_type();
-    // A pipe belongs to the process that made it, and a terminal to a group, too.
-    if !kind.is_fifo() && !kind.is_char_device() && ![0, geteuid().as_raw()].contains(&it.uid()) {
+    // A pipe belongs to the process that made it, and a terminal to a group, too. In a folder that others may write, a pipe may be anybody's.
+    let is_pipe = kind.is_fifo() && folder_of(path).metadata().is_ok_and(|folder| folder.mode() & WRITE == 0);
+    if !is_pipe && !kind.is_char_device() && ![0, geteuid().as_raw()].contains(&it.uid()) {
         let owner = it.uid();
         return Err(refused(
             path,
@@ -139,6 +140,20 @@ mod tests {
         if geteuid().is_root() {
             chown(&file, Some(65_534), None).unwrap();
             assert_eq!(read(Readers::All), none);
+            // A pipe of another user, which they made in `/tmp` before we wrote our file there.
+            let pipe = folder.join("pipe");
+            rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+            chown(&pipe, Some(65_534), None).unwrap();
+            for (mode, is_read) in [(0o1777, false), (0o755, true)] {
+                chmod(&folder, mode);
+                let pipe = pipe.clone();
+                let writer = std::thread::spawn({
+                    let pipe = pipe.clone();
+                    move || write(pipe, "word")
+                });
+                assert_eq!(read_trusted(&pipe, Readers::All).is_ok(), is_read, "{mode:o}");
+                drop(writer.join());
+            }
         }
     }
 }

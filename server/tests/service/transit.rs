@@ -5,6 +5,7 @@ use crate::forms::forms;
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::{Engine, Mode, PassphraseKdf, PreHash, SLH_DSA_SHA2_128F, VerifyingKey};
 use serde_json::{Value, json};
+use std::process::Command;
 
 fn public_key(client: &Client, name: &str, version: u32) -> VerifyingKey {
     let (status, body) = client.get(&format!("transit/export/public-key/{name}"));
@@ -241,6 +242,22 @@ fn keys_are_imported_by_a_command() {
     assert!(done.status.success(), "{done:?}");
     let again = String::from_utf8(server.command(&import).stderr).unwrap();
     assert!(again.contains("already"), "{again}");
+    // A passphrase, and a key, that come through a pipe: each is read once.
+    let mut piped = Command::new("bash");
+    piped.args(["-c", "exec \"$0\" \"$@\" <(cat \"$KEY\") --key-passphrase-file <(cat \"$WORD\")"]);
+    piped.arg(env!("CARGO_BIN_EXE_hypergrove-server")).args(["import", "--config"]).arg(server.path("server.toml"));
+    piped.arg("--passphrase-file").arg(server.path("passphrase")).arg("piped");
+    let piped = piped.env("KEY", &file).env("WORD", &word).output().unwrap();
+    assert!(piped.status.success(), "{piped:?}");
+    let fifo = server.path("fifo").display().to_string();
+    assert!(Command::new("mkfifo").args(["-m", "600", &fifo]).status().unwrap().success());
+    let writer = std::thread::spawn({
+        let fifo = fifo.clone();
+        move || std::fs::write(fifo, "open sesame\n")
+    });
+    let named = server.command(&["import", "named", &file, "--key-passphrase-file", &fifo]);
+    assert!(named.status.success(), "{named:?}");
+    writer.join().unwrap().unwrap();
     std::fs::write(server.path("word"), "wrong\n").unwrap();
     assert!(!server.command(&import).status.success());
     server.start();
