@@ -1,12 +1,15 @@
 //! Room on the audit log's disk that is kept in reserve, in two files next to the log. When the disk is full, the first one is removed, so that
 //! requests have their lines while the operator makes room. The second one is for lines that must not be missing: the results of changes that have
-//! begun, and that of sealing.
+//! begun, and that of sealing. A database on another disk has such files too, for the numbers that keys give back when the server is sealed.
 
 use crate::audit::Entry;
+use crate::config::Config;
+use crate::files::folder_of;
 use crate::storage::private_file;
 use hypergrove::quote::Quote;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The files' names behind that of the log, and their bytes. On a small disk they are smaller: a sixteenth of the disk at most, and a quarter of this.
@@ -15,13 +18,20 @@ const FILES: [(&str, u64, u64); 2] = [("reserve", 12 << 20, 16), ("reserve.last"
 /// A disk with fewer bytes left is full.
 const FULL: u64 = 1 << 20;
 
-/// The reserve of a log.
+/// The reserve next to a file.
 pub struct Reserve([PathBuf; 2]);
 
 impl Reserve {
-    /// The reserve of the log in this file.
-    pub fn of(log: &Path) -> Reserve {
-        Reserve(FILES.map(|(name, ..)| PathBuf::from(format!("{}.{name}", log.display()))))
+    /// The reserve next to this file.
+    pub fn of(file: &Path) -> Reserve {
+        Reserve(FILES.map(|(name, ..)| PathBuf::from(format!("{}.{name}", file.display()))))
+    }
+
+    /// The reserves of a deployment: next to the log, and next to the database, if it is on another disk.
+    pub fn all(config: &Config) -> Vec<Reserve> {
+        let files = [config.audit_log(), config.database()];
+        let [log, database] = files.each_ref().map(|file| folder_of(file).metadata().map(|folder| folder.dev()).ok());
+        files.iter().take(if log == database { 1 } else { 2 }).map(|file| Reserve::of(file)).collect()
     }
 
     /// Makes the files that are not there, if there is twice the room for them.
@@ -63,10 +73,7 @@ impl Reserve {
         let mut paths = self.0.iter().take(if is_vital { 2 } else { 1 });
         let removed = paths.find(|path| std::fs::remove_file(path).is_ok());
         if let Some(path) = removed {
-            tracing::error!(
-                "the disk of the audit log is full: {} made way for its lines; make room",
-                Quote::path(path)
-            );
+            tracing::error!("a disk is full: {} made way for what must be written; make room", Quote::path(path));
         }
         removed.is_some()
     }

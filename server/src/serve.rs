@@ -166,12 +166,12 @@ async fn upkeep(server: Arc<Server>) {
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let reserve = Reserve::of(&server.config.audit_log());
-        let kept = tokio::task::spawn_blocking(move || reserve.keep()).await;
+        let reserves = Reserve::all(&server.config);
+        let kept = tokio::task::spawn_blocking(move || reserves.iter().try_for_each(Reserve::keep)).await;
         if let Ok(Err(why)) = kept
             && FAILED.is_due()
         {
-            tracing::warn!("audit log: no room on its disk can be kept in reserve: {why}");
+            tracing::warn!("no room on a disk can be kept in reserve: {why}");
         }
         for _ in 0..10 {
             seconds.tick().await;

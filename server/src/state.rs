@@ -279,12 +279,12 @@ impl Server {
         self.sealing.send_replace(false);
         let Some(open) = sealed.take() else { return Ok(()) };
         self.refused.write(&open, true);
-        let reserve = Reserve::of(&self.config.audit_log());
+        let reserves = Reserve::all(&self.config);
         for key in open.keys() {
             for version in key.versions() {
                 let mut returned = version.counter.close(&self.storage).await;
-                // The database may be on the audit log's disk, which may be full.
-                while returned.is_err() && reserve.release(true) {
+                // A disk may be full.
+                while returned.is_err() && reserves.iter().any(|reserve| reserve.release(true)) {
                     returned = version.counter.close(&self.storage).await;
                 }
                 if let Err(why) = returned {
