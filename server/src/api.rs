@@ -404,6 +404,22 @@ pub async fn handle(server: Arc<Server>, request: hyper::Request<Body>) -> Respo
     response
 }
 
+/// The parameters of a request's query.
+fn parameters(parts: &Parts) -> impl Iterator<Item = &str> {
+    parts.uri.query().unwrap_or_default().split('&').filter(|part| !part.is_empty())
+}
+
+/// Refuses parameters of a query that the server does not know: `version` behind a path of Vault's, for example.
+fn check_parameters(parts: &Parts) -> Result<(), Error> {
+    match parameters(parts).find(|part| !["list=true", "list=1", "list=false", "list=0"].contains(part)) {
+        None => Ok(()),
+        Some(part) => Err(Error::bad(format!(
+            "the parameter {}: this server knows list=true alone",
+            Quote::name(part, ["list=true"])
+        ))),
+    }
+}
+
 async fn answer(
     server: Arc<Server>,
     parts: Parts,
@@ -411,8 +427,7 @@ async fn answer(
     client: IpAddr,
     place: Arc<Place>,
 ) -> (&'static str, Response) {
-    let is_list =
-        parts.uri.query().is_some_and(|query| query.split('&').any(|part| matches!(part, "list=true" | "list=1")));
+    let is_list = parameters(&parts).any(|part| matches!(part, "list=true" | "list=1"));
     let verb = match parts.method {
         Method::GET if is_list => Some(Verb::List),
         Method::GET | Method::HEAD => Some(Verb::Read),
@@ -459,7 +474,7 @@ async fn answer(
     if call.server.is_sealed() {
         return (route.name, refusal(&Error::sealed()));
     }
-    let admitted = admit(&mut call, route, &parts.headers, body).await;
+    let admitted = admit(&mut call, route, &parts, body).await;
     // From here on the server is not sealed before the request is answered.
     let open = match call.server.opened().await {
         Ok(open) => open,
@@ -484,6 +499,9 @@ async fn answer(
 
 /// Paths without a token. They are not in the audit log, except for a server that was unsealed.
 async fn public(mut call: Call, route: &Route, headers: &HeaderMap, body: &mut Body) -> Response {
+    if let Err(why) = check_headers(headers) {
+        return refusal(&why);
+    }
     let reply = match route.op {
         Op::Health => Ok(system::health(&call.server)),
         Op::SealStatus => Ok(system::seal_status(&call.server)),
@@ -505,6 +523,34 @@ fn header<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a s
     value.to_str().map(Some).map_err(|_| Error::bad(format!("the header {name} has other characters than ASCII")))
 }
 
+/// The header of a client that stops waiting.
+const DEADLINE: &str = "x-hypergrove-deadline-ms";
+
+/// Refuses headers of Vault's that ask for what this server does not do, and headers of its own that it does not know: without them, the request has
+/// another meaning.
+fn check_headers(headers: &HeaderMap) -> Result<(), Error> {
+    for (name, value) in headers {
+        let text = value.to_str().map(str::trim).ok();
+        let (is_harmless, why) = match name.as_str() {
+            "x-vault-namespace" => {
+                let is_root = |text: &str| ["", "root"].contains(&text.trim_matches('/'));
+                (text.is_some_and(is_root), "this server has no namespaces")
+            }
+            "x-vault-wrap-ttl" => {
+                (text.and_then(|text| auth::seconds(&json!(text))) == Some(0), "this server wraps no answers")
+            }
+            other => (other == DEADLINE || !other.starts_with("x-hypergrove-"), "this server does not know it"),
+        };
+        if !is_harmless {
+            return Err(Error::bad(format!(
+                "the header {}: {why}; leave it out",
+                Quote::name(name.as_str(), [DEADLINE, "x-vault-namespace", "x-vault-wrap-ttl"])
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Whose token it is, and what it may do now.
 fn identify(call: &mut Call, route: &Route, bearer: &Bearer) -> Result<(), Error> {
     let found = call.server.access().tokens.get(bearer.accessor()).cloned();
@@ -516,7 +562,8 @@ fn identify(call: &mut Call, route: &Route, bearer: &Bearer) -> Result<(), Error
 }
 
 /// Whose token it is, what it may do, and the body.
-async fn admit(call: &mut Call, route: &Route, headers: &HeaderMap, body: &mut Body) -> Result<(), Error> {
+async fn admit(call: &mut Call, route: &Route, parts: &Parts, body: &mut Body) -> Result<(), Error> {
+    let headers = &parts.headers;
     let bearer = || Ok::<_, Error>(header(headers, "authorization")?.and_then(|value| value.strip_prefix("Bearer ")));
     let text = header(headers, "x-vault-token")?.map_or_else(bearer, |text| Ok(Some(text)))?;
     call.refused = if text.is_some() { call.refused } else { "no token" };
@@ -524,8 +571,9 @@ async fn admit(call: &mut Call, route: &Route, headers: &HeaderMap, body: &mut B
     call.refused = "an unknown or expired token";
     identify(call, route, &bearer)?;
     call.place.admit()?;
-    if let Some(text) = header(headers, "x-hypergrove-deadline-ms")? {
-        let wrong = || Error::bad("the header x-hypergrove-deadline-ms must be a number of milliseconds");
+    check_headers(headers).and_then(|()| check_parameters(parts))?;
+    if let Some(text) = header(headers, DEADLINE)? {
+        let wrong = || Error::bad(format!("the header {DEADLINE} must be a number of milliseconds"));
         let milliseconds = text.parse().map_err(|_| wrong())?;
         call.deadline = Some(Instant::now().checked_add(Duration::from_millis(milliseconds)).ok_or_else(wrong)?);
     }
@@ -645,6 +693,9 @@ async fn perform(mut call: Call, route: &'static Route, open: Opened, admitted: 
 }
 
 async fn operate(call: &mut Call, route: &Route, open: &Opened) -> Result<Reply, Error> {
+    if route.verb != Verb::Write || matches!(route.op, Op::Seal | Op::RotateAudit | Op::RevokeSelf) {
+        let NoFields {} = parse(&call.body, &[])?;
+    }
     match route.op {
         Op::Sign => transit::sign(call, open).await,
         Op::Verify => transit::verify(call, open).await,
@@ -668,7 +719,7 @@ async fn operate(call: &mut Call, route: &Route, open: &Opened) -> Result<Reply,
             Ok(Reply::data(json!({ "file": file.map(|file| file.display().to_string()) })))
         }
         // `perform` seals when the audit log has this request.
-        Op::Seal => parse(&call.body, &[]).map(|NoFields {}| Reply::empty()),
+        Op::Seal => Ok(Reply::empty()),
         Op::Health | Op::SealStatus | Op::Initialized | Op::Unseal | Op::OpenApi => {
             Err(Error::internal("this path needs no token"))
         }

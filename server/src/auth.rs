@@ -3,12 +3,14 @@
 use crate::access::{Bearer, Capability, DEFAULT, Policy, ROOT, make_token, now};
 use crate::api::{Call, Op, Reply};
 use crate::error::Error;
-use crate::fields::{Foreign, NoFields, named, parse};
-use crate::keys::{check_new, check_shown};
+use crate::fields::{Foreign, named, parse};
+use crate::keys::check_new;
 use crate::state::granted;
+use hypergrove::quote::Quote;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// A token's life without `ttl`: 32 days, as in Vault.
 const TTL: u64 = 32 * 24 * 3600;
@@ -69,6 +71,24 @@ fn with_default(policies: &[String]) -> Vec<String> {
     default.into_iter().chain(policies.iter().cloned()).collect()
 }
 
+/// Refuses names of a token's policies that no policy can have, and those that are another policy's but for capitals: Vault would take that one, and it may
+/// forbid something. Returns warnings for policies that are not there.
+fn check_names(names: &[String], policies: &BTreeMap<String, Policy>) -> Result<Vec<String>, Error> {
+    let known = || policies.keys().map(String::as_str).chain([ROOT, DEFAULT]);
+    let mut warnings = Vec::new();
+    for name in names.iter().filter(|name| !known().any(|known| known == *name)) {
+        check_new(name).map_err(|why| Error::bad(format!("policies: {why}")))?;
+        let shown = Quote::name(name, known());
+        if let Some(other) = known().find(|known| known.eq_ignore_ascii_case(name)) {
+            return Err(Error::bad(format!(
+                "policies: there is no policy {shown}; {other} has its name but for capitals"
+            )));
+        }
+        warnings.push(format!("there is no policy {shown}: it allows and forbids nothing until it is written"));
+    }
+    Ok(warnings)
+}
+
 /// `POST auth/token/create`
 pub(crate) async fn create_token(call: &mut Call) -> Result<Reply, Error> {
     let request: TokenRequest = parse(&call.body, OF_VAULT)?;
@@ -80,8 +100,7 @@ pub(crate) async fn create_token(call: &mut Call) -> Result<Reply, Error> {
         ttl = [ttl, (wanted > 0).then_some(wanted)].into_iter().flatten().min();
     }
     let policies = granted(request.policies, &parent)?;
-    // The answer names them.
-    policies.iter().try_for_each(|name| check_shown(name))?;
+    let warnings = check_names(&policies, &call.server.access().policies)?;
     let is_root = policies.iter().any(|policy| policy == ROOT);
     let no_parent = request.no_parent == Some(true);
     if no_parent && !call.may(&[Capability::Update, Capability::Sudo]) {
@@ -108,7 +127,7 @@ pub(crate) async fn create_token(call: &mut Call) -> Result<Reply, Error> {
             server.put_token(record)
         })
         .await?;
-    Ok(Reply::auth(auth))
+    Ok(warnings.into_iter().fold(Reply::auth(auth), Reply::warn))
 }
 
 /// `GET auth/token/lookup-self`
@@ -140,10 +159,7 @@ struct RevokeAccessorRequest {
 pub(crate) async fn revoke(call: &mut Call, op: Op) -> Result<Reply, Error> {
     let unknown = || Error::bad("there is no such token");
     let accessor = match op {
-        Op::RevokeSelf => {
-            let NoFields {} = parse(&call.body, &[])?;
-            call.token()?.record.accessor.clone()
-        }
+        Op::RevokeSelf => call.token()?.record.accessor.clone(),
         Op::Revoke => {
             let token = zeroize::Zeroizing::new(parse::<RevokeRequest>(&call.body, &[])?.token);
             let bearer = Bearer::parse(&token).ok_or_else(unknown)?;

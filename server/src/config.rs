@@ -2,6 +2,7 @@
 
 use crate::audit::Fsync;
 use crate::error::Error;
+use crate::fields::{section, some_section};
 use crate::files::{Readers, read_trusted};
 use crate::seal::Source;
 use crate::transit::MOST_ITEMS;
@@ -26,18 +27,19 @@ pub struct Config {
     /// The socket for the command `unseal`. By default `unseal.sock` in the folder of the data.
     pub socket: Option<PathBuf>,
     /// TLS. Only a loopback address may go without.
+    #[serde(default, deserialize_with = "some_section")]
     pub tls: Option<Tls>,
     /// The source of the secret that unseals the server.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "section")]
     pub seal: Source,
     /// The audit log.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "section")]
     pub audit: Audit,
     /// Bounds.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "section")]
     pub limits: Limits,
     /// The engine that signs.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "section")]
     pub engine: Engine,
     /// Whether keys of the sets of draft SP 800-230 may be made.
     #[serde(default)]

@@ -40,6 +40,18 @@ pub(crate) struct NoFields {}
 /// Reads an object, and no list in its place, which serde would take for a struct too.
 pub(crate) struct Object<'a, T>(pub(crate) &'a [Foreign<'a>], pub(crate) PhantomData<T>);
 
+/// Reads a section of the settings, and no list in its place.
+pub(crate) fn section<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Object(&[], PhantomData).deserialize(deserializer)
+}
+
+/// The same for a section that may be missing.
+pub(crate) fn some_section<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    section(deserializer).map(Some)
+}
+
 impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Object<'_, T> {
     type Value = T;
 
@@ -66,6 +78,9 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Own<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        if self.0.is_empty() {
+            return self.1.next_key_seed(seed);
+        }
         while let Some(name) = self.1.next_key::<String>()? {
             let Some((_, others, why)) = self.0.iter().find(|(fields, ..)| fields.contains(&&*name)) else {
                 return seed.deserialize(name.into_deserializer()).map(Some);

@@ -52,8 +52,7 @@ pub fn seal_status(server: &Server) -> Reply {
 #[serde(deny_unknown_fields)]
 struct UnsealRequest {
     key: Option<String>,
-    #[serde(default)]
-    reset: bool,
+    reset: Option<bool>,
 }
 
 /// `POST sys/unseal`
@@ -61,7 +60,7 @@ pub async fn unseal(call: Call) -> Result<Reply, Error> {
     let UnsealRequest { key, reset } = parse(&call.body, &[(&["migrate"], &[], "this server has one kind of seal")])?;
     let key = key.map(|key| Zeroizing::new(key.into_bytes()));
     let server: &Arc<Server> = &call.server;
-    if reset || !server.is_sealed() {
+    if reset == Some(true) || !server.is_sealed() {
         return Ok(seal_status(server));
     }
     let key = key.filter(|key| !key.is_empty()).ok_or_else(|| Error::bad("key: the passphrase is missing"))?;

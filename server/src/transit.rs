@@ -4,7 +4,7 @@ use crate::access::Capability;
 use crate::api::{Call, Reply};
 use crate::audit::Audit;
 use crate::error::Error;
-use crate::fields::{Foreign, NoFields, named, parse};
+use crate::fields::{Foreign, NoFields, Object, named, parse};
 use crate::keys::{Key, Version, set_of};
 use crate::limits;
 use crate::paths::is_version;
@@ -85,7 +85,7 @@ impl<'de> Visitor<'de> for Items {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = list.next_element()? {
+        while let Some(item) = list.next_element_seed(Object(OF_ITEM, PhantomData))? {
             if items.len() == MOST_ITEMS {
                 return Err(de::Error::custom(format!("batch_input has more than {MOST_ITEMS} items")));
             }
@@ -354,6 +354,22 @@ const OF_SIGN: &[Foreign] = &[
     (&["salt_length", "mac_length"], &["auto"], "it is for keys of other types"),
     (&["marshaling_algorithm"], &["asn1"], "signatures here are standard base64"),
 ];
+
+/// Fields that a request has for all of its items.
+const OF_ITEM: &[Foreign] = &[(
+    &[
+        "hash_algorithm",
+        "algorithm",
+        "prehashed",
+        "key_version",
+        "signature_algorithm",
+        "salt_length",
+        "marshaling_algorithm",
+        "mac_length",
+    ],
+    &[],
+    "it holds for all items; send it next to batch_input",
+)];
 
 /// An item of a batch. A request without a batch has the same fields itself: serde's `flatten` would keep all that it does not know in memory first.
 #[derive(Deserialize)]

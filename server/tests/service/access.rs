@@ -374,7 +374,8 @@ fn fields_that_are_not_known_are_refused_and_defaults_of_vault_are_not() {
             [["signature_context", "%", "base64"], ["hmac", "a", "batch_input"], ["reference", "a", "batch_input"], ["batch_inputs", [], "'batch_input'"]]],
         ["sys/policies/acl/p", { "policy": policy }, { "name": "p" },
             [["policies", "", "`policy`"], ["name", "q", "name"], ["rules", "", "duplicate"]]],
-        ["sys/unseal", { "key": "a" }, { "migrate": false, "reset": false },
+        ["sys/audit/rotate", {}, {}, [["name", "a", "no fields"]]],
+        ["sys/unseal", { "key": "a" }, { "migrate": false, "reset": null },
             [["migrate", true, "migrate"], ["passphrase", "correct horse", "(10 characters, not shown)"]]],
     ]);
     for case in cases.as_array().unwrap() {
@@ -396,6 +397,21 @@ fn fields_that_are_not_known_are_refused_and_defaults_of_vault_are_not() {
             let twice = right.to_string().replacen('{', &format!("{{{field:?}: {value}, "), 1);
             let answer = root.request("POST", path, Some(twice.as_bytes()), &[]);
             assert!(answer.status == 400 && answer.text.contains("duplicate field"), "{twice}: {}", answer.text);
+        }
+        if path == "transit/sign/a" && right["batch_input"].is_array() {
+            for (field, value) in
+                [("hash_algorithm", json!("sha2-256")), ("prehashed", json!(true)), ("key_version", json!(1))]
+            {
+                let mut item = json!({ "input": input });
+                item[field] = value;
+                let (status, body) = root.post(path, json!({ "batch_input": [item] }));
+                assert!(status == 400 && error(&body).contains("next to batch_input"), "{field}: {status} {body}");
+            }
+            let item = json!({ "input": input, "prehashed": false, "hash_algorithm": "" });
+            assert_eq!(root.post(path, json!({ "batch_input": [item] })).0, 200);
+            // An item as a list of the fields' values.
+            let list = json!({ "batch_input": [[input, null, null, null, null, null, null]] });
+            assert_eq!(root.post(path, list).0, 400);
         }
         let list = json!(right.as_object().unwrap().values().collect::<Vec<_>>());
         assert_eq!(root.post(path, list).0, 400, "{path}");
@@ -435,6 +451,90 @@ fn bodies_without_a_known_meaning_are_refused_and_repeat_no_secret() {
     }
     let log = std::fs::read_to_string(server.audit_log()).unwrap();
     assert!(!log.contains("S3cr3t") && !log.contains("correct horse"));
+}
+
+/// Requests without fields of their own refuse those of a body, and headers that would change a request's meaning.
+#[test]
+fn what_would_change_the_meaning_is_not_ignored() {
+    let server = Server::new("");
+    let root = server.root();
+    root.make_key("a");
+    assert_eq!(root.post("transit/keys/a/config", json!({ "deletion_allowed": true })).0, 200);
+    let send = |method: &str, path: &str, body: Option<&[u8]>, head: &[(&str, &str)]| {
+        let answer = root.request(method, path, body, head);
+        (answer.status, answer.text)
+    };
+    for (method, path) in [
+        ("DELETE", "transit/keys/a"),
+        ("GET", "transit/keys/a"),
+        ("LIST", "transit/keys"),
+        ("GET", "auth/token/lookup-self"),
+        ("POST", "auth/token/revoke-self"),
+        ("POST", "sys/seal"),
+    ] {
+        let (status, text) = send(method, path, Some(br#"{"version": 3}"#), &[]);
+        assert!(status == 400 && text.contains("there are no fields"), "{method} {path}: {status} {text}");
+    }
+    assert_eq!(send("GET", "transit/keys/a", Some(b"{}"), &[]).0, 200);
+    let paths =
+        [("GET", "transit/keys/a"), ("DELETE", "transit/keys/a"), ("GET", "sys/health"), ("POST", "sys/unseal")];
+    for (name, value) in [
+        ("X-Vault-Namespace", "team"),
+        ("X-Vault-Namespace", "root/team/"),
+        ("X-Vault-Wrap-TTL", "60"),
+        ("X-Vault-Wrap-TTL", "1h"),
+        ("X-Vault-Wrap-TTL", "-1"),
+        ("x-vault-wrap-ttl", "soon"),
+        ("X-Hypergrove-Deadline", "5"),
+    ] {
+        for (method, path) in paths {
+            let (status, text) = send(method, path, None, &[(name, value)]);
+            assert!(status == 400 && text.contains("leave it out"), "{method} {path} {name} {value}: {status} {text}");
+        }
+        let twice = send("GET", "transit/keys/a", None, &[(name, ""), (name, value)]);
+        assert_eq!(twice.0, 400, "{name}: {}", twice.1);
+    }
+    for query in ["version=1", "list=true&version=1", "list=maybe", "hash_algorithm=sha2-256"] {
+        let (status, text) = send("GET", &format!("transit/keys?{query}"), None, &[]);
+        assert!([400, 405].contains(&status), "{query}: {status} {text}");
+        let (status, text) = send("POST", &format!("transit/sign/a?{query}"), Some(br#"{"input": "bQ=="}"#), &[]);
+        assert!(status == 400 && text.contains("list=true alone"), "{query}: {status} {text}");
+    }
+    assert_eq!(send("GET", "transit/keys?list=true", None, &[]).0, 200);
+    for head in [
+        ("X-Vault-Namespace", ""),
+        ("X-Vault-Namespace", "root/"),
+        ("X-Vault-Wrap-TTL", "0s"),
+        ("X-Vault-Wrap-TTL", "0"),
+    ] {
+        assert_eq!(send("GET", "transit/keys/a", None, &[head]).0, 200, "{head:?}");
+    }
+}
+
+/// Vault takes the names of policies in small letters. Here a name is what it is, so one that is nearly another one's is refused: that one may forbid something.
+#[test]
+fn a_token_has_no_policy_of_nearly_the_same_name() {
+    let server = Server::new("");
+    let root = server.root();
+    let rules = |capability: &str| json!({ "path": { "transit/*": { "capabilities": [capability] } } }).to_string();
+    for (name, capability) in [("sign", "update"), ("no-secret", "deny")] {
+        assert_eq!(root.post(&format!("sys/policies/acl/{name}"), json!({ "policy": rules(capability) })).0, 204);
+    }
+    for (name, says) in [
+        ("No-Secret", "but for capitals"),
+        ("ROOT", "but for capitals"),
+        ("Default", "but for capitals"),
+        (" no-secret", "a name has"),
+        ("no-secret\n", "a name has"),
+        ("", "a name has"),
+    ] {
+        let (status, body) = root.post("auth/token/create", json!({ "policies": ["sign", name] }));
+        assert!(status == 400 && error(&body).contains(says), "{name:?}: {status} {body}");
+    }
+    let (status, body) = root.post("auth/token/create", json!({ "policies": ["sign", "later"] }));
+    assert_eq!((status, body["warnings"].as_array().map(Vec::len)), (200, Some(1)), "{body}");
+    let (status, body) = root.post("auth/token/create", json!({ "policies": ["sign", "no-secret", "default"] }));
+    assert_eq!((status, &body["warnings"]), (200, &json!(null)), "{body}");
 }
 
 #[test]
@@ -483,6 +583,17 @@ fn settings_that_are_not_known_are_refused_with_the_nearest_name() {
         ("[audit]\nfsnc = 'batch'", "did you mean 'fsync'?"),
         ("[engine]\nredundent = true", "'redundent' (did you mean 'redundant'?)"),
         ("draft_set = true", "did you mean 'draft_sets'?"),
+        // Lists of the fields' values.
+        ("limits = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]", "invalid type: sequence"),
+        ("engine = []", "invalid type: sequence"),
+        ("audit = ['/l']", "invalid type: sequence"),
+        ("tls = ['a', 'b', 'c']", "invalid type: sequence"),
+        ("seal = ['file', '/k']", "invalid type: sequence"),
+        ("[[engine]]", "invalid type: sequence"),
+        // Twice.
+        ("[limits]\nmax_body = 1\nmax_body = 1", "duplicate key"),
+        ("[audit]\n[audit]", "duplicate key"),
+        ("seal = { kind = 'passphrase', kind = 'file' }", "duplicate key"),
     ] {
         let server = Server::stopped("");
         let path = server.path("server.toml");
