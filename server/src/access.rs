@@ -6,6 +6,7 @@ use crate::fields::{Foreign, Object, read};
 use crate::keys::set_of;
 use crate::paths;
 use crate::seal::random;
+use crate::threads::unpoisoned;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hypergrove::quote::Quote;
@@ -16,7 +17,7 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -83,7 +84,7 @@ impl Token {
     /// Counts `items` against a rate. One request may exceed the rate of a second; the next requests then wait longer.
     pub fn spend(&self, rate: &Rate, items: usize) -> Result<(), Error> {
         let per_second = f64::from(rate.per_second);
-        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rates = unpoisoned(self.rates.lock());
         let now = Instant::now();
         let allowance = rates.entry(rate.path.clone()).or_insert(Allowance { left: per_second, at: now });
         let since = now.duration_since(allowance.at).as_secs_f64();

@@ -798,25 +798,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut config = crate::config::Config::of_folder(folder.path().into());
         config.audit.fsync = crate::audit::Fsync::Second;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        Server::init(&config, b"secret").unwrap();
-        let (server, token) = runtime.block_on(async {
-            let server = Server::start(config).unwrap();
-            server.unseal(b"secret".to_vec().into()).await.unwrap();
-            let rules = r#"{"path": {
-                "transit/verify/*": {"capabilities": ["update"]}, "transit/sign/none": {"capabilities": ["update"]},
-                "transit/export/*": {"capabilities": ["read"]}, "transit/keys/*": {"capabilities": ["read"]}, "transit/keys": {"capabilities": ["list"]},
-                "sys/policies/acl*": {"capabilities": ["list", "read"]}, "sys/metrics": {"capabilities": ["read"]}}}"#;
-            server.put_policy("p", crate::access::Policy::parse(rules).unwrap()).unwrap();
-            let (record, token) = crate::access::make_token("t".into(), vec!["p".into()], None, None).unwrap();
-            server.put_token(record).unwrap();
-            let opened = server.opened().await.unwrap();
-            let set = crate::keys::set_of("slh-dsa-sha2-128f").unwrap();
-            let key = crate::keys::Key::new("a", set, None);
-            let key = key.with_version(server.engine.generate(set).unwrap(), false, &opened.master).unwrap();
-            server.put_key(&opened, key).unwrap();
-            (server, token)
-        });
+        let (runtime, server, open) = crate::state::tests::unsealed(config);
+        let rules = r#"{"path": {
+            "transit/verify/*": {"capabilities": ["update"]}, "transit/sign/none": {"capabilities": ["update"]},
+            "transit/export/*": {"capabilities": ["read"]}, "transit/keys/*": {"capabilities": ["read"]}, "transit/keys": {"capabilities": ["list"]},
+            "sys/policies/acl*": {"capabilities": ["list", "read"]}, "sys/metrics": {"capabilities": ["read"]}}}"#;
+        server.put_policy("p", crate::access::Policy::parse(rules).unwrap()).unwrap();
+        let (record, token) = crate::access::make_token("t".into(), vec!["p".into()], None, None).unwrap();
+        server.put_token(record).unwrap();
+        crate::state::tests::make_key(&server, &open, "a", None);
+        drop(open);
         let head = format!("x-vault-token: {}", *token);
         let seeds = [
             format!(

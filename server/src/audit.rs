@@ -2,10 +2,12 @@
 //! is the number and place of the last line, is stored in the database under an HMAC, so that a cut tail is found too.
 
 use crate::error::Error;
+use crate::files::{folder_of, with_suffix};
 use crate::refused::Summary;
 use crate::reserve::Reserve;
 use crate::seal::{Master, Secret, hmac};
 use crate::storage::{Change, Kind, Storage, private_file};
+use crate::threads::unpoisoned;
 use hypergrove::quote::{self, Quote};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -15,7 +17,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -475,6 +477,10 @@ impl Drop for Audit {
     }
 }
 
+fn text(why: io::Error) -> String {
+    why.to_string()
+}
+
 fn is_full(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -485,7 +491,7 @@ fn unwritable() -> Error {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.log.lock())
     }
 
     /// Notes that a line could not be written or brought to the disk. Returns the error for a client; the server's own log has the reason.
@@ -517,7 +523,7 @@ impl Shared {
 
     /// Brings what was written to the disk, then the head to the database.
     fn sync(&self) -> Result<(), Error> {
-        let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = unpoisoned(self.syncing.lock());
         let (file, mut on_disk, is_unsynced, head, is_vital) = {
             let mut log = self.lock();
             log.is_notified = false;
@@ -543,23 +549,22 @@ impl Shared {
 
     /// Brings the lines before this head to the disk, then the head to the database.
     fn bring(&self, file: &File, on_disk: &mut u64, is_retry: bool, head: &Head) -> Result<(), String> {
-        let io = |why: io::Error| why.to_string();
         // A kernel forgets what it could not bring to the disk, and reports that once. So the same bytes are written again.
         let mut at = if is_retry { *on_disk } else { head.end };
         let mut bytes = vec![0; (head.end - at).min(1 << 16) as usize];
         while at < head.end {
             bytes.truncate((head.end - at) as usize);
-            file.read_exact_at(&mut bytes, at).and_then(|()| file.write_all_at(&bytes, at)).map_err(io)?;
+            file.read_exact_at(&mut bytes, at).and_then(|()| file.write_all_at(&bytes, at)).map_err(text)?;
             at += bytes.len() as u64;
         }
-        file.sync_data().map_err(io)?;
+        file.sync_data().map_err(text)?;
         *on_disk = head.end;
         self.keys.write_head(&*self.storage, head).map_err(|why| why.to_string())
     }
 
     fn rotate(&self) -> Result<Option<PathBuf>, Error> {
         let failed = |why: &str| Error::internal(format!("audit log {}: not rotated: {why}", Quote::path(&self.path)));
-        let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = unpoisoned(self.syncing.lock());
         let mut log = self.lock();
         let Some(file) = log.file.clone().filter(|_| log.head.end > 0) else {
             return Err(Error::bad(format!("audit log {}: not rotated: it is empty", Quote::path(&self.path))));
@@ -616,18 +621,17 @@ fn has_last_line(file: &File, head: &Head) -> io::Result<bool> {
 
 /// Checks the last line of the head, and reads on from there.
 fn recovered(mut file: &File, keys: &Keys, mut head: Head) -> Result<Head, String> {
-    let io = |why: io::Error| why.to_string();
-    let length = file.metadata().map_err(io)?.len();
+    let length = file.metadata().map_err(text)?.len();
     if length < head.end {
         return Err(format!("it has {length} bytes, and had {}: its tail was cut", head.end));
     }
-    if head.end > 0 && !has_last_line(file, &head).map_err(io)? {
+    if head.end > 0 && !has_last_line(file, &head).map_err(text)? {
         return Err(format!("line {} was edited", head.seq));
     }
-    file.seek(SeekFrom::Start(head.end)).map_err(io)?;
+    file.seek(SeekFrom::Start(head.end)).map_err(text)?;
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line).map_err(io)? > 0 {
+    while reader.read_until(b'\n', &mut line).map_err(text)? > 0 {
         if line.pop() != Some(b'\n') {
             break;
         }
@@ -636,22 +640,15 @@ fn recovered(mut file: &File, keys: &Keys, mut head: Head) -> Result<Head, Strin
     }
     if length > head.end {
         tracing::warn!("audit log: the last line was cut by a crash, and is removed");
-        file.set_len(head.end).map_err(io)?;
+        file.set_len(head.end).map_err(text)?;
     }
-    file.sync_all().map_err(io)?;
+    file.sync_all().map_err(text)?;
     Ok(head)
 }
 
 /// Brings the names in the log's folder to the disk.
 fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
+    File::open(folder_of(path))?.sync_all()
 }
 
 /// Behind the log's name, what the name of a damaged file begins with.
@@ -664,31 +661,29 @@ fn rotated(path: &Path, seq: u64) -> PathBuf {
 
 /// Gives a file that has this head the name of one that has ended, and returns this name; `None` if somebody else has renamed it, as logrotate does.
 fn end_file(path: &Path, file: &File, head: &Head) -> Result<Option<PathBuf>, String> {
-    let io = |why: io::Error| why.to_string();
-    let (open, old) = (file.metadata().map_err(io)?, rotated(path, head.seq));
+    let (open, old) = (file.metadata().map_err(text)?, rotated(path, head.seq));
     let old = match std::fs::metadata(path) {
         Ok(named) if (named.dev(), named.ino()) == (open.dev(), open.ino()) => {
             if old.exists() {
                 return Err(format!("{} is there", Quote::path(&old)));
             }
-            std::fs::rename(path, &old).map_err(io)?;
+            std::fs::rename(path, &old).map_err(text)?;
             Some(old)
         }
         Ok(named) if named.len() > 0 => return Err("another file that is not empty has its name".into()),
-        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(io(why)),
+        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(text(why)),
         _ if open.nlink() == 0 => return Err("somebody deleted it; `audit accept-loss` goes on without it".into()),
         _ => None,
     };
-    sync_folder(path).map_err(io)?;
+    sync_folder(path).map_err(text)?;
     Ok(old)
 }
 
 /// The file with the lines of this head, if the log was renamed, and neither it nor another one has its name.
 fn moved(path: &Path, head: &Head) -> Option<PathBuf> {
     let is_there = std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
-    let (name, folder) = (path.file_name()?.to_string_lossy(), path.parent()?);
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let mut others = std::fs::read_dir(folder).ok()?.flatten().filter(|other| {
+    let name = path.file_name()?.to_string_lossy();
+    let mut others = std::fs::read_dir(folder_of(path)).ok()?.flatten().filter(|other| {
         let has_lines = || has_last_line(&File::open(other.path())?, head);
         let of_log = other.file_name().to_string_lossy().strip_prefix(&*name).map(|rest| !rest.starts_with(DAMAGED));
         of_log == Some(true) && has_lines().unwrap_or(false)
@@ -698,9 +693,8 @@ fn moved(path: &Path, head: &Head) -> Option<PathBuf> {
 
 /// Completes a rotation that a crash has interrupted, or that was only a rename. Returns the head of the file that has the log's name then.
 fn complete_rotation(path: &Path, keys: &Keys, head: Head) -> Result<Head, String> {
-    let io = |why: io::Error| why.to_string();
     if let Some(old) = moved(path, &head) {
-        let file = File::options().read(true).write(true).open(&old).map_err(io)?;
+        let file = File::options().read(true).write(true).open(&old).map_err(text)?;
         let head = recovered(&file, keys, head)?;
         tracing::warn!("audit log: {} has ended, and the log goes on in another file", Quote::path(&old));
         return Ok(head.ended());
@@ -708,7 +702,7 @@ fn complete_rotation(path: &Path, keys: &Keys, head: Head) -> Result<Head, Strin
     let old = rotated(path, head.seq);
     let has_earlier = || verify(path, keys, None).is_ok_and(|it| (it.last, &it.hash) == (head.seq, &head.hash));
     if head.end == 0 && head.seq > 0 && !old.exists() && has_earlier() {
-        std::fs::rename(path, &old).and_then(|()| sync_folder(path)).map_err(io)?;
+        std::fs::rename(path, &old).and_then(|()| sync_folder(path)).map_err(text)?;
     }
     Ok(head)
 }
@@ -817,7 +811,7 @@ pub fn verify_log(path: &Path, keys: &Keys, storage: &dyn Storage) -> Result<Ver
 /// Checks all lines of a log. Returns how many it has, and how many of these came after the head. Of an earlier file, without a head, the first
 /// line alone says which lines came before it.
 pub fn verify(path: &Path, keys: &Keys, stored: Option<&Head>) -> Result<Verified, Error> {
-    let failed = |why: String| Error::internal(format!("{}: {why}", Quote::path(path)));
+    let failed = |why: String| Error::at(path, why);
     let is_empty = stored.is_some_and(|stored| stored.end == 0);
     let file: Box<dyn Read> = match File::open(path) {
         // After `rotate`, the server makes the file at its start.
@@ -861,7 +855,7 @@ pub fn verify(path: &Path, keys: &Keys, stored: Option<&Head>) -> Result<Verifie
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::storage::Sqlite;
     use std::io::Write;
@@ -902,7 +896,8 @@ mod tests {
         verified.map(|verified| (verified.lines, verified.after))
     }
 
-    struct Fixture {
+    /// An empty log and its database.
+    pub(crate) struct Fixture {
         _folder: tempfile::TempDir,
         path: PathBuf,
         master: Master,
@@ -910,7 +905,7 @@ mod tests {
     }
 
     impl Fixture {
-        fn new() -> Fixture {
+        pub(crate) fn new() -> Fixture {
             let folder = tempfile::tempdir().unwrap();
             let storage: Arc<dyn Storage> = Arc::new(Sqlite::open(&folder.path().join("db")).unwrap());
             let path = folder.path().join("audit.log");
@@ -919,7 +914,7 @@ mod tests {
             Fixture { _folder: folder, path, master, storage }
         }
 
-        fn open(&self, fsync: Fsync) -> Result<Audit, Error> {
+        pub(crate) fn open(&self, fsync: Fsync) -> Result<Audit, Error> {
             Audit::open(&self.path, fsync, Keys::new(&self.master), self.storage.clone())
         }
 

@@ -163,9 +163,16 @@ impl Config {
 
     fn check(&self) -> Result<(), Error> {
         let limits = &self.limits;
-        let positive = [limits.max_body, limits.max_batch, limits.queue_jobs, limits.memory, limits.connections];
+        let positive = [
+            limits.max_body,
+            limits.max_batch,
+            limits.queue_jobs,
+            limits.memory,
+            limits.connections,
+            limits.per_address,
+        ];
         let times = [limits.first_byte_seconds, limits.header_seconds, limits.body_seconds];
-        if positive.contains(&0) || limits.per_address == 0 || times.contains(&0) {
+        if positive.contains(&0) || times.contains(&0) {
             return Err(Error::bad("[limits]: each must be at least 1"));
         }
         if times.iter().chain([&limits.stop_seconds]).any(|time| *time > MOST_SECONDS) {

@@ -1,7 +1,9 @@
 //! The one error type: what a client gets, and what a command prints.
 
 use hypergrove::ErrorKind;
+use hypergrove::quote::Quote;
 use std::fmt;
+use std::path::Path;
 
 /// Why something was refused or failed: a sentence for the client, with the HTTP status that fits. It never holds a secret.
 #[derive(Clone, Debug)]
@@ -28,6 +30,11 @@ impl Error {
     /// 500: something of the server's own failed.
     pub fn internal(what: impl Into<String>) -> Error {
         Error::new(500, what)
+    }
+
+    /// 500: something failed with this file or folder of the server's own.
+    pub fn at(path: &Path, why: impl fmt::Display) -> Error {
+        Error::internal(format!("{}: {why}", Quote::path(path)))
     }
 
     /// 403, with the words that clients of Vault look for.

@@ -6,7 +6,7 @@ use rustix::process::geteuid;
 use std::fs::{DirBuilder, File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// The bits of a mode by which a group and all others may write.
@@ -17,7 +17,7 @@ const STICKY: u32 = 0o1000;
 /// Who may read a secret file besides its owner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Nobody; of a file that root owns, its group. Other files are refused.
+    /// Nobody; of a file that root owns, its group. Other files, and what is no file, are refused.
     Group,
     /// Anybody, with a warning: the operator has named the file, and decides who reads it.
     Warned,
@@ -59,6 +59,13 @@ pub fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// The path with more behind its name, whatever bytes the name has.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
 /// Refuses a folder in which others may put another file in the place of the server's.
 fn check_folder(file: &Path) -> Result<(), Error> {
     let folder = folder_of(file);
@@ -74,6 +81,10 @@ fn check_folder(file: &Path) -> Result<(), Error> {
 /// Reads a file that others may not change, whichever links lead to it.
 pub fn read_trusted(path: &Path, readers: Readers) -> Result<Zeroizing<Vec<u8>>, Error> {
     let failed = |why: std::io::Error| refused(path, &why.to_string());
+    // Whoever opens a pipe waits for its writer, and a device may have no end.
+    if readers == Readers::Group && !path.metadata().map_err(failed)?.is_file() {
+        return Err(refused(path, "it is not a file; move it away"));
+    }
     // The open file is checked and read, even if another one takes its place now.
     let mut file = File::open(path).map_err(failed)?;
     let it = file.metadata().map_err(failed)?;

@@ -384,7 +384,7 @@ fn write_secret(config: &Config) -> Result<(), Error> {
     };
     match write() {
         Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        result => result.map_err(|why| Error::internal(format!("{}: {why}", Quote::path(path)))),
+        result => result.map_err(|why| Error::at(path, why)),
     }
 }
 

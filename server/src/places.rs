@@ -2,11 +2,12 @@
 
 use crate::config::Config;
 use crate::error::Error;
+use crate::threads::unpoisoned;
 use hyper::header::HeaderMap;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 use tokio::sync::Notify;
 
@@ -39,7 +40,7 @@ pub struct Place {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(mutex.lock())
 }
 
 impl Place {

@@ -3,10 +3,12 @@
 use crate::audit::Entry;
 use crate::state::Open;
 use crate::system::request_id;
+use crate::threads::unpoisoned;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Addresses, and paths, that a line names at most.
@@ -64,7 +66,7 @@ impl Refused {
 
     fn hold(&self, entry: Entry) {
         let Some(sum) = entry.refused.clone() else { return };
-        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = unpoisoned(self.0.lock());
         let kind = kinds.entry(sum.why).or_insert(Kind { held: None, next: Instant::now(), wait: 0 });
         let Some(held) = &mut kind.held else {
             kind.held = Some(entry);
@@ -81,7 +83,7 @@ impl Refused {
 
     /// The lines whose time has come, or all. The first request of a kind has its line at once. While others follow, lines become rarer.
     fn due(&self, now: Instant, all: bool) -> Vec<Entry> {
-        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = unpoisoned(self.0.lock());
         let due = kinds.values_mut().filter(|kind| all || kind.next <= now).filter_map(|kind| {
             let entry = kind.held.take()?;
             let is_quiet = now.saturating_duration_since(kind.next) > Duration::from_secs(MOST_WAIT);
@@ -103,13 +105,23 @@ impl Refused {
 }
 
 /// An event that the server's own log names once a minute at most.
-#[derive(Default)]
-pub struct Rare(pub Mutex<Option<Instant>>);
+pub struct Rare(Mutex<Option<Instant>>);
 
 impl Rare {
-    /// Whether the event is to be named.
-    pub fn is_due(&self) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// An event that was not named yet.
+    pub const fn new() -> Rare {
+        Rare(Mutex::new(None))
+    }
+
+    /// Names the event, if it is time to.
+    pub fn warn(&self, what: impl Display) {
+        if self.is_due() {
+            tracing::warn!("{what} (this is logged once a minute at most)");
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let mut last = unpoisoned(self.0.lock());
         let is_due = last.is_none_or(|last| last.elapsed() >= Duration::from_secs(60));
         if is_due {
             *last = Some(Instant::now());
@@ -162,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_event_is_named_once_a_minute() {
-        let rare = Rare::default();
+        let rare = Rare::new();
         assert_eq!([rare.is_due(), rare.is_due()], [true, false]);
         *rare.0.lock().unwrap() = Instant::now().checked_sub(Duration::from_secs(61));
         assert_eq!([rare.is_due(), rare.is_due()], [true, false]);

@@ -4,7 +4,7 @@
 
 use crate::audit::Entry;
 use crate::config::Config;
-use crate::files::folder_of;
+use crate::files::{folder_of, with_suffix};
 use crate::storage::private_file;
 use hypergrove::quote::Quote;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
@@ -12,8 +12,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The files' names behind that of the log, and their bytes. On a small disk they are smaller: a sixteenth of the disk at most, and a quarter of this.
-const FILES: [(&str, u64, u64); 2] = [("reserve", 12 << 20, 16), ("reserve.last", 4 << 20, 64)];
+/// What the files' names have behind that of the log, and their bytes. On a small disk they are smaller: a sixteenth of the disk at most, and a quarter of this.
+const FILES: [(&str, u64, u64); 2] = [(".reserve", 12 << 20, 16), (".reserve.last", 4 << 20, 64)];
 
 /// A disk with fewer bytes left is full.
 const FULL: u64 = 1 << 20;
@@ -24,7 +24,7 @@ pub struct Reserve([PathBuf; 2]);
 impl Reserve {
     /// The reserve next to this file.
     pub fn of(file: &Path) -> Reserve {
-        Reserve(FILES.map(|(name, ..)| PathBuf::from(format!("{}.{name}", file.display()))))
+        Reserve(FILES.map(|(suffix, ..)| with_suffix(file, suffix)))
     }
 
     /// The reserves of a deployment: next to the log, and next to the database, if it is on another disk.

@@ -20,7 +20,7 @@ use hypergrove::quote::{self, Quote};
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpListener;
@@ -110,10 +110,8 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future
             Ok((stream, Some(place))) => (stream, place),
             Ok((_, None)) => continue,
             Err(why) => {
-                static FAILED: Rare = Rare(Mutex::new(None));
-                if FAILED.is_due() {
-                    tracing::warn!("a connection was not accepted: {why} (this is logged once a minute at most)");
-                }
+                static FAILED: Rare = Rare::new();
+                FAILED.warn(format_args!("a connection was not accepted: {why}"));
                 // Of one connection, or there are no file descriptors left for a moment.
                 server.places.give_one();
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -162,16 +160,14 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, stop: impl Future
 
 /// Writes the lines for refused requests whose time has come, and keeps the reserve.
 async fn upkeep(server: Arc<Server>) {
-    static FAILED: Rare = Rare(Mutex::new(None));
+    static FAILED: Rare = Rare::new();
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let reserves = Reserve::all(&server.config);
         let kept = tokio::task::spawn_blocking(move || reserves.iter().try_for_each(Reserve::keep)).await;
-        if let Ok(Err(why)) = kept
-            && FAILED.is_due()
-        {
-            tracing::warn!("no room on a disk can be kept in reserve: {why}");
+        if let Ok(Err(why)) = kept {
+            FAILED.warn(format_args!("no room on a disk can be kept in reserve: {why}"));
         }
         for _ in 0..10 {
             seconds.tick().await;

@@ -11,12 +11,13 @@ use crate::refused::Refused;
 use crate::reserve::Reserve;
 use crate::seal::{Master, SealedMaster};
 use crate::storage::{Change, Kind, Sqlite, Storage};
+use crate::threads::unpoisoned;
 use crate::unsealing::Turns;
 use hypergrove::Engine;
 use hypergrove::quote::Quote;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedRwLockReadGuard, Semaphore, watch};
 use zeroize::Zeroizing;
@@ -108,11 +109,6 @@ pub struct Server {
 /// An unsealed server, for as long as this is held.
 pub type Opened = Arc<OwnedRwLockReadGuard<Option<Open>, Open>>;
 
-fn poisoned<T>(result: Result<T, PoisonError<T>>) -> T {
-    // Each change replaces whole values, so what a panic leaves behind is consistent.
-    result.unwrap_or_else(PoisonError::into_inner)
-}
-
 fn stored<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(value).map_err(|why| Error::internal(why.to_string()))
 }
@@ -124,7 +120,7 @@ pub fn existing_database(config: &Config) -> Result<PathBuf, Error> {
     match path.try_exists() {
         Ok(true) => Ok(path),
         Ok(false) => Err(Error::bad(format!("{}: {missing}", Quote::path(path)))),
-        Err(why) => Err(Error::internal(format!("{}: {why}", Quote::path(path)))),
+        Err(why) => Err(Error::at(&path, why)),
     }
 }
 
@@ -209,13 +205,13 @@ impl Server {
 
     /// Tokens and policies, for a moment.
     pub fn access(&self) -> RwLockReadGuard<'_, Access> {
-        poisoned(self.access.read())
+        unpoisoned(self.access.read())
     }
 
     /// Notes a request of this task, which is that of its connection. Gives whether the request before it came over the same connection.
     pub fn note_connection(&self) -> bool {
         let task = tokio::task::try_id();
-        std::mem::replace(&mut *poisoned(self.latest.lock()), task) == task
+        std::mem::replace(&mut *unpoisoned(self.latest.lock()), task) == task
     }
 
     /// The unsealed server.
@@ -310,7 +306,7 @@ impl Server {
     ) -> Result<T, Error> {
         let server = self.clone();
         tokio::task::spawn_blocking(move || {
-            let _one: MutexGuard<'_, ()> = poisoned(server.changes.lock());
+            let _one: MutexGuard<'_, ()> = unpoisoned(server.changes.lock());
             change(&server)
         })
         .await?
@@ -319,20 +315,20 @@ impl Server {
     /// Stores a policy. To be called in a change, as all that follow.
     pub fn put_policy(&self, name: &str, policy: Policy) -> Result<(), Error> {
         self.storage.commit(&[Change::Put(Kind::Policy, name.into(), policy.text.clone().into_bytes())])?;
-        poisoned(self.access.write()).policies.insert(name.into(), policy);
+        unpoisoned(self.access.write()).policies.insert(name.into(), policy);
         Ok(())
     }
 
     /// Deletes a policy.
     pub fn delete_policy(&self, name: &str) -> Result<(), Error> {
         self.storage.commit(&[Change::Delete(Kind::Policy, name.into())])?;
-        poisoned(self.access.write()).policies.remove(name);
+        unpoisoned(self.access.write()).policies.remove(name);
         Ok(())
     }
 
     /// The accessors of tokens whose time has long been over, if the clock shows `wall` at the time `at`.
     fn tokens_over(&self, wall: u64, at: Instant) -> Vec<String> {
-        if !poisoned(self.clock.lock()).is_even(wall, at) {
+        if !unpoisoned(self.clock.lock()).is_even(wall, at) {
             return Vec::new();
         }
         let is_over = |token: &&Arc<Token>| token.record.expires.is_some_and(|end| end.saturating_add(GRACE) <= wall);
@@ -345,7 +341,7 @@ impl Server {
         let mut changes: Vec<Change> = over.iter().map(|over| Change::Delete(Kind::Token, over.clone())).collect();
         changes.push(Change::Put(Kind::Token, record.accessor.clone(), stored(&record)?));
         self.storage.commit(&changes)?;
-        let mut access = poisoned(self.access.write());
+        let mut access = unpoisoned(self.access.write());
         over.iter().for_each(|over| drop(access.tokens.remove(over)));
         access.tokens.insert(record.accessor.clone(), Arc::new(Token::new(record)));
         Ok(())
@@ -372,7 +368,7 @@ impl Server {
         let deleted: Vec<Change> =
             revoked.iter().map(|accessor| Change::Delete(Kind::Token, accessor.clone())).collect();
         self.storage.commit(&deleted)?;
-        let mut access = poisoned(self.access.write());
+        let mut access = unpoisoned(self.access.write());
         revoked.iter().for_each(|accessor| drop(access.tokens.remove(accessor)));
         Ok(())
     }
@@ -388,7 +384,7 @@ impl Server {
     pub fn put_key(&self, open: &Open, key: Key) -> Result<Arc<Key>, Error> {
         self.storage.commit(&[key.put()?])?;
         let key = Arc::new(key);
-        poisoned(open.keys.write()).insert(key.record.name().into(), key.clone());
+        unpoisoned(open.keys.write()).insert(key.record.name().into(), key.clone());
         Ok(key)
     }
 
@@ -396,7 +392,7 @@ impl Server {
     pub fn delete_key(&self, open: &Open, key: &Key) -> Result<(), Error> {
         let counters = key.versions().iter().map(|version| &version.counter);
         Counter::delete(counters, || self.storage.commit(&key.delete()))?;
-        poisoned(open.keys.write()).remove(key.record.name());
+        unpoisoned(open.keys.write()).remove(key.record.name());
         Ok(())
     }
 }
@@ -423,23 +419,23 @@ pub fn granted(wanted: Option<Vec<String>>, parent: &Token) -> Result<Vec<String
 impl Open {
     /// A key.
     pub fn key(&self, name: &str) -> Option<Arc<Key>> {
-        poisoned(self.keys.read()).get(name).cloned()
+        unpoisoned(self.keys.read()).get(name).cloned()
     }
 
     /// All keys.
     pub fn keys(&self) -> Vec<Arc<Key>> {
-        poisoned(self.keys.read()).values().cloned().collect()
+        unpoisoned(self.keys.read()).values().cloned().collect()
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn unsealed(folder: &std::path::Path) -> (tokio::runtime::Runtime, Arc<Server>, Opened) {
+    /// A new server with these settings, and its runtime.
+    pub(crate) fn unsealed(config: Config) -> (tokio::runtime::Runtime, Arc<Server>, Opened) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        let config = Config::of_folder(folder.into());
         Server::init(&config, b"secret").unwrap();
         let (server, open) = runtime.block_on(async {
             let server = Server::start(config).unwrap();
@@ -450,10 +446,18 @@ mod tests {
         (runtime, server, open)
     }
 
+    /// A new key of this server.
+    pub(crate) fn make_key(server: &Server, open: &Open, name: &str, limit: Option<u64>) -> Arc<Key> {
+        let set = crate::keys::set_of("slh-dsa-sha2-128f").unwrap();
+        let signing = server.engine.generate(set).unwrap();
+        let key = Key::new(name, set, limit).with_version(signing, false, &open.master).unwrap();
+        server.put_key(open, key).unwrap()
+    }
+
     #[test]
     fn a_clock_that_is_wrong_for_hours_deletes_no_token() {
         let folder = tempfile::tempdir().unwrap();
-        let (_runtime, server, _open) = unsealed(folder.path());
+        let (_runtime, server, _open) = unsealed(Config::of_folder(folder.path().into()));
         let make = |ttl| make_token("t".into(), vec![], ttl, None).unwrap().0;
         // As if the clock were two days, or a year, ahead now.
         let ended = [2, 365].map(|days: u64| {
@@ -478,11 +482,8 @@ mod tests {
     #[test]
     fn who_holds_a_deleted_key_signs_no_more() {
         let folder = tempfile::tempdir().unwrap();
-        let (runtime, server, open) = unsealed(folder.path());
-        let set = crate::keys::set_of("slh-dsa-sha2-128f").unwrap();
-        let signing = server.engine.generate(set).unwrap();
-        let key = Key::new("few", set, Some(4096)).with_version(signing, false, &open.master).unwrap();
-        let key = server.put_key(&open, key).unwrap();
+        let (runtime, server, open) = unsealed(Config::of_folder(folder.path().into()));
+        let key = make_key(&server, &open, "few", Some(4096));
         let counter = &key.version(None, 0).unwrap().1.counter;
         let take = |count| runtime.block_on(counter.take(&server.storage, count, key.limit()));
         // Of a block of four numbers, none is used yet. Without its counter, the key would begin at 0 again after them.

@@ -1,14 +1,15 @@
 //! The database. The trait [`Storage`] is all that the rest of the server knows of it; [`Sqlite`] keeps it in one file.
 
 use crate::error::Error;
-use crate::files::{check_owner, folder_of, make_folder};
-use hypergrove::quote::{self, Quote};
+use crate::files::{check_owner, folder_of, make_folder, with_suffix};
+use crate::threads::unpoisoned;
+use hypergrove::quote;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Options for a file that, if it is made, only its owner reads.
@@ -103,7 +104,7 @@ fn inode(it: &Metadata) -> Inode {
 
 /// The files of a database: itself, the log of its changes, and that log's index.
 fn files(path: &Path) -> [PathBuf; 3] {
-    ["", "-wal", "-shm"].map(|suffix| PathBuf::from(format!("{}{suffix}", path.display())))
+    ["", "-wal", "-shm"].map(|suffix| with_suffix(path, suffix))
 }
 
 /// Which files are in the places of a database's.
@@ -115,10 +116,8 @@ fn found(path: &Path) -> [Option<Inode>; 3] {
 fn lock(file: File, path: &Path) -> Result<File, Error> {
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            Err(Error::internal(format!("{}: a server uses this database; stop it first", Quote::path(path))))
-        }
-        Err(TryLockError::Error(why)) => Err(Error::internal(format!("{}: {why}", Quote::path(path)))),
+        Err(TryLockError::WouldBlock) => Err(Error::at(path, "a server uses this database; stop it first")),
+        Err(TryLockError::Error(why)) => Err(Error::at(path, why)),
     }
 }
 
@@ -126,9 +125,7 @@ impl Locks {
     fn take(path: &Path) -> Result<Locks, Error> {
         let folder = folder_of(path);
         make_folder(folder)?;
-        let open = |path: &Path, options: &mut OpenOptions| {
-            options.open(path).map_err(|why| Error::internal(format!("{}: {why}", Quote::path(path))))
-        };
+        let open = |path: &Path, options: &mut OpenOptions| options.open(path).map_err(|why| Error::at(path, why));
         let private = |path: &Path| open(path, private_file().append(true).create(true));
         let older = path.with_file_name("server.lock");
         let others = [lock(open(folder, OpenOptions::new().read(true))?, folder)?, lock(private(&older)?, &older)?];
@@ -178,17 +175,14 @@ impl Sqlite {
         let connection = open().map_err(|why: rusqlite::Error| {
             // SQLite's own sentence repeats the path.
             let why = why.sqlite_error().map_or_else(|| quote::message(&why.to_string()), ToString::to_string);
-            Error::internal(format!(
-                "{}: {why}; is it a database of this server, and may it be written?",
-                Quote::path(path)
-            ))
+            Error::at(path, format_args!("{why}; is it a database of this server, and may it be written?"))
         })?;
         Ok(Sqlite { connection: Mutex::new(connection), alone: None })
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
         // SQLite rolls an interrupted transaction back.
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.connection.lock())
     }
 
     /// The connection, for a change. A change in a file that was removed would be lost with it, and numbers would come twice. Until SQLite has moved
@@ -198,7 +192,7 @@ impl Sqlite {
             && found(path) != *files
         {
             let what = "the database, or its -wal or -shm, was removed or replaced while the server runs; stop the server, and put the file back";
-            return Err(Error::internal(format!("{}: {what}", Quote::path(path))));
+            return Err(Error::at(path, what));
         }
         Ok(self.connection())
     }
@@ -315,5 +309,18 @@ mod tests {
         assert_eq!(storage.lease("ab/1", 1, 9).unwrap(), 0..1);
         storage.commit(&[Change::DeleteCounters("a/".into())]).unwrap();
         assert_eq!((storage.leased("a/1").unwrap(), storage.leased("ab/1").unwrap()), (0, 1));
+    }
+
+    /// The names of SQLite's other files are found whatever bytes the folder's name has.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_folder_may_have_any_name() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"da\xffta");
+        let path = outer.path().join(folder).join("server.db");
+        let storage = Sqlite::open_alone(&path).unwrap();
+        storage.lease("a/1", 1, 2).unwrap();
+        std::fs::remove_file(with_suffix(&path, "-wal")).unwrap();
+        assert!(storage.lease("a/1", 1, 2).is_err());
     }
 }

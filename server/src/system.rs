@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// The description of the API, which `GET sys/internal/specs/openapi` gives.
@@ -75,7 +75,7 @@ pub async fn unseal_in_turn(
     key: Zeroizing<Vec<u8>>,
     entry: Entry,
 ) -> Result<(), Error> {
-    static FAILED: Rare = Rare(Mutex::new(None));
+    static FAILED: Rare = Rare::new();
     let (turn, server) = (server.turns.wait(address).await, server.clone());
     let unsealed = tokio::spawn(async move {
         let _turn = turn;
@@ -89,10 +89,8 @@ pub async fn unseal_in_turn(
         server.opened().await?.audit.append(&entry).await
     });
     let result = unsealed.await.unwrap_or_else(|why| Err(why.into()));
-    if let Err(why) = &result
-        && FAILED.is_due()
-    {
-        tracing::warn!("unseal: {why} (this is logged once a minute at most)");
+    if let Err(why) = &result {
+        FAILED.warn(format_args!("unseal: {why}"));
     }
     result
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::state::Server;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, PoisonError, mpsc};
 use std::thread::{Builder, available_parallelism};
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -12,6 +12,12 @@ const LEAST: usize = 3;
 
 /// Threads that run work that blocks. Most of this work waits for the database, which does one thing at a time.
 const BLOCKING: usize = 64;
+
+/// What is behind a lock, even if a thread that held it has panicked: each change under a lock of this server replaces whole values, or SQLite rolls it
+/// back, so what a panic leaves behind is consistent.
+pub(crate) fn unpoisoned<T>(result: Result<T, PoisonError<T>>) -> T {
+    result.unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The runtime, with a thread for each core, or with fewer if the system starts fewer.
 pub fn runtime() -> Result<Runtime, Error> {

@@ -886,23 +886,15 @@ pub async fn verify(call: &mut Call, open: &Opened) -> Result<Reply, Error> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::audit::{Fsync, Keys};
+    use crate::audit::Fsync;
+    use crate::audit::tests::Fixture;
     use crate::fuzz::fuzz;
-    use crate::seal::Master;
-    use crate::storage::{Sqlite, Storage};
-
-    fn open_audit(folder: &std::path::Path) -> Audit {
-        let storage: Arc<dyn Storage> = Arc::new(Sqlite::open(&folder.join("db")).unwrap());
-        let keys = Keys::new(&Master::random().unwrap());
-        storage.commit(&[keys.first_head().unwrap()]).unwrap();
-        Audit::open(&folder.join("log"), Fsync::Second, keys, storage).unwrap()
-    }
 
     /// Items are those of the body, written back equal, and the answer is JSON with their references in order.
     #[test]
     fn fuzz_bodies_of_signing() {
-        let folder = tempfile::tempdir().unwrap();
-        let audit = open_audit(folder.path());
+        let log = Fixture::new();
+        let audit = log.open(Fsync::Second).unwrap();
         let seeds: [&[u8]; 5] = [
             br#"{"input": "bWVzc2FnZQ==", "signature": "vault:v1:c2lnbmF0dXJl", "signature_context": "YQ==", "reference": "S3cr3t-S3cr3t", "key_version": 0}"#,
             br#"{"batch_input": [{"input": "bQ==", "signature": "vault:v2:cw==", "reference": "\u0000\"\\"}, {"input": "S3cr3t-S3cr3t"}, {"input": ""}], "signature_context": ""}"#,

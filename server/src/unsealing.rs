@@ -7,13 +7,14 @@ use crate::places::network;
 use crate::seal::MAX_SECRET;
 use crate::state::Server;
 use crate::system::unseal_in_turn;
+use crate::threads::unpoisoned;
 use hypergrove::quote::Quote;
 use std::collections::HashMap;
 use std::fs::Permissions;
 use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -44,7 +45,7 @@ impl Turns {
         let mut turn = Vec::new();
         if let Some(address) = address {
             let own = {
-                let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut addresses = unpoisoned(self.addresses.lock());
                 addresses.retain(|_, lock| Arc::strong_count(lock) > 1);
                 addresses.entry(network(address)).or_default().clone()
             };
@@ -54,10 +55,6 @@ impl Turns {
         turn.push(self.one.clone().lock_owned().await);
         turn
     }
-}
-
-fn failed(path: &Path, why: &dyn std::fmt::Display) -> Error {
-    Error::internal(format!("{}: {why}", Quote::path(path)))
 }
 
 /// The socket, and its file, which is removed when this is dropped.
@@ -73,7 +70,7 @@ impl Socket {
     /// Makes the socket. The folder's lock is held, so one that is there already is left of a server that was killed.
     pub fn open(config: &Config) -> Result<Socket, Error> {
         let path = config.socket();
-        let failed = |why: std::io::Error| failed(&path, &why);
+        let failed = |why: std::io::Error| Error::at(&path, why);
         if std::fs::symlink_metadata(&path).is_ok_and(|file| file.file_type().is_socket()) {
             std::fs::remove_file(&path).map_err(failed)?;
         }
@@ -118,9 +115,9 @@ const DONE: &str = "unsealed";
 /// Unseals the running server of a deployment.
 pub async fn unseal(config: &Config, secret: &[u8]) -> Result<(), Error> {
     let path = config.socket();
-    let no_server = |why| failed(&path, &format!("{why}; is the server running, and are you its user or root?"));
+    let no_server = |why| Error::at(&path, format_args!("{why}; is the server running, and are you its user or root?"));
     let mut stream = UnixStream::connect(&path).await.map_err(no_server)?;
-    let failed = |why: std::io::Error| failed(&path, &why);
+    let failed = |why: std::io::Error| Error::at(&path, why);
     let (peer, data) = (stream.peer_cred().map_err(failed)?, std::fs::metadata(&config.data).map_err(failed)?);
     if peer.uid() != 0 && peer.uid() != data.uid() {
         let what = format!("{}: a process of user {} listens there", Quote::path(path), peer.uid());

@@ -134,6 +134,16 @@ fn files_that_others_may_change_are_refused() {
         let why = refusal(&["dev", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
         assert!(why.contains("chmod"), "{why}");
     }
+    let data = tempfile::tempdir().unwrap();
+    chmod(data.path(), 0o700);
+    let key = data.path().join("unseal.key");
+    for (kind, make) in [("a pipe", "mkfifo -m 600"), ("a device", "ln -s /dev/zero"), ("a folder", "mkdir")] {
+        let made = Command::new("sh").args(["-c", &format!("{make} \"$0\"")]).arg(&key).status().unwrap();
+        assert!(made.success(), "{kind}");
+        let why = refusal(&["dev", "--listen", "127.0.0.1:0", "--data", data.path().to_str().unwrap()]);
+        assert!(why.contains("unseal.key: it is not a file"), "{kind}: {why}");
+        remove_file(&key).or_else(|_| std::fs::remove_dir(&key)).unwrap();
+    }
     let server = Server::stopped("");
     // Of files of the deployment, with what would be right otherwise.
     for (name, mode, right) in [
