@@ -526,29 +526,23 @@ fn header<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a s
 /// The header of a client that stops waiting.
 const DEADLINE: &str = "x-hypergrove-deadline-ms";
 
-/// Refuses headers of Vault's that ask for what this server does not do, and headers of its own that it does not know: without them, the request has
-/// another meaning.
+/// Refuses headers without which the request has another meaning: those of Vault's that ask for what this server does not do, and unknown ones of its
+/// own.
 fn check_headers(headers: &HeaderMap) -> Result<(), Error> {
-    for (name, value) in headers {
-        let text = value.to_str().map(str::trim).ok();
-        let (is_harmless, why) = match name.as_str() {
-            "x-vault-namespace" => {
-                let is_root = |text: &str| ["", "root"].contains(&text.trim_matches('/'));
-                (text.is_some_and(is_root), "this server has no namespaces")
-            }
-            "x-vault-wrap-ttl" => {
-                (text.and_then(|text| auth::seconds(&json!(text))) == Some(0), "this server wraps no answers")
-            }
-            other => (other == DEADLINE || !other.starts_with("x-hypergrove-"), "this server does not know it"),
-        };
-        if !is_harmless {
-            return Err(Error::bad(format!(
-                "the header {}: {why}; leave it out",
-                Quote::name(name.as_str(), [DEADLINE, "x-vault-namespace", "x-vault-wrap-ttl"])
-            )));
-        }
-    }
-    Ok(())
+    let asks = |name, is_nothing: fn(&str) -> bool| {
+        headers.get_all(name).iter().any(|value| !value.to_str().is_ok_and(|text| is_nothing(text.trim())))
+    };
+    let is_unknown = |name: &HeaderName| name.as_str().starts_with("x-hypergrove-") && name != DEADLINE;
+    let why = if asks("x-vault-namespace", |text| ["", "root"].contains(&text.trim_matches('/'))) {
+        "x-vault-namespace: this server has no namespaces"
+    } else if asks("x-vault-wrap-ttl", |text| auth::seconds(&json!(text)) == Some(0)) {
+        "x-vault-wrap-ttl: this server wraps no answers"
+    } else if headers.keys().any(is_unknown) {
+        "x-hypergrove-…: this server knows x-hypergrove-deadline-ms alone"
+    } else {
+        return Ok(());
+    };
+    Err(Error::bad(format!("the header {why}; leave it out")))
 }
 
 /// Whose token it is, and what it may do now.
@@ -645,27 +639,19 @@ async fn perform(mut call: Call, route: &'static Route, open: Opened, admitted: 
     // Sealing needs but one line, for which there is a reserve.
     let ready = || if is_seal { Ok(()) } else { open.audit.ready() };
     let ready = system::request_id().map(|id| call.entry.request = id).and_then(|()| ready());
-    let reply = match admitted.and(ready) {
-        Ok(()) if is_change => {
+    let reply = async {
+        admitted.and(ready)?;
+        match is_change {
             // Whatever happens next, the log has this line before anything is changed.
-            let begun = Entry { begun: true, ..call.entry.clone() };
-            match open.audit.append(&begun).await {
-                Ok(()) => {
-                    call.entry.is_vital = true;
-                    operate(&mut call, route, &open).await
-                }
-                Err(why) => Err(why),
-            }
+            true => open.audit.append(&Entry { begun: true, ..call.entry.clone() }).await?,
+            false => call.unanswered = Some(open.clone()),
         }
-        Ok(()) => {
-            call.entry.is_vital = is_seal;
-            call.unanswered = Some(open.clone());
-            let reply = operate(&mut call, route, &open).await;
-            call.unanswered = None;
-            reply
-        }
-        Err(why) => Err(why),
-    };
+        call.entry.is_vital = is_change || is_seal;
+        let reply = operate(&mut call, route, &open).await;
+        call.unanswered = None;
+        reply
+    }
+    .await;
     call.entry.status = reply.as_ref().map_or_else(|why| why.status, |reply| reply.status);
     call.entry.error = reply.as_ref().err().map(|why| why.what.clone());
     let logged = open.audit.append(&call.entry).await;

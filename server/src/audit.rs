@@ -280,6 +280,7 @@ impl Head {
 }
 
 /// The file and the head of what was written.
+#[derive(Default)]
 struct Log {
     /// The file. After a rotation there is none until it can be made.
     file: Option<Arc<File>>,
@@ -384,17 +385,8 @@ impl Audit {
         if head != stored {
             keys.write_head(&*storage, &head)?;
         }
-        let log = Mutex::new(Log {
-            file: Some(Arc::new(file)),
-            synced: head.seq,
-            on_disk: head.end,
-            head,
-            vital: 0,
-            is_notified: false,
-            is_torn: false,
-            is_unwritten: false,
-            is_unsynced: false,
-        });
+        let log =
+            Mutex::new(Log { file: Some(Arc::new(file)), synced: head.seq, on_disk: head.end, head, ..Log::default() });
         let reserve = Reserve::of(path);
         let shared = Arc::new(Shared { log, syncing: Mutex::new(()), path: path.into(), reserve, keys, storage });
         let (waiters, receiver) = channel();

@@ -45,7 +45,7 @@ pub(crate) fn section<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializ
     Object(&[], PhantomData).deserialize(deserializer)
 }
 
-/// The same for a section that may be missing.
+/// Reads a section that may be missing.
 pub(crate) fn some_section<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

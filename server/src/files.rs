@@ -91,7 +91,7 @@ pub fn read_trusted(path: &Path, readers: Readers) -> Result<Zeroizing<Vec<u8>>,
     check_owner(path, &it)?;
     check_folder(path)?;
     // A pipe has no path of its own.
-    path.canonicalize().map_or(Ok(()), |target| check_folder(&target))?;
+    path.canonicalize().map_or(Ok(()), |target| check_owner(&target, &it).and_then(|()| check_folder(&target)))?;
     let is_shared_by_root = it.uid() == 0 && !geteuid().is_root();
     let beyond = if is_shared_by_root { 0o037 } else { 0o077 };
     if it.is_file() && it.mode() & beyond != 0 {
@@ -155,9 +155,10 @@ mod tests {
             let pipe = folder.join("pipe");
             rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
             chown(&pipe, Some(65_534), None).unwrap();
-            for (mode, is_read) in [(0o1777, false), (0o755, true)] {
+            let linked = outer.path().join("linked");
+            symlink(&pipe, &linked).unwrap();
+            for (mode, pipe, is_read) in [(0o1777, &pipe, false), (0o1777, &linked, false), (0o755, &pipe, true)] {
                 chmod(&folder, mode);
-                let pipe = pipe.clone();
                 let writer = std::thread::spawn({
                     let pipe = pipe.clone();
                     move || write(pipe, "word")

@@ -109,7 +109,7 @@ pub struct Rare(Mutex<Option<Instant>>);
 
 impl Rare {
     /// An event that was not named yet.
-    pub const fn new() -> Rare {
+    pub(crate) const fn new() -> Rare {
         Rare(Mutex::new(None))
     }
 

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the files' names have behind that of the log, and their bytes. On a small disk they are smaller: a sixteenth of the disk at most, and a quarter of this.
+/// The suffixes of the files' names, and their bytes. On a small disk they are smaller: a sixteenth of the disk at most, and a quarter of this.
 const FILES: [(&str, u64, u64); 2] = [(".reserve", 12 << 20, 16), (".reserve.last", 4 << 20, 64)];
 
 /// A disk with fewer bytes left is full.

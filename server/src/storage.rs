@@ -78,21 +78,15 @@ pub trait Storage: Send + Sync {
 /// An SQLite database.
 pub struct Sqlite {
     connection: Mutex<Connection>,
-    /// What a process has that alone may write. The locks of SQLite would end if the database were closed before the connection.
+    /// The files and locks of a process that alone may write. The locks of SQLite would end if the database were closed before the connection.
     alone: Option<Alone>,
 }
 
-/// The path of the database, what is there, and the locks.
+/// The path of the database, which files are there, and the locks: of the database, its folder, and the file that servers of version 0.9.0 lock.
 struct Alone {
     path: PathBuf,
     files: [Option<Inode>; 3],
-    _locks: Locks,
-}
-
-/// Files that one process locks: the database, its folder, and the file that servers of version 0.9.0 lock.
-struct Locks {
-    database: File,
-    _others: [File; 2],
+    _locks: [File; 3],
 }
 
 /// A device and the number of a file there.
@@ -121,24 +115,24 @@ fn lock(file: File, path: &Path) -> Result<File, Error> {
     }
 }
 
-impl Locks {
-    fn take(path: &Path) -> Result<Locks, Error> {
-        let folder = folder_of(path);
-        make_folder(folder)?;
-        let open = |path: &Path, options: &mut OpenOptions| options.open(path).map_err(|why| Error::at(path, why));
-        let private = |path: &Path| open(path, private_file().append(true).create(true));
-        let older = path.with_file_name("server.lock");
-        let others = [lock(open(folder, OpenOptions::new().read(true))?, folder)?, lock(private(&older)?, &older)?];
-        let mut database = private(path)?;
-        for part in files(path) {
-            part.metadata().map_or(Ok(()), |it| check_owner(&part, &it))?;
-        }
-        // Elsewhere SQLite's locks and this one may exclude each other.
-        if cfg!(target_os = "linux") {
-            database = lock(database, path)?;
-        }
-        Ok(Locks { database, _others: others })
+/// Locks a database, which is made if it is not there. It is the first of these files.
+fn take_locks(path: &Path) -> Result<[File; 3], Error> {
+    let folder = folder_of(path);
+    make_folder(folder)?;
+    let open = |path: &Path, options: &mut OpenOptions| options.open(path).map_err(|why| Error::at(path, why));
+    let private = |path: &Path| open(path, private_file().append(true).create(true));
+    let older = path.with_file_name("server.lock");
+    let folder = lock(open(folder, OpenOptions::new().read(true))?, folder)?;
+    let older = lock(private(&older)?, &older)?;
+    let mut database = private(path)?;
+    for part in files(path) {
+        part.metadata().map_or(Ok(()), |it| check_owner(&part, &it))?;
     }
+    // Elsewhere SQLite's locks and this one may exclude each other.
+    if cfg!(target_os = "linux") {
+        database = lock(database, path)?;
+    }
+    Ok([database, folder, older])
 }
 
 fn failed(why: rusqlite::Error) -> Error {
@@ -148,12 +142,11 @@ fn failed(why: rusqlite::Error) -> Error {
 impl Sqlite {
     /// Opens the database for a process that alone may write, and makes it if it is not there. Others may read meanwhile.
     pub fn open_alone(path: &Path) -> Result<Sqlite, Error> {
-        let locks = Locks::take(path)?;
-        let database = locks.database.metadata().ok().map(|it| inode(&it));
+        let locks = take_locks(path)?;
         let it = Sqlite::open(path)?;
         let [_, log, index] = found(path);
-        let alone = Alone { path: path.into(), files: [database, log, index], _locks: locks };
-        Ok(Sqlite { alone: Some(alone), ..it })
+        let files = [locks[0].metadata().ok().map(|it| inode(&it)), log, index];
+        Ok(Sqlite { alone: Some(Alone { path: path.into(), files, _locks: locks }), ..it })
     }
 
     /// Opens the database, and makes it if it is not there.

@@ -13,7 +13,7 @@ const LEAST: usize = 3;
 /// Threads that run work that blocks. Most of this work waits for the database, which does one thing at a time.
 const BLOCKING: usize = 64;
 
-/// What is behind a lock, even if a thread that held it has panicked: each change under a lock of this server replaces whole values, or SQLite rolls it
+/// The value behind a lock, even if a thread that held the lock has panicked: each change under a lock of this server replaces whole values, or SQLite rolls it
 /// back, so what a panic leaves behind is consistent.
 pub(crate) fn unpoisoned<T>(result: Result<T, PoisonError<T>>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)

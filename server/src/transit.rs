@@ -357,16 +357,7 @@ const OF_SIGN: &[Foreign] = &[
 
 /// Fields that a request has for all of its items.
 const OF_ITEM: &[Foreign] = &[(
-    &[
-        "hash_algorithm",
-        "algorithm",
-        "prehashed",
-        "key_version",
-        "signature_algorithm",
-        "salt_length",
-        "marshaling_algorithm",
-        "mac_length",
-    ],
+    &["hash_algorithm", "algorithm", "prehashed", "key_version"],
     &[],
     "it holds for all items; send it next to batch_input",
 )];

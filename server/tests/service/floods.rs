@@ -375,7 +375,7 @@ impl SmallDisk {
         let mut server = Server::stopped("");
         let disk = server.path(if is_of_log { "disk" } else { "data" });
         std::fs::create_dir_all(&disk).unwrap();
-        // What is there already comes along.
+        // The files that are there already come along.
         let script = "mkdir \"$2/kept\" && cp -p \"$1\"/* \"$2/kept\"
             mount -t tmpfs -o size=8m,mode=700 none \"$1\" || exit 1
             cp -p \"$2\"/kept/* \"$1\"

@@ -108,7 +108,7 @@ fn one_server_writes_the_database_whatever_was_removed_and_others_read_it() {
     remove_file(path("data/server.db")).unwrap();
     rename(path("moved.db"), path("data/server.db")).unwrap();
     assert_eq!(create().0, 200);
-    // A change is in the log of changes at first, so nothing is written without it or beside another one either.
+    // A change is in the log of changes at first, so nothing is written without it, or next to another one.
     for name in ["data/server.db-wal", "data/server.db-shm"] {
         rename(path(name), path("moved")).unwrap();
         let sign = || root.post("transit/sign/a", json!({ "input": encode("m") })).0;
