@@ -116,6 +116,44 @@ def test_no_column_of_a_table_is_shown(form: str) -> None:
         check(str(why.value))
 
 
+@pytest.mark.parametrize("form", TEXTS)
+def test_no_variable_of_a_frame_is_shown(form: str) -> None:
+    """Some loggers show the variables of each frame of a traceback, as `capture_locals` does."""
+    arrow, tables = pytest.importorskip("pyarrow"), pytest.importorskip("hypergrove.arrow")
+    polars, expressions = pytest.importorskip("polars"), pytest.importorskip("hypergrove.polars")
+    named, frame = arrow.table({"signature": [b"s"], "message": [b"m"]}), polars.DataFrame({"signature": [b"s"], "message": [b"m"]})
+    for call in (
+        lambda: tables.sign(named, key=TEXTS[form]),
+        lambda: tables.sign(named, key=lambda: PrivateKey.from_pem(FORMS[form] + b"!"), message="signature"),
+        lambda: tables.verify(named, public_key=TEXTS[form]),
+        lambda: tables.verify(named, public_key="message", set=TEXTS[form]),
+        lambda: tables.sha256(named, message=TEXTS[form]),
+        lambda: frame.select(expressions.sign(key=TEXTS[form])),
+        lambda: frame.select(expressions.verify(public_key="message", set=TEXTS[form])),
+    ):
+        with pytest.raises((ValueError, OSError, TypeError)) as why:
+            call()
+        check("".join(traceback.TracebackException.from_exception(why.value, capture_locals=True).format()))
+
+
+def test_no_key_is_taken_for_the_name_of_a_column() -> None:
+    arrow, tables = pytest.importorskip("pyarrow"), pytest.importorskip("hypergrove.arrow")
+    polars, expressions = pytest.importorskip("polars"), pytest.importorskip("hypergrove.polars")
+    named, frame = arrow.table({"message": [b"m"]}), polars.DataFrame({"message": [b"m"]})
+    for text in (text for name, text in TEXTS.items() if name not in ("raw", "der")):
+        for call in (
+            lambda: tables.sha256(named, output=text),  # noqa: B023
+            lambda: frame.select(expressions.sha256(text)),  # noqa: B023
+            lambda: frame.select(expressions.verify("message", "message", text)),  # noqa: B023
+        ):
+            with pytest.raises(ValueError, match=r"looks like a private key, not like the name of a column") as why:
+                call()
+            check(str(why.value))
+        with pytest.raises(TypeError, match=r"public_key: bytes; give the name of a column") as why:
+            frame.select(expressions.verify("message", "message", text.encode("utf-8", "surrogateescape")))
+        check(str(why.value))
+
+
 def test_no_argument_of_the_command_is_shown() -> None:
     texts = [text for text in TEXTS.values() if "\0" not in text]
     for text in texts if os.environ.get("HYPERGROVE_TESTS") == "all" else texts[:4]:

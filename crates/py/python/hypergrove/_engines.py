@@ -4,9 +4,10 @@ import functools
 import importlib
 import os
 import threading
+import traceback
 from collections.abc import Callable
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from . import PrivateKey, verify_batch
 from ._hypergrove import _quote, _quote_path
@@ -30,6 +31,29 @@ def load(name: str) -> Any:
         raise ModuleNotFoundError(f"{why}; install it, for example with hypergrove's extra {extra!r}", name=package) from None
 
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def unseen(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The function with errors whose tracebacks hold no values. Some loggers show the variables of each frame, and an argument may be a
+    private key that stands in a wrong place."""
+
+    @functools.wraps(function)
+    def call(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except Exception as why:
+            del args, kwargs
+            cause: BaseException | None = why
+            while cause is not None:
+                traceback.clear_frames(cause.__traceback__)
+                cause = cause.__cause__ or cause.__context__
+            raise
+
+    return call
+
+
 class Key:
     """A private key by its source. The process that signs loads the key; what is pickled is the source alone."""
 
@@ -46,8 +70,8 @@ class Key:
         if not (isinstance(given, (str, PathLike)) or callable(given)):
             kind = type(given).__name__
             raise TypeError(f"key: {kind}; give the path of a PEM file, or a function without arguments that returns a PrivateKey")
-        if isinstance(given, (str, PathLike)):
-            _check_path(given)
+        if not callable(source):
+            _check_path(source)
 
     @staticmethod
     def of(source: "KeySource | Key") -> "Key":
@@ -88,6 +112,12 @@ def _of_file(source: str | PathLike[str]) -> PrivateKey:
         failed = OSError(why.errno, why.strerror, _quote_path(source)[0])
     # Not within `except`: the exception would refer to the first one, which quotes the path.
     raise failed
+
+
+def check_column(name: str, what: str) -> None:
+    """Refuses a private key in place of a column's name: the engines quote names in their errors and plans."""
+    if _quote_path(name)[1]:
+        raise ValueError(f"{what}: {_quote(name, [])}: this looks like a private key, not like the name of a column")
 
 
 def shown_column(name: str) -> str:

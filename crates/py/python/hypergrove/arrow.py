@@ -7,7 +7,7 @@ repository has an example of each. pyarrow is imported when a function is called
 from typing import Any, TypedDict, TypeVar, cast
 
 from . import Engine, PublicKey, sha256_batch
-from ._engines import Key, KeySource, load, shown_column, verify_rows
+from ._engines import Key, KeySource, check_column, load, shown_column, unseen, verify_rows
 from ._hypergrove import _quote, _quote_path
 
 __all__ = ["KeySource", "SignOptions", "VerifyOptions", "sha256", "sign", "verify"]
@@ -39,6 +39,7 @@ class SignOptions(TypedDict, total=False):
     output: str
 
 
+@unseen
 def verify(
     batch: Batch,
     *,
@@ -72,6 +73,7 @@ def verify(
     return _append(table, status, reasons, load("pyarrow").string())
 
 
+@unseen
 def sign(
     batch: Batch,
     *,
@@ -97,6 +99,7 @@ def sign(
     return _append(batch, output, signatures)
 
 
+@unseen
 def sha256(batch: Batch, *, message: str = "message", output: str = "sha256", engine: Engine | None = None) -> Batch:
     """Appends the column `output` with the SHA-256 sums of the column `message`. The sum of null is null."""
     messages = _column(batch, message, "message")
@@ -125,6 +128,7 @@ def _column(batch: Any, name: str, what: str) -> Any:
 def _check_new(batch: Any, name: str, what: str) -> None:
     if name in batch.schema.names:
         raise ValueError(f"{what}: there is a column {shown_column(name)} already; give another name, or drop that column")
+    check_column(name, what)
 
 
 def _append(batch: Batch, name: str, values: Any, kind: Any = None) -> Batch:

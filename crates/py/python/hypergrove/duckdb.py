@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import Engine, sha256_batch
-from ._engines import load, verify_rows
+from ._engines import load, unseen, verify_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 
+@unseen
 def register(
     connection: DuckDBPyConnection, *, context: bytes = b"", prehash: str | None = None, engine: Engine | None = None
 ) -> None:

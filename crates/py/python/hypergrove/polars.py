@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import Engine, PublicKey, sha256_batch
-from ._engines import Key, KeySource, load, shown_column, verify_rows
+from ._engines import Key, KeySource, check_column, load, shown_column, unseen, verify_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["sha256", "sign", "verify"]
 
 
+@unseen
 def verify(
     signature: Column = "signature",
     message: Column = "message",
@@ -51,6 +52,7 @@ def verify(
     return _expression(columns, verdicts, "Boolean", "valid")
 
 
+@unseen
 def sign(
     message: Column = "message",
     *,
@@ -71,6 +73,7 @@ def sign(
     return _expression({"message": message}, signatures, "Binary", "signature")
 
 
+@unseen
 def sha256(message: Column = "message", *, engine: Engine | None = None) -> pl.Expr:
     """SHA-256 sums of messages: a Binary column `sha256`."""
 
@@ -84,6 +87,12 @@ def _expression(columns: Mapping[str, Column], function: Callable[..., Any], kin
     """An expression that calls a function with one series for each column. The columns have one length; only literals and scalars are
     repeated for each row."""
     polars = load("polars")
+    for what, column in columns.items():
+        if isinstance(column, str):
+            check_column(column, what)
+        elif not isinstance(column, (polars.Expr, polars.Series)):
+            # Polars quotes literals in its errors.
+            raise TypeError(f"{what}: {type(column).__name__}; give the name of a column, or an expression")
     inputs = [polars.col(column) if isinstance(column, str) else column for column in columns.values()]
     inputs = [column if isinstance(column, polars.Expr) else polars.lit(column) for column in inputs]
     is_one = [_known(column, "is_scalar") or _known(column, "is_literal", allow_aliasing=True) for column in inputs]
@@ -93,6 +102,7 @@ def _expression(columns: Mapping[str, Column], function: Callable[..., Any], kin
     keeps_rows = [_known(column, "is_scalar") or _known(column, "is_length_preserving") for column in inputs]
     is_elementwise = all(keeps_rows)
 
+    @unseen
     def call(given: Sequence[Any]) -> Any:
         series = given[: len(inputs)]
         lengths = [len(column) for column in series]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
 
 from . import Engine, arrow
-from ._engines import Key, KeySource, load
+from ._engines import Key, KeySource, load, unseen
 from .arrow import SignOptions, VerifyOptions
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class RaySignOptions(SignOptions, Workers, total=False):
     """The options of `sign`."""
 
 
+@unseen
 def verify(dataset: Dataset, **options: Unpack[RayVerifyOptions]) -> Dataset:
     """Appends a Boolean column, `valid`: is the row's signature valid? The options are those of `hypergrove.arrow.verify` and of
     `Workers`.
@@ -58,6 +59,7 @@ def verify(dataset: Dataset, **options: Unpack[RayVerifyOptions]) -> Dataset:
     return _map(dataset, arrow.verify, cast(dict[str, Any], options))
 
 
+@unseen
 def sign(dataset: Dataset, *, key: KeySource, **options: Unpack[RaySignOptions]) -> Dataset:
     """Appends a column, `signature`. The options are those of `hypergrove.arrow.sign` and of `Workers`.
 
@@ -70,6 +72,7 @@ def sign(dataset: Dataset, *, key: KeySource, **options: Unpack[RaySignOptions])
     return _map(blocks, work, {**options, "batch_size": None}, has_key=True)
 
 
+@unseen
 def sha256(dataset: Dataset, *, message: str = "message", output: str = "sha256", **workers: Unpack[Workers]) -> Dataset:
     """Appends a column, `sha256`, with the SHA-256 sums of messages. The options are those of `Workers`."""
     return _map(dataset, functools.partial(arrow.sha256, message=message, output=output), cast(dict[str, Any], workers))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
 from . import Engine, arrow
-from ._engines import Key, KeySource, load
+from ._engines import Key, KeySource, load, unseen
 from .arrow import SignOptions, VerifyOptions
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["sha256", "sign", "verify"]
 
 
+@unseen
 def verify(frame: DataFrame, **options: Unpack[VerifyOptions]) -> DataFrame:
     """Appends a Boolean column, `valid`: is the row's signature valid? The options are those of `hypergrove.arrow.verify`."""
     # Names and options are checked here rather than in a task, which Spark would try several times.
@@ -31,6 +32,7 @@ def verify(frame: DataFrame, **options: Unpack[VerifyOptions]) -> DataFrame:
     return _map(frame, functools.partial(arrow.verify, **options), columns)
 
 
+@unseen
 def sign(frame: DataFrame, *, key: KeySource, **options: Unpack[SignOptions]) -> DataFrame:
     """Appends a binary column, `signature`. The options are those of `hypergrove.arrow.sign`.
 
@@ -40,6 +42,7 @@ def sign(frame: DataFrame, *, key: KeySource, **options: Unpack[SignOptions]) ->
     return _map(frame, work, {options.get("output", "signature"): "binary"})
 
 
+@unseen
 def sha256(frame: DataFrame, *, message: str = "message", output: str = "sha256") -> DataFrame:
     """Appends a binary column, `sha256`, with the SHA-256 sums of messages."""
     return _map(frame, functools.partial(arrow.sha256, message=message, output=output), {output: "binary"})
