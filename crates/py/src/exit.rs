@@ -61,6 +61,12 @@ impl Inside {
         Inside::begin().unwrap_or_else(|| py.detach(Inside::begin_late))
     }
 
+    /// Does not return if Python ends: what happened inside may be that the engines were stopped, and code of the caller would print this.
+    pub(crate) fn leave(self, py: Python<'_>) {
+        drop(self);
+        drop(Inside::enter(py));
+    }
+
     /// For a thread that comes while Python ends.
     fn begin_late() -> Inside {
         while !HAS_WAITED.load(SeqCst) {

@@ -101,8 +101,21 @@ impl Pending {
         is_short: bool,
         answer: impl Fn(J::Out) -> Answer + Send + 'static,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let inside = Inside::enter(py);
+        let future = Pending::submit(py, engine, job, is_short, answer);
+        inside.leave(py);
+        future
+    }
+
+    fn submit<'py, J: Job + Send>(
+        py: Python<'py>,
+        engine: &Engine,
+        job: J,
+        is_short: bool,
+        answer: impl Fn(J::Out) -> Answer + Send + 'static,
+    ) -> PyResult<Bound<'py, PyAny>> {
         static GET_RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let (_inside, lists, began) = (Inside::enter(py), Lists::of_process(), Instant::now());
+        let (lists, began) = (Lists::of_process(), Instant::now());
         let event_loop = GET_RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()?;
         let is_alone = lists.comes_alone();
         let runs_here = is_short && is_alone && lists.calls_alone.load(Relaxed) >= CALLS_ALONE && has_cpu_alone(engine);
@@ -472,6 +485,25 @@ impl Drop for Delivery {
 }
 
 impl Delivery {
+    /// Gives the answers of a list's jobs. An error of one future is raised when the others have their answers.
+    fn deliver(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, Delivery { list, lists, event_loop }) = (slf.py(), slf.get());
+        let (jobs, looks_again) = lists.take(list);
+        let all = jobs.into_iter().map(|(job, pending)| job.give(pending.bind(py))).fold(Ok(()), Result::and);
+        // A notifier that is not cleared has the loop call this again.
+        if !looks_again || list.notifier.is_some() {
+            return all;
+        }
+        let again = event_loop.bind(py).call_method1(intern!(py, "call_soon"), (slf,));
+        if again.is_err() {
+            for (job, pending) in lists.end(list).ended {
+                job.place.enter(pending);
+                job.wake();
+            }
+        }
+        all.and(again.map(drop))
+    }
+
     /// Has the loop deliver a list that has no notifier.
     fn announce(list: Arc<List>, lists: Arc<Lists>) {
         Python::try_attach(|py| {
@@ -492,24 +524,12 @@ impl Delivery {
 
 #[pymethods]
 impl Delivery {
-    /// Called by the loop. An error of one future is raised when the others have their answers.
+    /// Called by the loop.
     fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let (py, Delivery { list, lists, event_loop }) = (slf.py(), slf.get());
-        let _inside = Inside::enter(py);
-        let (jobs, looks_again) = lists.take(list);
-        let all = jobs.into_iter().map(|(job, pending)| job.give(pending.bind(py))).fold(Ok(()), Result::and);
-        // A notifier that is not cleared has the loop call this again.
-        if !looks_again || list.notifier.is_some() {
-            return all;
-        }
-        let again = event_loop.bind(py).call_method1(intern!(py, "call_soon"), (slf,));
-        if again.is_err() {
-            for (job, pending) in lists.end(list).ended {
-                job.place.enter(pending);
-                job.wake();
-            }
-        }
-        all.and(again.map(drop))
+        let inside = Inside::enter(slf.py());
+        let delivered = Delivery::deliver(slf);
+        inside.leave(slf.py());
+        delivered
     }
 
     /// The loop has this object, and may be gone before it calls it.

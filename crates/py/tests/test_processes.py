@@ -160,6 +160,38 @@ time.sleep(0.3)
         assert (ran.returncode, ran.stderr) == (0, "")
 
 
+STOPPED = f"""
+import asyncio, os, threading, time
+from hypergrove import Engine, PrivateKey
+key, engine, slow = PrivateKey.generate("{SET}"), Engine(devices="cpu", threads=1), threading.Event()
+class Loop(asyncio.SelectorEventLoop):
+    def create_future(self):
+        if slow.is_set():
+            # Python's exit stops the engine, which cancels the job.
+            time.sleep(1)
+        return super().create_future()
+async def work():
+    others = [key.sign_async(bytes(1 << 20), engine=engine) for _ in range(200)]
+    slow.set()
+    try:
+        await key.sign_async(b"m", engine=engine)
+    except Exception:
+        os.write(2, b"the job was cancelled")
+def run():
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(work())
+threading.Thread(target=run, daemon=True).start()
+slow.wait()
+time.sleep(0.1)
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="threads that come back to a Python that ends wait for ever")
+def test_a_call_says_nothing_whose_engine_python_stops() -> None:
+    ran = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 BEGINNING = f"""
 import atexit, logging, os, threading, time
 began = threading.Event()
