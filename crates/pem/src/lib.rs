@@ -182,7 +182,8 @@ fn boundary<'a>(line: &'a [u8], classes: &[u8]) -> Result<Option<(bool, &'a [u8]
         () => return Ok(None),
     };
     let cut = if begins { PemError::NoBlock } else { PemError::NoEnd };
-    let length = classes[from..].iter().position(|class| *class == b'-').ok_or(cut)?;
+    // A label may have hyphens in it (RFC 7468, section 3).
+    let length = classes[from..].windows(DASHES.len()).position(|window| window == DASHES).ok_or(cut)?;
     match &classes[from + length..] {
         rest if rest == DASHES && length > 0 => Ok(Some((begins, &line[from..from + length]))),
         _ => Err(PemError::LineBreaks),
