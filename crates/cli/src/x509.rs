@@ -62,14 +62,15 @@ pub(crate) fn other(bytes: &[u8]) -> Option<&'static str> {
         _ => {}
     }
     let all = elements(bytes, 0..bytes.len()).ok()?;
-    let tags: Vec<Tag> =
-        elements(bytes, all.first()?.content.clone()).ok()?.iter().map(|element| element.tag).collect();
+    let inside = elements(bytes, all.first()?.content.clone()).ok()?;
+    let version = inside.first().map_or(&[][..], |first| &bytes[first.content.clone()]);
+    let tags: Vec<Tag> = inside.iter().map(|element| element.tag).collect();
     match (&all[..], &tags[..]) {
         ([first, _], _) if looks_like_certificate(&bytes[first.whole.clone()]) => Some(
             "a TRUSTED CERTIFICATE, which has OpenSSL's settings of trust; `openssl x509 -inform DER -in FILE -out NEW` writes the certificate alone",
         ),
         // SEQUENCE { version 3, ContentInfo, MacData }
-        ([_], [Tag::Integer, Tag::Sequence] | [Tag::Integer, Tag::Sequence, Tag::Sequence]) => {
+        ([_], [Tag::Integer, Tag::Sequence] | [Tag::Integer, Tag::Sequence, Tag::Sequence]) if version == [3] => {
             Some("PKCS#12; `openssl pkcs12 -in FILE -nodes -out NEW` writes the keys and certificates in it as PEM")
         }
         _ => None,

@@ -484,6 +484,9 @@ fn files_of_other_kinds_are_named() {
     }
     place.write("file", smime);
     place.run(&["verify", "--cms", "file", "--key", "ca.pub"]).refuses(&["S/MIME", "-inform SMIME"]);
+    // A key that lost a field is no PKCS#12, whose version is 3.
+    place.write("file", sequence(&[b"\x02\x01\x00", &sequence(&[SHA2_128F])]));
+    place.run(&["pubkey", "file"]).refuses(&["its field `privateKey` is no OCTET STRING"]);
 }
 
 /// No verdict is given on what is of another form than RFC 9909's and RFC 9814's, be it in a certificate, a request or CMS.
