@@ -6,7 +6,7 @@ use crate::fields::{section, some_section};
 use crate::files::{Readers, read_trusted};
 use crate::seal::Source;
 use crate::transit::MOST_ITEMS;
-use hypergrove::quote::{self, Quote};
+use hypergrove::quote::{self, Quote, is_key_for_new_path};
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -161,7 +161,16 @@ impl Config {
         config.check().map(|()| config)
     }
 
-    fn check(&self) -> Result<(), Error> {
+    /// The error of settings that contradict each other or are outside their limits, or of a private key in place of a path.
+    pub fn check(&self) -> Result<(), Error> {
+        let paths =
+            [("data", Some(&self.data)), ("socket", self.socket.as_ref()), ("[audit] path", self.audit.path.as_ref())];
+        for (setting, path) in paths.into_iter().filter_map(|(setting, path)| Some((setting, path?))) {
+            if is_key_for_new_path(path) {
+                let shown = Quote::path(path);
+                return Err(Error::bad(format!("{setting}: {shown}: this looks like a private key; name a path")));
+            }
+        }
         let limits = &self.limits;
         let positive = [
             limits.max_body,

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
-use hypergrove::quote::{Quote, may_be_key};
+use hypergrove::quote::{Quote, is_key_for_path};
 use hypergrove::{EncryptedSigningKey, KeyError, SigningKey};
 use hypergrove_server::audit::{self, Entry, Keys, Verified};
 use hypergrove_server::config::Config;
@@ -223,9 +223,7 @@ fn refuse(mut error: clap::Error) -> ! {
 
 /// Who else may have read a private key that stands in the arguments, and where it belongs; empty where there is none.
 fn advice() -> &'static str {
-    let is_key =
-        |argument: &std::ffi::OsString| argument.to_str().is_some_and(may_be_key) && !Path::new(argument).exists();
-    match std::env::args_os().skip(1).any(|argument| is_key(&argument)) {
+    match std::env::args_os().skip(1).any(is_key_for_path) {
         true => {
             "\nan argument looks like a private key, and other users of this machine may see arguments; put the key into a file that you alone may \
              read, and name it: hypergrove-server import … NAME FILE; a key in the variable KEY is read by `import … NAME <(printenv KEY)`\n"
@@ -354,6 +352,7 @@ async fn dev(data: PathBuf, listen: SocketAddr) -> Result<(), Error> {
         return Err(Error::bad(format!("--listen {listen}: `dev` listens on this machine alone; `run` is for others")));
     }
     let config = Config { listen, ..dev_config(data) };
+    config.check()?;
     if !config.database().exists() {
         write_secret(&config)?;
         let secret = read_secret(&unseal_key(&config.data), Readers::Group)?;

@@ -1,9 +1,10 @@
-//! Which files a command reads: all that its command line names, but for those that it writes.
+//! Which files a command reads: all that its command line names, but for those that it writes; and arguments that name none.
 
 use crate::files::{Source, Sources};
 #[cfg(unix)]
 use crate::passphrase::descriptor;
 use clap::{Arg, ArgMatches, Command};
+use hypergrove::quote::is_key_for_new_path;
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::PathDisplay;
 use std::path::PathBuf;
@@ -25,6 +26,26 @@ const WRITTEN: [(&str, &str); 14] = [
     ("init", "ledger"),
     ("lease", "output"),
 ];
+
+/// The error of a private key in place of a path, before a file of that name is made and named. Of several paths, each has a verdict.
+pub(crate) fn key_in_place_of_path(command: &Command, matches: &ArgMatches) -> Option<String> {
+    let found = command.get_arguments().find_map(|arg| {
+        let mut paths = paths(arg, matches);
+        paths.next().filter(|path| paths.next().is_none() && is_key_for_new_path(path))
+    });
+    match (found, matches.subcommand()) {
+        (Some(path), _) => {
+            Some(format!("{}: this looks like a private key, and no file has this name", PathDisplay(path)))
+        }
+        (None, Some((name, of_it))) => key_in_place_of_path(command.find_subcommand(name)?, of_it),
+        (None, None) => None,
+    }
+}
+
+/// The paths that an argument names. Arguments that are no paths name no files.
+fn paths<'m>(arg: &Arg, matches: &'m ArgMatches) -> impl Iterator<Item = &'m PathBuf> {
+    matches.try_get_many::<PathBuf>(arg.get_id().as_str()).ok().flatten().into_iter().flatten()
+}
 
 /// The files that a command that was typed reads; none of a command that writes none.
 pub(crate) fn named(mut command: &Command, mut matches: &ArgMatches) -> Sources {
@@ -48,8 +69,7 @@ pub(crate) fn named(mut command: &Command, mut matches: &ArgMatches) -> Sources 
 /// Adds what an argument names.
 fn add(sources: &mut Sources, arg: &Arg, matches: &ArgMatches) {
     let id = arg.get_id().as_str();
-    // Arguments that are no paths name no files.
-    for path in matches.try_get_many::<PathBuf>(id).ok().flatten().into_iter().flatten() {
+    for path in paths(arg, matches) {
         let source = Source::from(path.as_path());
         match arg.get_long() {
             Some(option) => sources.add(format_args!("--{option} {source}"), &source),

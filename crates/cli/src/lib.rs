@@ -45,12 +45,11 @@ use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use files::Sources;
 use hypergrove::backend::wiped;
-use hypergrove::quote::{Quote, may_be_key};
+use hypergrove::quote::{Quote, is_key_for_path};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::Printer;
 use hypergrove_lab::tune;
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs the tool by this process's arguments.
@@ -79,6 +78,9 @@ pub fn main() -> ExitCode {
 fn typed<T: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = T>) -> Result<(Cli, Sources), clap::Error> {
     let mut command = Cli::definition();
     let mut matches = command.try_get_matches_from_mut(arguments)?;
+    if let Some(why) = inputs::key_in_place_of_path(&command, &matches) {
+        return Err(command.error(ErrorKind::ValueValidation, why));
+    }
     let read = inputs::named(&command, &matches);
     let cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
     Ok((cli, read))
@@ -123,8 +125,7 @@ fn unquoted(mut error: clap::Error) -> clap::Error {
 
 /// Adds to an error who else may have read a private key in the arguments, and where the key belongs.
 fn with_key_in_arguments(failure: Failure) -> Failure {
-    let is_key = |argument: OsString| argument.to_str().is_some_and(may_be_key) && !Path::new(&argument).exists();
-    if !std::env::args_os().skip(1).any(is_key) {
+    if !std::env::args_os().skip(1).any(is_key_for_path) {
         return failure;
     }
     let advice = "an argument looks like a private key, and other users of this machine may see arguments; put the key into a file that you \

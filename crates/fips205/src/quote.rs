@@ -17,6 +17,9 @@ const SHOWN: usize = 7;
 const FAR: usize = 2;
 /// Characters of hexadecimal or base64 in a row that may be a key: a seed of 16 bytes has 22 in base64.
 const KEY: usize = 22;
+/// Digits of a SHA-384 sum. The shortest private key has 128.
+#[cfg(any(test, feature = "std"))]
+const DIGEST: usize = 96;
 /// Entries of a folder among which a name that was meant is looked for, at most.
 #[cfg(feature = "std")]
 const ENTRIES: usize = 4096;
@@ -129,8 +132,9 @@ pub fn message(text: &str) -> String {
         return text.into();
     }
     let (before, expected) = match text.rfind(", expected ") {
-        Some(at) => text.split_at(at),
-        None => (text, ""),
+        // A text that is quoted may have these words in it.
+        Some(at) if !may_be_key(&text[at..]) => text.split_at(at),
+        _ => (text, ""),
     };
     let names: Vec<&str> = expected.split(['`', '"', '\'']).skip(1).step_by(2).collect();
     let mut shown = String::with_capacity(text.len());
@@ -157,38 +161,78 @@ pub fn at_line(text: &str, place: Option<core::ops::Range<usize>>, why: &str) ->
 /// Whether a text may be a private key or hold one: `PRIVATE KEY`, or many letters of hexadecimal or base64 in a row, whatever separates
 /// their lines and bytes. A message about it says who else may have read it.
 pub fn may_be_key(text: &str) -> bool {
+    holds_key(text, KEY)
+}
+
+/// Whether a private key may stand in place of a path: no file has this name.
+#[cfg(feature = "std")]
+pub fn is_key_for_path(path: impl AsRef<Path>) -> bool {
+    path.as_ref().symlink_metadata().is_err() && may_be_key(&path.as_ref().to_string_lossy())
+}
+
+/// Whether a private key stands in place of the path of a new file, which messages would show. A file may be named by a digest: hexadecimal that
+/// is not longer than a SHA-384 sum is no key.
+#[cfg(feature = "std")]
+pub fn is_key_for_new_path(path: impl AsRef<Path>) -> bool {
+    path.as_ref().symlink_metadata().is_err() && holds_key(&path.as_ref().to_string_lossy(), DIGEST + 1)
+}
+
+/// Whether there is a label of PEM, base64, or this many digits of hexadecimal.
+fn holds_key(text: &str, digits: usize) -> bool {
     let (mut hex, mut base64) = (Run::default(), Run::default());
     // Nothing is copied: the text may be a secret, and nobody would wipe the copy.
     let mut letters = text.split("\\n").flat_map(str::chars).filter(|c| !c.is_whitespace() && *c != ':');
+    let mut pairs = 0;
+    // As some write bytes: `5C-FA`, `\x5c\xfa`.
+    let mut groups = text.split(|c: char| !c.is_ascii_hexdigit()).filter(|group| !group.is_empty());
     text.contains("PRIVATE KEY")
         || letters.any(|c| {
             hex.add(c, c.is_ascii_hexdigit());
-            base64.add(c, c.is_ascii_alphanumeric() || "+=_-".contains(c));
-            let is_mixed = base64.has_digit && base64.has_capital && base64.has_small;
-            hex.length >= KEY && hex.has_digit || base64.length >= KEY && is_mixed
+            base64.add(c, c.is_ascii_alphanumeric() || "+/=_-".contains(c));
+            hex.length >= digits && hex.kinds & DIGIT != 0 || base64.is_random()
+        })
+        || groups.any(|group| {
+            pairs = if group.len() == 2 { pairs + 1 } else { 0 };
+            2 * pairs >= digits
         })
 }
 
-/// Letters in a row, and of which kinds they are.
+/// The bit of digits among kinds of letters.
+const DIGIT: u8 = 1;
+
+/// Letters in a row.
 #[derive(Default)]
 struct Run {
     length: usize,
-    has_digit: bool,
-    has_capital: bool,
-    has_small: bool,
+    /// The kind of the last one, a bit: a digit, a capital or a small letter.
+    kind: u8,
+    kinds: u8,
+    /// A bit for each of the last letters: whether it is of another kind than the letter before.
+    changes: u32,
 }
 
 impl Run {
     fn add(&mut self, c: char, belongs: bool) {
-        *self = match belongs {
-            true => Run {
-                length: self.length + 1,
-                has_digit: self.has_digit || c.is_ascii_digit(),
-                has_capital: self.has_capital || c.is_ascii_uppercase(),
-                has_small: self.has_small || c.is_ascii_lowercase(),
-            },
-            false => Run::default(),
+        if !belongs {
+            *self = Run::default();
+            return;
+        }
+        let kind = match c {
+            '0'..='9' => DIGIT,
+            'A'..='Z' => 2,
+            'a'..='z' => 4,
+            _ => self.kind,
         };
+        self.length += 1;
+        self.kinds |= kind;
+        self.changes = ((self.changes << 1) & ((1 << KEY) - 1)) | u32::from(kind != self.kind);
+        self.kind = kind;
+    }
+
+    /// Whether the last letters may be of base64, where 14 in 22 are of another kind than the letter before. In names, such as
+    /// `MyProject_Release-2026_x86_64`, these are 7.
+    fn is_random(&self) -> bool {
+        self.length >= KEY && self.kinds == 7 && self.changes.count_ones() >= 9
     }
 }
 
@@ -313,6 +357,7 @@ mod tests {
                 "unknown variant 'tru' (did you mean 'true'?), expected one of `true`, `false`",
             ),
             ("bad 9f86d081884c7d659a2feaa0c55ad0 at 1", "bad '…' (30 characters of hex, not shown) at 1"),
+            ("bad name `a, expected 9f86d081884c7d659a2feaa0c55ad0`", "bad name '…' (42 characters, not shown)"),
         ] {
             assert_eq!(message(text), shown);
         }
@@ -320,14 +365,32 @@ mod tests {
 
     #[test]
     fn keys_are_suspected() {
-        let base64 = "MFICAQAwCwYJYIZIAWUDBAMVBEBpaWlpa3lpaWlpaWlpaWlp";
+        let base64 = "MFICAQAwCwYJYIZIAWUDBAMVBEBc/hhb6VxvKUDXt9Tte";
         let hex = "9f:86:d0:81:88:4c:7d:65:9a:2f:ea:a0";
-        for key in [base64, "-----BEGIN PRIVATE KEY-----", hex, "x='9f86d081884c7d659a2feaa0'"] {
+        for key in [
+            base64,
+            "-----BEGIN PRIVATE KEY-----",
+            hex,
+            "x='9f86d081884c7d659a2feaa0'",
+            &hex.replace(':', "-"),
+            &hex.replace(':', "\\x"),
+        ] {
             assert!(may_be_key(key), "{key}");
         }
-        for other in ["release-engineering-team-2026", "SLH-DSA-SHAKE-128f", "home/user/signatures/data", ""] {
+        let name = "MyProject_Release-2026_x86_64-linux-gnu";
+        let uuid = "550e8400-e29b-41d4-a716-446655440000";
+        for other in [
+            "release-engineering-team-2026",
+            name,
+            uuid,
+            "home/User1/signatures/x86_64/Data",
+            "2026-11-23 02:03:04.05",
+            "",
+        ] {
             assert!(!may_be_key(other), "{other}");
         }
+        let digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+        assert!(may_be_key(digest) && !holds_key(digest, DIGEST + 1) && holds_key(&digest.repeat(2), DIGEST + 1));
     }
 
     #[cfg(feature = "std")]
@@ -352,6 +415,9 @@ mod tests {
         assert_eq!(path("SGVsbG8gd29ybGQ1"), "… (16 characters of base64, not shown)");
         assert_eq!(path("src/SGVsbG8gd29ybGQ1"), "src/… (16 characters of base64, not shown)");
         assert_eq!(path(""), "");
+        let (digest, base64) = ("9f86d081884c7d659a2feaa0c55ad015", "MFICAQAwCwYJYIZIAWUDBAMVBEBc+hhb6VxvKUDXt9Tte");
+        assert!(is_key_for_path(digest) && !is_key_for_new_path(digest) && is_key_for_new_path(base64));
+        assert!(!is_key_for_path(root) && !is_key_for_new_path(format!("{root}/src")));
     }
 
     #[test]

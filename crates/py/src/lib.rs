@@ -21,7 +21,7 @@ use error::InvalidSignature;
 use foreign::array::Array;
 use foreign::interpreter;
 use hypergrove::PARAMETER_SETS;
-use hypergrove::quote::{Quote, may_be_key};
+use hypergrove::quote::{Quote, is_key_for_path};
 use keys::{PrivateKey, PrivateKeys, PublicKey};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
@@ -37,8 +37,8 @@ fn quote_name(text: &str, names: Vec<String>) -> String {
 /// A path of a file that could not be read, as messages show it, and whether it may be a private key itself.
 #[pyfunction(name = "_quote_path")]
 fn quote_path(path: PathBuf) -> (String, bool) {
-    let may_be_key = path.to_str().is_some_and(may_be_key) && path.symlink_metadata().is_err();
-    (Quote::path(path).to_string(), may_be_key)
+    let is_key = is_key_for_path(&path);
+    (Quote::path(path).to_string(), is_key)
 }
 
 /// The extension module behind `hypergrove` and `hypergrove.zkdilithium`; import those.

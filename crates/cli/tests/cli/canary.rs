@@ -30,10 +30,6 @@ const COMMANDS: [(&[&str], &[&str]); 19] = [
     (&["man"], &["--device", "cpu:9"]),
 ];
 
-/// Options that name files to be written: a file of such a name then exists, and is named.
-const WRITTEN: [&str; 10] =
-    ["trace", "output", "pubout", "table", "out-dir", "svg", "keep", "state", "cache", "ledger"];
-
 struct Plants {
     place: Place,
     canaries: Canaries,
@@ -85,7 +81,6 @@ fn options(place: &Place, path: &[&str]) -> Vec<(String, bool)> {
     let mut found: Vec<(String, bool)> = help.text().lines().filter_map(option).collect();
     let of_machine = ["threads", "memory", "backend", "device", "isa", "device-timeout"];
     found.extend(of_machine.map(|option| (option.to_owned(), false)));
-    found.retain(|(option, _)| !WRITTEN.contains(&&**option));
     found.sort();
     found.dedup();
     found
@@ -120,9 +115,11 @@ fn no_argument_is_shown() {
             });
         }
         plants.each(|plants, form, bytes| {
-            if fits(bytes) && path != ["man"] {
+            if fits(bytes) {
                 plants.try_after(path, needed, &[OsStr::from_bytes(bytes)], None, form);
                 plants.try_after(path, &[], &[OsStr::from_bytes(bytes)], None, form);
+                let (first, second) = bytes.split_at(bytes.len() / 2);
+                plants.try_after(path, needed, &[first, second].map(OsStr::from_bytes), None, form);
                 for start in [&b"--"[..], b"-", b"--key="] {
                     let option = [start, bytes].concat();
                     plants.try_after(path, needed, &[OsStr::from_bytes(&option)], None, form);
@@ -147,10 +144,11 @@ fn no_file_and_no_input_is_shown() {
         let named = options.iter().filter(|(_, is_path)| *is_path).map(|(option, _)| Some(format!("--{option}")));
         for option in named.chain([None]) {
             plants.each(|plants, form, bytes| {
-                plants.place.write("canary", bytes);
                 for (file, stdin, needed) in
                     [("canary", None, &[][..]), ("canary", None, needed), ("-", Some(bytes), &[])]
                 {
+                    // Some options name a file to be written.
+                    plants.place.write("canary", bytes);
                     let given: Vec<&OsStr> = option.as_deref().into_iter().chain([file]).map(OsStr::new).collect();
                     plants.try_after(path, needed, &given, stdin, form);
                 }
