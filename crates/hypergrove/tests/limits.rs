@@ -180,7 +180,8 @@ fn work_goes_on_with_the_threads_that_there_are() {
     if !allow(0) {
         return println!("skipped: an engine without threads: the system does not limit this user's threads");
     }
-    for threads in 0..4 {
+    // Of those that the pool leaves, some suffice for the dispatchers or for deadlines.
+    for threads in 0..9 {
         assert!(allow(threads), "{threads} threads");
         for redundant in [false, true] {
             let builder = || Engine::builder().backend(Arc::new(Cpu::new())).threads(4).redundant(redundant);
@@ -191,10 +192,10 @@ fn work_goes_on_with_the_threads_that_there_are() {
             assert_eq!(engine.faults(), []);
             let notices = engine.notices();
             assert!(
-                matches!(&notices[..], [one] if one.contains("threads could be started")),
+                matches!(&notices[..], [one] if one.contains("threads could be started") && one.contains("ulimit -u"))
+                    || (threads >= 4 && notices.is_empty()),
                 "{threads}: {notices:?}"
             );
-            assert!(notices[0].contains("ulimit -u"));
         }
     }
     assert!(allow(20));

@@ -924,12 +924,17 @@ impl Shared {
         if self.is_busy.load(Relaxed) && !self.is_served_here() {
             return;
         }
-        let mut state = lock(&self.state);
+        let state = lock(&self.state);
         // A deadline and a canceller refer to the entry. They may end the ticket while the job runs, and this thread returns then.
         let may_end_early = || Arc::weak_count(entry) > 0;
         if !self.is_served_here() && (!self.is_idle(&state, entry.jobs()) || may_end_early()) {
             return;
         }
+        self.run_here(state, &**entry);
+    }
+
+    /// Runs a ticket's job on this thread. Whoever drains the queue waits for this thread meanwhile.
+    fn run_here<T>(&self, mut state: MutexGuard<'_, State>, entry: &dyn Holds<T>) {
         state.alone += 1;
         drop(state);
         let _alone = Alone(self);
@@ -937,7 +942,7 @@ impl Shared {
     }
 }
 
-/// A job that runs on the thread that waits for it.
+/// A job that runs on the thread that submitted it, or that waits for it.
 struct Alone<'a>(&'a Shared);
 
 impl Drop for Alone<'_> {
@@ -1001,7 +1006,7 @@ impl Queue {
             }
         }
         if reserved == Reserved::PlaceWithoutDispatcher {
-            entry.run_here(shared);
+            shared.run_here(lock(&shared.state), &*entry);
         }
         Ok(Ticket { entry, process, deadline: None, is_released: false })
     }

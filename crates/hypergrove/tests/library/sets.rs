@@ -428,6 +428,25 @@ fn a_set_that_nobody_wants_ends_with_its_chunk() {
     }
 }
 
+#[test]
+fn unwanted_sets_to_verify_and_of_new_keys_end_with_their_chunk() {
+    fn to_generate(it: &mut Letters) -> RowCall<'_> {
+        RowCall::Keygen { params: P, seeds: None, private: &mut it.signatures[..500 * P.sk_bytes()], public: None }
+    }
+    for lend in [to_verify, to_generate] as [fn(&mut Letters) -> RowCall<'_>; 2] {
+        let mut at = turnstile(mock(1, 1), BUILDS[0], |_| Ok(()));
+        let sets = [letters(0, 500), letters(2, 500)];
+        let mut tickets = submit(&at, &sets, lend);
+        at.wait();
+        // The last one does not begin.
+        tickets.clear();
+        at.open();
+        at.engine.drain(std::time::Instant::now() + SOON).unwrap();
+        assert_eq!(sets.each_ref().map(|set| set.gone.load(SeqCst)), [1, 1]);
+        assert_eq!(at.runs().len(), 1, "{:?}", at.runs());
+    }
+}
+
 /// A set of more rows than a batch is a batch of its own, in its turn. Smaller ones share those before and after it.
 #[test]
 fn a_large_set_is_a_batch() {

@@ -429,6 +429,42 @@ fn a_dropped_ticket_cancels_what_has_not_begun() {
     assert_eq!(device.log.runs.lock().unwrap().iter().map(|run| run.1).sum::<usize>(), 2);
 }
 
+/// Whatever the job is.
+#[test]
+fn verifications_and_new_keys_are_cancelled_before_they_begin() {
+    fn check<T>(end: impl Fn(Ticket<T>), submit: impl Fn(&Engine) -> Ticket<T>) {
+        let gate = Gate::default();
+        let (engine, device) = gate.device(mock(1, 1));
+        let first = engine.submit(job(&key(1), 0)).unwrap();
+        gate.wait_for(1);
+        for _ in 0..20 {
+            end(submit(&engine));
+        }
+        assert_eq!((engine.stats().tickets.queued, engine.stats().tickets.cancelled), (0, 20));
+        gate.open();
+        is_right(&key(1), 0, first.wait());
+        engine.drain(Instant::now() + SOON).unwrap();
+        assert_eq!(device.log.runs.lock().unwrap().iter().map(|run| run.1).sum::<usize>(), 1);
+    }
+    fn by_handle<T>(ticket: Ticket<T>) {
+        ticket.canceller().cancel();
+        assert!(ticket.wait().is_err_and(|why| why.kind() == ErrorKind::Cancelled));
+    }
+    fn by_task<T>(mut ticket: Ticket<T>) {
+        let waker = std::task::Waker::noop();
+        assert!(std::pin::Pin::new(&mut ticket).poll(&mut std::task::Context::from_waker(waker)).is_pending());
+    }
+    let public = key(1).verifying_key();
+    let verify = |engine: &Engine| engine.submit(VerifyJob::new(&public, b"m", vec![1; P.sig_bytes()])).unwrap();
+    let generate = |engine: &Engine| engine.submit(GenerateJob::new(P)).unwrap();
+    check(drop, verify);
+    check(by_handle, verify);
+    check(by_task, verify);
+    check(drop, generate);
+    check(by_handle, generate);
+    check(by_task, generate);
+}
+
 /// By whoever has the handle: the ticket may be held, or given away to a callback.
 #[test]
 fn a_job_is_cancelled_by_its_handle() {
@@ -515,6 +551,32 @@ fn threads_that_cannot_start_leave_the_jobs_to_the_caller() {
         assert!(matches!(&engine.notices()[..], [one] if one.contains("0 of ")), "{:?}", engine.notices());
         assert_eq!(engine.faults(), []);
     }
+}
+
+/// Without a thread of the engine, the submitter's job is one that runs.
+#[test]
+fn draining_waits_for_submitters_that_do_their_jobs() {
+    const CHILD: &str = "HYPERGROVE_TEST_DRAIN_WITHOUT_THREADS";
+    const NAME: &str = "tickets::draining_waits_for_submitters_that_do_their_jobs";
+    if std::env::var_os(CHILD).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args([NAME, "--exact", "--test-threads=1"]).env(CHILD, "1");
+        let output = child.env("RUST_MIN_STACK", (1u64 << 46).to_string()).output().unwrap();
+        return assert!(output.status.success(), "{output:?}");
+    }
+    let (gate, key) = (Gate::default(), key(1));
+    let (engine, _) = gate.device(mock(1, 1));
+    scope(|scope| {
+        let submitter = std::thread::Builder::new().stack_size(1 << 20);
+        let submit = || engine.submit(job(&key, 0)).unwrap();
+        let submitted = submitter.spawn_scoped(scope, submit).unwrap();
+        gate.wait_for(1);
+        assert_eq!(engine.stats().tickets.running, 1);
+        assert_eq!(engine.drain(Instant::now()), Err(Error::DeadlineExceeded));
+        gate.open();
+        is_right(&key, 0, submitted.join().unwrap().wait());
+        assert_eq!(engine.drain(Instant::now() + SOON), Ok(()));
+    });
 }
 
 #[test]
