@@ -18,14 +18,15 @@ pub struct Process(pub(crate) u64);
 /// The number of this process; 0 until the process is known, and after a fork. Nobody frees its memory.
 static NUMBER: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
-/// The latest number that this process, or one that it was forked from, has had. A fork keeps it.
+/// The latest number that this process, or one that it was forked from, has had. A fork keeps it. A thread raises it before the thread stores the new
+/// number anywhere else: so of all numbers in the memory that a child has from its parent, none is later.
 static LATEST: AtomicU64 = AtomicU64::new(0);
 
 impl Process {
     /// This process.
     #[inline]
     pub fn current() -> Process {
-        // SAFETY: it is null, or points to memory that is never freed, with room for the number.
+        // SAFETY: the pointer is null, or `make` gave it, and nobody frees its memory.
         let number = unsafe { NUMBER.load(Acquire).as_ref() };
         match number.map_or(0, |number| number.load(Relaxed)) {
             0 => Process::begin(),
@@ -45,8 +46,9 @@ impl Process {
                 Err(others) => others,
             };
         }
-        // SAFETY: `make` gave it, and nobody frees it.
+        // SAFETY: `make` gave the pointer, and nobody frees its memory.
         let number = unsafe { &*number };
+        // The numbers are compared, and no other memory is read by what they say: their order among themselves suffices.
         let new = LATEST.fetch_add(1, Relaxed) + 1;
         Process(number.compare_exchange(0, new, Relaxed, Relaxed).err().unwrap_or(new))
     }
@@ -57,8 +59,8 @@ fn make() -> *mut AtomicU64 {
     static ORDINARY: AtomicU64 = AtomicU64::new(0);
     // Miri knows neither the handler nor the wiping, and forks nothing.
     #[cfg(all(unix, not(miri)))]
-    // SAFETY: the handler may run in a child of a process with several threads: it does nothing but store a number. If it is not taken, for want of
-    // memory, the page's wiping is left.
+    // SAFETY: the handler may run in a child of a process with several threads: it does nothing but store a number. Where the C library can unload this
+    // library, it forgets the handler then. If it does not take the handler, for want of memory, the page's wiping is left.
     let _ = unsafe { nix::libc::pthread_atfork(None, None, Some(forked)) };
     wiped_page().unwrap_or(&raw const ORDINARY as *mut AtomicU64)
 }
