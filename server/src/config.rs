@@ -272,6 +272,24 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_has_all_settings() {
+        let page = include_str!("../../docs/server-reference.md");
+        let (_, rest) = page.split_once("```toml\n").unwrap();
+        let text = rest.split_once("```").unwrap().0;
+        let shown = Config::parse(text).unwrap();
+        let default = Config::of_folder(shown.data.clone());
+        assert_eq!(format!("{:?}", shown.limits), format!("{:?}", default.limits));
+        assert_eq!((shown.audit.fsync, shown.draft_sets), (default.audit.fsync, default.draft_sets));
+        // Each field stands in the page with a value, so none is missing there.
+        let whole = format!("{shown:?}");
+        let fields = whole.split([' ', '{']).filter_map(|word| word.strip_suffix(':')).filter(|word| !word.is_empty());
+        let written = |field: &str| text.lines().any(|line| line.starts_with(&format!("{field} = ")));
+        for field in fields.filter(|field| field.chars().all(|c| c.is_ascii_lowercase() || c == '_')) {
+            assert!(written(field) || text.contains(&format!("[{field}]")), "{field}");
+        }
+    }
+
+    #[test]
     fn wrong_settings_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("server.toml");
