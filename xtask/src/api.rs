@@ -59,6 +59,15 @@ fn listings() -> Result<Vec<(&'static str, String)>, String> {
 /// Tells this program to be rustdoc.
 const IS_RUSTDOC: &str = "XTASK_IS_RUSTDOC";
 
+/// Has Cargo take this program for rustdoc, so that rustdoc takes unstable options: the pinned compiler takes them here, so that all machines get the
+/// same and none needs nightly. This program lets rustdoc alone take them: build scripts that see the setting make other packages, and all of those
+/// would be checked again.
+pub(crate) fn allow_unstable_rustdoc(cargo: &mut Command) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
+    cargo.env("RUSTDOC", program).env(IS_RUSTDOC, "1");
+    Ok(())
+}
+
 /// If Cargo has started this program as rustdoc: whether rustdoc has done what the arguments say.
 pub(crate) fn as_rustdoc() -> Option<bool> {
     std::env::var_os(IS_RUSTDOC)?;
@@ -68,16 +77,14 @@ pub(crate) fn as_rustdoc() -> Option<bool> {
 }
 
 /// Makes rustdoc's descriptions of the crates in one call, which checks once what they depend on; the folder that they are in. Only unstable
-/// options give descriptions: the pinned compiler takes them here, so that all machines get the same and none needs nightly. This program
-/// lets rustdoc alone take them: build scripts that see the setting make other packages, and all of those would be checked again.
+/// options give descriptions.
 fn describe() -> Result<PathBuf, String> {
-    let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
     let mut command: Command = process::cargo(&["doc", "--quiet", "--locked", "--release", "--lib", "--no-deps"]);
     for (name, features) in CRATES {
         command.args(["-p", name]);
         command.args(features.split_terminator(',').flat_map(|of| ["--features".into(), format!("{name}/{of}")]));
     }
-    command.env("RUSTDOC", program).env(IS_RUSTDOC, "1");
+    allow_unstable_rustdoc(&mut command)?;
     command.env("RUSTDOCFLAGS", "-Z unstable-options --output-format json");
     process::run(command)?;
     Ok(process::target().join("doc"))

@@ -250,10 +250,18 @@ fn overflow(tally: &mut Tally) -> Step {
     Ok(format!("{passed} tests"))
 }
 
-/// `--lib`: the tool and the library share a name, and a tool has no documentation to publish.
+/// `--lib`: the tool and the library share a name, and a tool has no documentation to publish. Then private and hidden items are documented too, and
+/// xtask: otherwise nobody would know of references there that lead nowhere. Published documentation comes first, since it may not refer to private
+/// items.
 fn doc() -> Step {
-    let mut command = process::cargo(&["doc", "--release", "--workspace", "--lib", "--no-deps", "--all-features"]);
+    let all = ["doc", "--release", "--workspace", "--lib", "--no-deps", "--all-features"];
+    let mut command = process::cargo(&all);
     command.env("RUSTDOCFLAGS", "-D warnings");
+    process::run(command)?;
+    let mut command = process::cargo(&all);
+    command.args(["--bin", "xtask", "--document-private-items"]);
+    api::allow_unstable_rustdoc(&mut command)?;
+    command.env("RUSTDOCFLAGS", "-D warnings -Z unstable-options --document-hidden-items");
     process::run(command)?;
     Ok(String::new())
 }

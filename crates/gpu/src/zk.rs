@@ -221,7 +221,7 @@ impl<'a, K> DistinctKeys<'a, K> {
     fn new() -> DistinctKeys<'a, K> {
         DistinctKeys { keys: Vec::new(), numbers: BTreeMap::new(), last: None }
     }
-    /// A table that begins with `pad` times the first key. [`number`](Keys::number) does not find these.
+    /// A table that begins with `pad` times the first key. [`number`](DistinctKeys::number) does not find these.
     fn padded(pad: usize, first: &'a K) -> DistinctKeys<'a, K> {
         DistinctKeys { keys: vec![first; pad], ..DistinctKeys::new() }
     }

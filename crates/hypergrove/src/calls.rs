@@ -96,7 +96,7 @@ impl Inner {
 }
 
 /// A job that [`Engine::run`] runs at once, and that [`Engine::submit`] queues: a [`SignJob`](crate::SignJob), a [`VerifyJob`](crate::VerifyJob)
-/// or a [`GenerateJob`](crate::GenerateJob) of any scheme, or a [`RowSet`](crate::rows::RowSet).
+/// or a [`GenerateJob`] of any scheme, or a [`RowSet`](crate::rows::RowSet).
 pub trait Job: Sized {
     /// The result of the job.
     type Out: Send + 'static;

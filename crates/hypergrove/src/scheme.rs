@@ -163,7 +163,7 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// The bytes of a mode and a message that a job in a queue owns.
     #[doc(hidden)]
     fn size_of_input(mode: Self::Mode<'_>, message: &Self::JobMessage<'_>) -> usize;
-    /// The reverse of [`own`](Scheme::own).
+    /// The reverse of [`into_owned`](Scheme::into_owned).
     #[doc(hidden)]
     fn lend(owned: &Self::OwnedInput) -> (Self::Mode<'_>, Self::JobMessage<'_>, Self::Randomizer<'_>);
 

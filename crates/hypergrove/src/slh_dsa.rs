@@ -420,7 +420,7 @@ impl Scheme for SlhDsa {
         self.0.r_range()
     }
 
-    /// FIPS 205, Algorithm 19: lines 1–10 in [`ToSign::randomized`], the others in the program.
+    /// FIPS 205, Algorithm 19: lines 1–10 in `ToSign::randomized`, the others in the program.
     fn sign(
         run: &Run<'_>,
         work: &Signing<'_, '_, SlhDsa>,

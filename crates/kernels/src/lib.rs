@@ -182,7 +182,7 @@ pub struct Config {
     pub defines: Vec<(&'static str, u32)>,
 }
 
-/// The configurations that the default policies ask for: those that [`ready`] has, where the build made them.
+/// The configurations that the default policies ask for: those that [`ready()`] has, where the build made them.
 pub fn default_configs(family: Family, n: usize) -> Vec<Config> {
     defines::DEFAULTS.iter().map(|choices| Config { family, n, defines: choices.to_vec() }).collect()
 }

@@ -126,7 +126,7 @@ pub trait TweakableHash: Send + Sync {
         nodes: &mut [u8],
         trace: Option<Trace<'_>>,
     );
-    /// Runs a bare primitive `calls` times on [`lanes`](Self::lanes)-many states in registers, for [`rates`] to time. Returns how many
+    /// Runs a bare primitive `calls` times on [`lanes`](Self::lanes)-many states in registers, for [`rates()`] to time. Returns how many
     /// compressions that were.
     #[doc(hidden)]
     fn primitive(&self, which: Primitive, calls: u64) -> u64;
@@ -147,7 +147,7 @@ impl<T: simd::Simd> BlockHash for OneMessage<T> {
     }
 }
 
-/// The primitives that [`rates`] measures.
+/// The primitives that [`rates()`] measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[doc(hidden)]
 pub enum Primitive {

@@ -1,7 +1,7 @@
 //! Python's exit, which threads survive without coming back to a Python that has ended.
 //!
 //! Before 3.14, Python unwinds a thread that waits for Python while Python ends. A frame of Rust on the thread's stack aborts the process then.
-//! So Python calls [`end`] at its exit: that stops the engines, and waits for the threads that are [`Inside`]. A thread that comes later sleeps
+//! So Python calls [`end()`] at its exit: that stops the engines, and waits for the threads that are [`Inside`]. A thread that comes later sleeps
 //! until the process is gone. If Python has not ended a moment later, its exit runs other handlers, which may wait for the thread: the thread goes on.
 //!
 //! Code of the caller, such as the methods of a sequence, may wait for ever. It does not run inside, and is not guarded.
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 /// How many of [`Inside`] there are.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
-/// Whether [`end`] has begun, where Python unwinds threads.
+/// Whether [`end()`] has begun, where Python unwinds threads.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
-/// Whether [`end`] has returned.
+/// Whether [`end()`] has returned.
 static HAS_WAITED: AtomicBool = AtomicBool::new(false);
 
 /// Stops the engines.
@@ -34,7 +34,7 @@ thread_local! {
     static ENDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From the return of [`end`] to Python's end, if there is no other handler: it takes much less.
+/// From the return of [`end()`] to Python's end, if there is no other handler: it takes much less.
 const MOMENT: Duration = Duration::from_millis(20);
 
 /// How long Python waits at its exit for batches that have begun, and for threads that are inside.
@@ -93,7 +93,7 @@ pub(crate) fn detach<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -
     out
 }
 
-/// Has Python call [`end`] at its exit, after what programs register once they have imported this package. `stop` stops the engines, and waits
+/// Has Python call [`end()`] at its exit, after what programs register once they have imported this package. `stop` stops the engines, and waits
 /// for them until a time.
 pub(crate) fn register(py: Python<'_>, stop: fn(Instant)) -> PyResult<()> {
     STOP.get_or_init(|| stop);

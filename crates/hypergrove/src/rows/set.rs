@@ -11,7 +11,7 @@ use hypergrove_engine::scheme::Kind;
 use std::fmt;
 use std::slice::from_mut;
 
-/// A call of rows, with a scheme `S`: the arguments of [`Engine::sign_rows`] and similar calls. [`RowCall`](crate::rows::RowCall) is SLH-DSA's.
+/// A call of rows, with a scheme `S`: the arguments of [`Engine::sign_rows`] and similar calls. [`RowCall`] is SLH-DSA's.
 #[non_exhaustive]
 pub enum CallColumns<'m, 'a, S: Scheme> {
     /// [`Engine::sign_rows`].
