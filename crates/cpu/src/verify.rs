@@ -119,7 +119,7 @@ impl Verification<'_> {
         let of = |job: usize| {
             let pk_seed = self.batch.keys[self.batch.key_of[job] as usize].pk_seed;
             let r = &self.batch.signatures[job][self.p.r_range()];
-            Position::of(self.p, r, pk_seed, digests.pk_root(job), &digests.m_prime(job))
+            digests.position(self.p, job, r, pk_seed)
         };
         jobs.map(of).collect()
     }

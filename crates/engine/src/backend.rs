@@ -384,8 +384,12 @@ pub trait Digests: Sync {
     fn positions_again(&mut self) -> Result<Vec<Position>, Error>;
     /// Bytes that are hashed for a job, including a message that is pre-hashed; no fewer than M′ has.
     fn hashed_bytes(&self, job: usize) -> usize;
-    /// A job's M′.
+    /// A job's M′. Not of a job that has `usize::MAX` bytes to hash: its message was hashed before.
     fn m_prime(&self, job: usize) -> MPrime<'_>;
+    /// The position of a job that is verified, from R of its signature and PK.seed of its key. For all jobs.
+    fn position(&self, p: &Params, job: usize, r: &[u8], pk_seed: &[u8]) -> Position {
+        Position::of(p, r, pk_seed, self.pk_root(job), &self.m_prime(job))
+    }
     /// A job's opt_rand, n bytes; none when verifying.
     fn opt_rand(&self, job: usize) -> &[u8];
     /// PK.root of a job's key, n bytes.

@@ -3,16 +3,17 @@
 pub use crate::blockwise::BlockHash;
 use crate::blockwise::{Blockwise, Crates};
 use crate::geometry::Position;
+use crate::keys::MAX_N;
 use crate::params::{Family, MAX_M, Params, list};
 use crate::quote::Quote;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
-use digest::{Digest, ExtendableOutput, Output, Update, XofReader};
+use digest::{Digest, ExtendableOutput, Update, XofReader};
 use sha2::{Sha224, Sha256, Sha512};
 use shake::Shake256;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 /// The longest context string, in bytes.
 pub const MAX_CONTEXT: usize = 255;
@@ -228,18 +229,6 @@ impl fmt::Display for UnknownHash {
 
 impl core::error::Error for UnknownHash {}
 
-fn fixed<D: Digest>(parts: &[&[u8]]) -> Output<D> {
-    let mut hash = D::new();
-    parts.iter().for_each(|part| hash.update(part));
-    hash.finalize()
-}
-
-fn xof<X: Default + Update + ExtendableOutput>(parts: &[&[u8]], out: &mut [u8]) {
-    let mut hash = X::default();
-    parts.iter().for_each(|part| hash.update(part));
-    hash.finalize_xof().read(out);
-}
-
 /// How a message becomes M′.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode<'a> {
@@ -421,23 +410,55 @@ impl<'a> MPrime<'a> {
 
 /// PRF_msg: R, into n bytes (FIPS 205, 11.1 and 11.2).
 pub fn prf_msg(p: &Params, sk_prf: &[u8], opt_rand: &[u8], m_prime: &MPrime<'_>, r: &mut [u8]) {
-    /// HMAC (RFC 2104) with a key that is no longer than a block of the hash function.
-    fn hmac<D: Digest, const BLOCK: usize>(key: &[u8], message: [&[u8]; 5], r: &mut [u8]) {
-        let mut block = Zeroizing::new([0x36; BLOCK]);
-        block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
-        let [a, b, c, d, e] = message;
-        let mut inner = fixed::<D>(&[&block[..], a, b, c, d, e]);
-        block.iter_mut().for_each(|byte| *byte ^= 0x36 ^ 0x5c);
-        r.copy_from_slice(&fixed::<D>(&[&block[..], &inner])[..r.len()]);
-        inner.as_mut_slice().zeroize();
+    let mut hasher = PrfMsg::new(p, sk_prf, opt_rand);
+    m_prime.parts().into_iter().for_each(|part| hasher.update(part));
+    hasher.finish(r);
+}
+
+/// PRF_msg of an M′ that comes in pieces. The state is secret, and is wiped on drop.
+pub struct PrfMsg<'p> {
+    p: &'p Params,
+    inner: MessageHash,
+    /// The key of HMAC (RFC 2104) in the block that the outer hash begins with; SHAKE needs none.
+    outer: Zeroizing<[u8; 128]>,
+}
+
+impl<'p> PrfMsg<'p> {
+    /// Begins with SK.prf and opt_rand, n bytes each.
+    pub fn new(p: &'p Params, sk_prf: &[u8], opt_rand: &[u8]) -> PrfMsg<'p> {
+        let (mut inner, mut outer) = (MessageHash::new(p), Zeroizing::new([0x36; 128]));
+        let block = inner.block();
+        if block == 0 {
+            inner.update(sk_prf);
+        } else {
+            // The key is no longer than a block of the hash function.
+            outer.iter_mut().zip(sk_prf).for_each(|(byte, key)| *byte ^= key);
+            inner.update(&outer[..block]);
+            outer.iter_mut().for_each(|byte| *byte ^= 0x36 ^ 0x5c);
+        }
+        inner.update(opt_rand);
+        PrfMsg { p, inner, outer }
     }
-    assert_eq!(r.len(), p.n, "R has n bytes");
-    let [a, b, c, d] = m_prime.parts();
-    let message = [opt_rand, a, b, c, d];
-    match p.family {
-        Family::Shake => xof::<Shake256>(&[sk_prf, opt_rand, a, b, c, d], r),
-        Family::Sha2 if p.n == 16 => hmac::<Sha256, 64>(sk_prf, message, r),
-        Family::Sha2 => hmac::<Sha512, 128>(sk_prf, message, r),
+
+    /// Appends a piece of M′.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.inner.update(piece);
+    }
+
+    /// R, into n bytes.
+    pub fn finish(self, r: &mut [u8]) {
+        let PrfMsg { p, inner, outer } = self;
+        assert_eq!(r.len(), p.n, "R has n bytes");
+        let block = inner.block();
+        if block == 0 {
+            return inner.finish(r);
+        }
+        let (mut hash, mut hashed) = (MessageHash::new(p), Zeroizing::new([0; MAX_HASH]));
+        let hashed = &mut hashed[..block / 2];
+        inner.finish(hashed);
+        hash.update(&outer[..block]);
+        hash.update(hashed);
+        hash.finish(r);
     }
 }
 
@@ -453,19 +474,93 @@ impl Position {
 
 /// H_msg: the m bytes that [`Position::split`] takes (FIPS 205, 11.1 and 11.2).
 pub fn h_msg(p: &Params, r: &[u8], pk_seed: &[u8], pk_root: &[u8], m_prime: &MPrime<'_>, out: &mut [u8]) {
-    fn mgf1<D: Digest>(r: &[u8], pk_seed: &[u8], message: &[&[u8]], out: &mut [u8]) {
-        let inner = fixed::<D>(message);
-        for (counter, out) in (0u32..).zip(out.chunks_mut(<D as Digest>::output_size())) {
-            out.copy_from_slice(&fixed::<D>(&[r, pk_seed, &inner, &counter.to_be_bytes()])[..out.len()]);
+    let mut hasher = HMsg::new(p, r, pk_seed, pk_root);
+    m_prime.parts().into_iter().for_each(|part| hasher.update(part));
+    hasher.finish(out);
+}
+
+/// H_msg of an M′ that comes in pieces.
+pub struct HMsg<'p> {
+    p: &'p Params,
+    inner: MessageHash,
+    /// R ‖ PK.seed, which MGF1 hashes once more.
+    seed: [u8; 2 * MAX_N],
+}
+
+impl<'p> HMsg<'p> {
+    /// Begins with R, PK.seed and PK.root, n bytes each.
+    pub fn new(p: &'p Params, r: &[u8], pk_seed: &[u8], pk_root: &[u8]) -> HMsg<'p> {
+        let (mut inner, mut seed) = (MessageHash::new(p), [0; 2 * MAX_N]);
+        seed[..p.n].copy_from_slice(r);
+        seed[p.n..2 * p.n].copy_from_slice(pk_seed);
+        inner.update(&seed[..2 * p.n]);
+        inner.update(pk_root);
+        HMsg { p, inner, seed }
+    }
+
+    /// Appends a piece of M′.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.inner.update(piece);
+    }
+
+    /// The m bytes.
+    pub fn finish(self, out: &mut [u8]) {
+        let HMsg { p, inner, seed } = self;
+        assert_eq!(out.len(), p.m, "H_msg gives m bytes");
+        let size = inner.block() / 2;
+        if size == 0 {
+            return inner.finish(out);
+        }
+        let mut hashed = [0; MAX_HASH];
+        inner.finish(&mut hashed[..size]);
+        // MGF1 (RFC 8017, B.2.1).
+        for (counter, out) in (0u32..).zip(out.chunks_mut(size)) {
+            let mut hash = MessageHash::new(p);
+            hash.update(&seed[..2 * p.n]);
+            hash.update(&hashed[..size]);
+            hash.update(&counter.to_be_bytes());
+            hash.finish(out);
         }
     }
-    assert_eq!(out.len(), p.m, "H_msg gives m bytes");
-    let [a, b, c, d] = m_prime.parts();
-    let message = [r, pk_seed, pk_root, a, b, c, d];
-    match p.family {
-        Family::Shake => xof::<Shake256>(&message, out),
-        Family::Sha2 if p.n == 16 => mgf1::<Sha256>(r, pk_seed, &message, out),
-        Family::Sha2 => mgf1::<Sha512>(r, pk_seed, &message, out),
+}
+
+/// The function with which a set hashes messages.
+enum MessageHash {
+    Sha256(Sha256),
+    Sha512(Sha512),
+    Shake256(Shake256),
+}
+
+impl MessageHash {
+    fn new(p: &Params) -> MessageHash {
+        match p.family {
+            Family::Shake => MessageHash::Shake256(Shake256::default()),
+            Family::Sha2 if p.n == 16 => MessageHash::Sha256(Sha256::new()),
+            Family::Sha2 => MessageHash::Sha512(Sha512::new()),
+        }
+    }
+    /// Bytes of a block of SHA-2, two hashes long; none for SHAKE, whose output is as long as it is asked for.
+    fn block(&self) -> usize {
+        match self {
+            MessageHash::Sha256(_) => 64,
+            MessageHash::Sha512(_) => 128,
+            MessageHash::Shake256(_) => 0,
+        }
+    }
+    fn update(&mut self, piece: &[u8]) {
+        match self {
+            MessageHash::Sha256(hash) => Digest::update(hash, piece),
+            MessageHash::Sha512(hash) => Digest::update(hash, piece),
+            MessageHash::Shake256(hash) => Update::update(hash, piece),
+        }
+    }
+    /// As many of the first bytes of the hash as `out` takes.
+    fn finish(self, out: &mut [u8]) {
+        match self {
+            MessageHash::Sha256(hash) => out.copy_from_slice(&hash.finalize()[..out.len()]),
+            MessageHash::Sha512(hash) => out.copy_from_slice(&hash.finalize()[..out.len()]),
+            MessageHash::Shake256(hash) => hash.finalize_xof().read(out),
+        }
     }
 }
 

@@ -18,7 +18,8 @@ use crate::engine::Engine;
 use crate::hexadecimal::{from_hex, to_hex};
 use crate::keys::VerifyingKey;
 use crate::old_hash::{md5, sha1};
-use crate::slh_dsa::VerifyJob;
+use crate::scheme::Scheme;
+use crate::slh_dsa::{SlhDsa, VerifyJob};
 use base64ct::{Base64, Encoding};
 use hypergrove_engine::Error;
 use hypergrove_fips205::{MAX_CONTEXT, Mode, Params, PreHash, known_sets};
@@ -415,7 +416,8 @@ impl Engine {
         ways.sort_by_key(|(found, _)| found.changes());
         let mut left = HASHED;
         for ways in ways.chunk_by(|(a, _), (b, _)| a.changes() == b.changes()) {
-            let hashed = ways.iter().map(|(_, job)| job.message.len()).fold(0, usize::saturating_add);
+            let bytes = |job: &VerifyJob<'_>| SlhDsa::size_of_input(job.mode, &job.message);
+            let hashed = ways.iter().map(|(_, job)| bytes(job)).fold(0, usize::saturating_add);
             let Some(rest) = left.checked_sub(hashed) else { break };
             left = rest;
             let verdicts = self.verify_batch_to_vec(ways.iter().map(|(_, job)| job.clone()))?;

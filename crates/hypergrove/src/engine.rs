@@ -320,6 +320,10 @@ impl Engine {
         self.0.scheduler.live().map(|worker| (worker.device().clone(), rates(worker))).collect()
     }
 
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.scheduler.options
+    }
+
     /// The number of CPU threads.
     pub fn threads(&self) -> usize {
         self.0.scheduler.options.threads

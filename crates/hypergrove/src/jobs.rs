@@ -163,6 +163,27 @@ impl<S: Scheme> fmt::Debug for GenerateJob<'_, S> {
     }
 }
 
+/// Implements the conversion of a job's message from types that hold bytes.
+macro_rules! from_bytes {
+    ($message:ident) => {
+        $crate::jobs::from_bytes! { $message
+            [] &'a [u8];
+            [const N: usize] &'a [u8; N];
+            [] &'a Vec<u8>;
+            [] Vec<u8>;
+            [] Cow<'a, [u8]>;
+        }
+    };
+    ($message:ident $([$($generic:tt)*] $bytes:ty;)*) => {$(
+        impl<'a, $($generic)*> From<$bytes> for $message<'a> {
+            fn from(bytes: $bytes) -> $message<'a> {
+                $message::Bytes(bytes.into())
+            }
+        }
+    )*};
+}
+pub(crate) use from_bytes;
+
 /// The bytes of memory that a job owns: none if it borrows `bytes`.
 #[expect(clippy::ptr_arg, reason = "whether the bytes are owned is the question")]
 pub(crate) fn owned(bytes: &Cow<'_, [u8]>) -> usize {

@@ -96,6 +96,7 @@ mod jobs;
 mod keys;
 mod old_hash;
 mod pre_hash;
+mod reading;
 mod redundant;
 pub mod rows;
 #[doc(hidden)]
@@ -134,8 +135,9 @@ pub use identity::Fingerprint;
 pub use jobs::{GenerateJob, JobKey};
 pub use keys::{Signature, SigningKey, VerifyingKey};
 pub use pre_hash::pre_hasher;
+pub use reading::{ReadError, ReadMessage};
 pub use scheme::{ParameterSet, Scheme};
-pub use slh_dsa::{Randomizer, Seeds, SignJob, SlhDsa, VerifyJob};
+pub use slh_dsa::{JobMessage, Message, Randomizer, Seeds, SignJob, SlhDsa, VerifyJob};
 pub use tickets::Refused;
 pub use {pkcs8, signature};
 

@@ -3,8 +3,9 @@
 mod run;
 
 use crate::calls::Calls;
-use crate::jobs::{self, results};
+use crate::jobs::{self, from_bytes, results};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
+use crate::reading::ReadMessage;
 use crate::redundant::output;
 use crate::rows::{Column, RowStatus};
 use crate::scheme::{
@@ -68,6 +69,63 @@ pub type SignJob<'a> = jobs::SignJob<'a, SlhDsa>;
 
 /// A signature of SLH-DSA to be verified.
 pub type VerifyJob<'a> = jobs::VerifyJob<'a, SlhDsa>;
+
+/// A message as the engine takes it.
+#[derive(Clone, Copy, Debug)]
+pub enum Message<'a> {
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// A message that was read before, in pieces.
+    Read(&'a ReadMessage),
+}
+
+impl<'a> Message<'a> {
+    /// Bytes that are to be hashed: too many for any device if the message is not there any more.
+    fn hashed_bytes(self, mode: Mode<'_>) -> usize {
+        match self {
+            Message::Bytes(message) => MPrime::bytes(mode, message).max(message.len()),
+            Message::Read(_) => usize::MAX,
+        }
+    }
+
+    fn m_prime(self, mode: Mode<'a>) -> MPrime<'a> {
+        match self {
+            Message::Bytes(message) => m_prime(mode, message),
+            Message::Read(_) => unreachable!("it has too many bytes for a device that hashes"),
+        }
+    }
+}
+
+/// The message of a job: bytes, which the job borrows or owns, or a message that was read before.
+#[derive(Clone, Debug)]
+pub enum JobMessage<'a> {
+    /// Any number of bytes. If the job owns them, they count against the memory budget.
+    Bytes(Cow<'a, [u8]>),
+    /// A message of [`Engine::read_to_sign`](crate::Engine::read_to_sign) or [`Engine::read_to_verify`](crate::Engine::read_to_verify), for the
+    /// key and the mode that it was read for.
+    Read(ReadMessage),
+}
+
+impl JobMessage<'_> {
+    /// The message.
+    pub fn borrowed(&self) -> Message<'_> {
+        match self {
+            JobMessage::Bytes(bytes) => Message::Bytes(bytes),
+            JobMessage::Read(read) => Message::Read(read),
+        }
+    }
+}
+
+impl<'a> From<Message<'a>> for JobMessage<'a> {
+    fn from(message: Message<'a>) -> JobMessage<'a> {
+        match message {
+            Message::Bytes(bytes) => JobMessage::Bytes(bytes.into()),
+            Message::Read(read) => JobMessage::Read(read.clone()),
+        }
+    }
+}
+
+from_bytes!(JobMessage);
 
 /// Where the randomness of a signature comes from: opt_rand of FIPS 205, section 9.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -172,7 +230,7 @@ impl Zeroize for Seeds {
 pub struct OwnedInput {
     mode: Mode<'static>,
     context: Box<[u8]>,
-    message: Vec<u8>,
+    message: JobMessage<'static>,
     randomizer: Randomizer<'static>,
     /// opt_rand, if the randomizer is [`Randomizer::Given`].
     given: Option<Zeroizing<Vec<u8>>>,
@@ -193,8 +251,8 @@ impl Scheme for SlhDsa {
     type Seeds = Seeds;
     type Mode<'a> = Mode<'a>;
     type Randomizer<'a> = Randomizer<'a>;
-    type Message<'a> = &'a [u8];
-    type JobMessage<'a> = Cow<'a, [u8]>;
+    type Message<'a> = Message<'a>;
+    type JobMessage<'a> = JobMessage<'a>;
     type RowMessages<'a> = Column<'a>;
     type OwnedInput = OwnedInput;
 
@@ -269,8 +327,12 @@ impl Scheme for SlhDsa {
         Ok(())
     }
 
-    fn check_job(key: KeyRef<'_, SlhDsa>, mode: Mode<'_>, message: &Cow<'_, [u8]>) -> Result<(), Error> {
-        mode.check(message)?;
+    fn check_job(key: KeyRef<'_, SlhDsa>, mode: Mode<'_>, message: &JobMessage<'_>) -> Result<(), Error> {
+        match (message, &key) {
+            (JobMessage::Bytes(message), _) => mode.check(message)?,
+            (JobMessage::Read(read), KeyRef::Private(key)) => read.check(&key.verifying_key(), true)?,
+            (JobMessage::Read(read), KeyRef::Public(key)) => read.check(key, false)?,
+        }
         match key {
             KeyRef::Private(key) => Ok(key.as_ref().check_mode(mode)?),
             KeyRef::Public(key) => Ok(key.as_ref().check_mode(mode)?),
@@ -307,10 +369,10 @@ impl Scheme for SlhDsa {
         mode: Mode<'_>,
         row: usize,
         copied: Option<&'m [u8]>,
-    ) -> Result<&'m [u8], RowStatus> {
+    ) -> Result<Message<'m>, RowStatus> {
         let message = copied.or_else(|| messages.get(row)).ok_or(RowStatus::BadOffsets)?;
         mode.check(message).map_err(|_| RowStatus::DigestLength)?;
-        Ok(message)
+        Ok(Message::Bytes(message))
     }
 
     fn size_of_rows(messages: &Column<'_>, randomizer: Randomizer<'_>) -> usize {
@@ -323,17 +385,17 @@ impl Scheme for SlhDsa {
 
     fn borrow<'j, 'a: 'j>(
         mode: Mode<'a>,
-        message: &'j Cow<'a, [u8]>,
+        message: &'j JobMessage<'a>,
         randomizer: Randomizer<'a>,
-    ) -> (Mode<'j>, &'j [u8], Randomizer<'j>) {
-        (mode, message, randomizer)
+    ) -> (Mode<'j>, Message<'j>, Randomizer<'j>) {
+        (mode, message.borrowed(), randomizer)
     }
 
-    fn owned_bytes(message: &Cow<'_, [u8]>) -> usize {
-        jobs::owned(message)
+    fn owned_bytes(message: &JobMessage<'_>) -> usize {
+        if let JobMessage::Bytes(bytes) = message { jobs::owned(bytes) } else { 0 }
     }
 
-    fn into_owned(mode: Mode<'_>, message: Cow<'_, [u8]>, randomizer: Randomizer<'_>) -> OwnedInput {
+    fn into_owned(mode: Mode<'_>, message: JobMessage<'_>, randomizer: Randomizer<'_>) -> OwnedInput {
         let context = context(&mode).into();
         let mode = match mode {
             Mode::Internal => Mode::Internal,
@@ -344,20 +406,25 @@ impl Scheme for SlhDsa {
             Randomizer::Deterministic => (Randomizer::Deterministic, None),
             Randomizer::Given(bytes) => (Randomizer::Given(&[]), Some(Zeroizing::new(bytes.to_vec()))),
         };
-        OwnedInput { mode, context, message: message.into_owned(), randomizer, given }
+        let message = match message {
+            JobMessage::Bytes(bytes) => JobMessage::Bytes(bytes.into_owned().into()),
+            JobMessage::Read(read) => JobMessage::Read(read),
+        };
+        OwnedInput { mode, context, message, randomizer, given }
     }
 
-    fn size_of_input(mode: Mode<'_>, message: &Cow<'_, [u8]>) -> usize {
-        message.len() + context(&mode).len()
+    fn size_of_input(mode: Mode<'_>, message: &JobMessage<'_>) -> usize {
+        let message = if let JobMessage::Bytes(bytes) = message { bytes.len() } else { 0 };
+        message + context(&mode).len()
     }
 
-    fn lend(owned: &OwnedInput) -> (Mode<'_>, Cow<'_, [u8]>, Randomizer<'_>) {
+    fn lend(owned: &OwnedInput) -> (Mode<'_>, JobMessage<'_>, Randomizer<'_>) {
         let mode = match owned.mode {
             Mode::Internal => Mode::Internal,
             mode => mode.with_context(&owned.context),
         };
         let randomizer = owned.given.as_ref().map_or(owned.randomizer, |given| Randomizer::Given(given));
-        (mode, Cow::Borrowed(&owned.message), randomizer)
+        (mode, owned.message.borrowed().into(), randomizer)
     }
 
     fn check_seeds(self, Seeds { sk_seed, sk_prf, pk_seed }: &Seeds) -> Result<(), Error> {
@@ -553,7 +620,12 @@ impl Scheme for SlhDsa {
         let roots = room(memory, work.jobs * n);
         output(run, (Op::Verify, work.jobs, 0..0), &compute, roots)?;
         let roots = &*roots;
-        let is_valid = |i: usize| roots[i * n..][..n] == *(work.of)(i).key.parts()[1];
+        let is_valid = |i: usize| {
+            let ToVerify { key, message, signature, .. } = (work.of)(i);
+            // A message that was read has the digest of one R.
+            let of_this_r = if let Message::Read(read) = message { signature.starts_with(read.r()) } else { true };
+            of_this_r && roots[i * n..][..n] == *key.parts()[1]
+        };
         Ok(run.place.map_in_place(work.jobs, VERDICTS_OF_A_THREAD, &is_valid))
     }
 
@@ -625,7 +697,14 @@ impl ToSign<'_, SlhDsa> {
     /// FIPS 205, Algorithm 19: lines 1–10.
     fn randomized(&self, i: usize, fresh: &[u8], r: &mut [u8]) -> Position {
         let (p, key) = (self.key.params(), self.key.as_ref());
-        let m_prime = m_prime(self.mode, self.message);
+        let message = match self.message {
+            Message::Bytes(message) => message,
+            Message::Read(read) => {
+                r.copy_from_slice(read.r());
+                return read.position();
+            }
+        };
+        let m_prime = m_prime(self.mode, message);
         prf_msg(p, key.sk_prf(), self.opt_rand(i, fresh), &m_prime, r);
         declassify(&*r);
         Position::of(p, r, key.pk_seed(), key.pk_root(), &m_prime)
@@ -676,11 +755,11 @@ impl Digests for SignDigests<'_, '_> {
     }
     fn hashed_bytes(&self, job: usize) -> usize {
         let ToSign { mode, message, .. } = (self.of)(job);
-        MPrime::bytes(mode, message).max(message.len())
+        message.hashed_bytes(mode)
     }
     fn m_prime(&self, job: usize) -> MPrime<'_> {
         let ToSign { mode, message, .. } = (self.of)(job);
-        m_prime(mode, message)
+        message.m_prime(mode)
     }
     fn opt_rand(&self, job: usize) -> &[u8] {
         (self.of)(job).opt_rand(job, self.fresh)
@@ -711,9 +790,8 @@ impl Digests for VerifyDigests<'_, '_> {
     fn positions(&mut self) -> Vec<Position> {
         let p = self.run.facts.plan().params;
         let position = |i: usize| {
-            let ToVerify { key, mode, message, signature } = (self.of)(i);
-            let [pk_seed, pk_root] = key.parts();
-            Position::of(p, &signature[p.r_range()], pk_seed, pk_root, &m_prime(mode, message))
+            let ToVerify { key, signature, .. } = (self.of)(i);
+            self.position(p, i, &signature[p.r_range()], key.parts()[0])
         };
         trace::step(Step::HashMessages, self.jobs, || self.run.place.map_in_place(self.jobs, 1, &position))
     }
@@ -722,11 +800,18 @@ impl Digests for VerifyDigests<'_, '_> {
     }
     fn hashed_bytes(&self, job: usize) -> usize {
         let ToVerify { mode, message, .. } = (self.of)(job);
-        MPrime::bytes(mode, message).max(message.len())
+        message.hashed_bytes(mode)
     }
     fn m_prime(&self, job: usize) -> MPrime<'_> {
         let ToVerify { mode, message, .. } = (self.of)(job);
-        m_prime(mode, message)
+        message.m_prime(mode)
+    }
+    fn position(&self, p: &Params, job: usize, r: &[u8], pk_seed: &[u8]) -> Position {
+        let ToVerify { key, mode, message, .. } = (self.of)(job);
+        match message {
+            Message::Bytes(message) => Position::of(p, r, pk_seed, key.parts()[1], &m_prime(mode, message)),
+            Message::Read(read) => read.position(),
+        }
     }
     fn opt_rand(&self, _: usize) -> &[u8] {
         &[]

@@ -335,24 +335,7 @@ impl<'a> From<Message<'a>> for JobMessage<'a> {
     }
 }
 
-/// Implements the conversion from types that hold bytes.
-macro_rules! bytes {
-    ($([$($generic:tt)*] $bytes:ty;)*) => {$(
-        impl<'a, $($generic)*> From<$bytes> for JobMessage<'a> {
-            fn from(bytes: $bytes) -> JobMessage<'a> {
-                JobMessage::Bytes(bytes.into())
-            }
-        }
-    )*};
-}
-
-bytes! {
-    [] &'a [u8];
-    [const N: usize] &'a [u8; N];
-    [] &'a Vec<u8>;
-    [] Vec<u8>;
-    [] Cow<'a, [u8]>;
-}
+crate::jobs::from_bytes!(JobMessage);
 
 /// The parameter set of zkDilithium, which has only one.
 ///

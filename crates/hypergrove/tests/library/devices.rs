@@ -638,7 +638,9 @@ fn a_stream_without_an_end_goes_on_in_order_on_other_devices() {
     let engine = builder.build().unwrap();
     let mut next = 0;
     // Nobody knows how many there are.
-    let endless = (0..).map(|i| job(&key, i)).take_while(|job| &*job.message != b"message 150");
+    let endless = (0..)
+        .map(|i| job(&key, i))
+        .take_while(|job| !matches!(&job.message, JobMessage::Bytes(bytes) if **bytes == *b"message 150"));
     engine
         .sign_batch(endless, |index, signature| {
             assert_eq!(index, next);

@@ -60,7 +60,7 @@ fn expected(key: &SigningKey, mode: Mode<'_>, message: &[u8], opt_rand: Option<&
     .into_bytes()
 }
 
-fn deterministic<'a>(key: &'a SigningKey, message: impl Into<Cow<'a, [u8]>>) -> SignJob<'a> {
+fn deterministic<'a>(key: &'a SigningKey, message: impl Into<JobMessage<'a>>) -> SignJob<'a> {
     SignJob::new(key, message).deterministic()
 }
 

@@ -16,6 +16,7 @@ mod hash;
 mod memory;
 mod negative;
 mod one_of_several;
+mod reading;
 mod rows;
 mod self_test;
 mod sets;
