@@ -287,6 +287,13 @@ pub(crate) struct Verify {
     /// The file of the signature, if one file is verified; `-` is standard input. By default FILE.sig
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["signature_dir", "list"])]
     pub(crate) signature: Option<PathBuf>,
+    /// Once the signature is valid, write the message to this file; `-` is standard output. Nothing is written before, and nothing if the
+    /// signature is invalid: what runs the message runs nothing else. For one file, or standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["list", "digest", "recursive", "manifest", "table", "certificate", "cms"])]
+    pub(crate) output: Option<PathBuf>,
+    /// Let --output replace a file that exists, but for those that the command reads; by default, that is an error
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
     /// Read the signatures from this directory, where each is named after its file; by default, they are next to the files
     #[arg(long, value_name = "DIR")]
     pub(crate) signature_dir: Option<PathBuf>,

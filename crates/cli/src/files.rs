@@ -121,6 +121,18 @@ impl Source {
         Ok((Box::new(file), Some(length)))
     }
 
+    /// A file, or standard input, and the length of what is a regular file and can be read twice.
+    pub(crate) fn file_or_pipe(&self) -> Result<(File, Option<u64>), Failure> {
+        let failed = |error: io::Error| Failure::io("read", self, &error);
+        let file = match self {
+            Source::Stdin => unbuffered(io::stdin()).map_err(failed)?,
+            Source::File(path) => self.file(path)?,
+        };
+        // Windows gives a pipe no metadata. A file that the system makes up has no length, whatever it holds.
+        let length = file.metadata().ok().filter(|there| there.is_file() && there.len() > 0);
+        Ok((file, length.map(|there| there.len())))
+    }
+
     /// A file that is no directory.
     fn file(&self, path: &Path) -> Result<File, Failure> {
         let failed = |error: io::Error| Failure::io("read", self, &error);
@@ -453,6 +465,28 @@ impl Target {
         printer: &Printer,
     ) -> Result<(), Failure> {
         self.prepare(bytes, access, replace)?.commit(printer)
+    }
+
+    /// Writes what `give` gives, piece by piece: a file is whole or absent, other targets keep what they got.
+    pub(crate) fn write_pieces(
+        &self,
+        replace: Replace<'_>,
+        printer: &Printer,
+        give: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<(), Failure>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match self {
+            Target::Stdout => give(&mut |piece| printer.bytes(piece)).map_err(|lost| Failure { silent: false, ..lost }),
+            Target::File(path) if is_device(path) => {
+                let failed = |error: io::Error| Failure::io("write", self, &error);
+                let mut device = File::options().write(true).open(path).map_err(failed)?;
+                give(&mut |piece| device.write_all(piece).map_err(failed))
+            }
+            Target::File(_) => {
+                let mut prepared = self.begin(Access::Public, replace)?;
+                give(&mut |piece| prepared.append(piece))?;
+                prepared.commit(printer)
+            }
+        }
     }
 
     fn failed(&self, error: &io::Error) -> Failure {

@@ -10,13 +10,14 @@ use hypergrove_lab::printer::PathDisplay;
 use std::path::PathBuf;
 
 /// The arguments that name what is written, with their commands. Every other path is read: a new option is safe before it is listed here.
-const WRITTEN: [(&str, &str); 14] = [
+const WRITTEN: [(&str, &str); 15] = [
     ("keygen", "output"),
     ("keygen", "pubout"),
     ("keygen", "table"),
     ("pubkey", "output"),
     ("sign", "output"),
     ("sign", "out_dir"),
+    ("verify", "output"),
     ("acvp", "output"),
     ("report", "output"),
     ("report", "svg"),

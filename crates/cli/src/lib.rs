@@ -159,7 +159,7 @@ fn run(cli: &Cli, read: Sources, printer: &Printer) -> Result<Exit, Failure> {
         Command::Keygen(args) => keygen::run(args, &read, machine, printer),
         Command::Pubkey(args) => pubkey::run(args, &read, machine, printer),
         Command::Sign(args) => sign::run(args, read, machine, printer),
-        Command::Verify(args) => verify::run(args, machine, printer),
+        Command::Verify(args) => verify::run(args, &read, machine, printer),
         Command::Inspect(args) => inspect::run(args, printer),
         Command::Devices(args) => devices::run(args, machine, printer),
         Command::Explain(args) => explain::run(args, machine, printer),

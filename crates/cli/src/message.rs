@@ -1,39 +1,69 @@
-//! Messages: read whole where a scheme needs that, hashed in pieces where a hash is signed.
+//! Messages: in memory if they are short or their scheme needs that, else read in pieces.
 
 use crate::args::{Bytes, MachineOptions};
 use crate::files::{Source, available};
-use hypergrove::{Mode, PreHash};
+use crate::schemes::InTool;
+use hypergrove::scheme::{SignJob, VerifyJob};
+use hypergrove::{Engine, Mode, ReadError};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::grouped;
-use std::io::Read;
-use std::sync::mpsc;
-use std::thread;
+use std::io::{self, Read, Seek};
+use std::sync::{Mutex, PoisonError};
+use tempfile::SpooledTempFile;
 
-/// Bytes of a message that are hashed at a time. Shorter messages are hashed by the engine, on all its threads.
-const PIECE: u64 = 1 << 20;
-/// Pieces that wait to be hashed, at most. One more is hashed and one is read meanwhile, 6 MiB in all.
-const AHEAD: usize = 4;
+/// Files of so many bytes are read in pieces. Shorter ones are hashed by the engine, on all its threads.
+const LONG: u64 = 4 << 20;
+/// Bytes of a message that are kept in memory until the verdict is known. More go to a temporary file that has no name.
+const KEPT: usize = 64 << 20;
 
-/// Reads messages for a command, as far as they fit into memory.
+/// Reads messages for a command.
 pub(crate) struct Messages<'a> {
     /// The limit that --memory sets.
     chosen: Option<u64>,
     /// The digest that is given instead of a message.
     digest: Option<&'a [u8]>,
+    /// A copy of the only message, which `verify --output` hands out. It is the copy that is verified.
+    copy: Option<Mutex<SpooledTempFile>>,
 }
-
-/// The input of a job: the mode, and the message or its hash.
-pub(crate) type Message<'m> = (Mode<'m>, Vec<u8>);
 
 impl<'a> Messages<'a> {
     pub(crate) fn new(machine: &MachineOptions, digest: Option<&'a Bytes>) -> Messages<'a> {
-        Messages { chosen: machine.memory, digest: digest.map(|Bytes(digest)| &digest[..]) }
+        Messages { chosen: machine.memory, digest: digest.map(|Bytes(digest)| &digest[..]), copy: None }
+    }
+
+    /// Copies the only message to where nobody else can change it.
+    pub(crate) fn keep(&mut self, source: &Source) -> Result<(), Failure> {
+        let (mut reader, _) = source.reader()?;
+        let mut copy = SpooledTempFile::new(KEPT);
+        io::copy(&mut reader, &mut copy).map_err(|error| Failure::io("copy", source, &error))?;
+        self.copy = Some(Mutex::new(copy));
+        Ok(())
+    }
+
+    /// Gives the copy to `take`, piece by piece.
+    pub(crate) fn hand_out(&self, mut take: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<(), Failure> {
+        let Some(copy) = &self.copy else { return Ok(()) };
+        let copy = &mut *copy.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = |error: io::Error| Failure::io("read", "the copy of the message", &error);
+        copy.rewind().map_err(failed)?;
+        let mut piece = Vec::new();
+        loop {
+            piece.clear();
+            if copy.by_ref().take(1 << 20).read_to_end(&mut piece).map_err(failed)? == 0 {
+                return Ok(());
+            }
+            take(&piece)?;
+        }
     }
 
     /// All of a message.
     pub(crate) fn read(&self, source: &Source) -> Result<Vec<u8>, Failure> {
-        const HINT: &str = "sign and verify the file's hash with --prehash, which SLH-DSA has";
         let (reader, length) = source.reader()?;
+        self.all_of(source, reader, length)
+    }
+
+    fn all_of(&self, source: &Source, reader: impl Read, length: Option<u64>) -> Result<Vec<u8>, Failure> {
+        const HINT: &str = "sign a file, which is read in pieces, or its hash with --prehash, which SLH-DSA has";
         let most = match (self.chosen, length) {
             (Some(chosen), _) => chosen,
             (None, Some(1..)) => u64::MAX,
@@ -62,75 +92,87 @@ impl<'a> Messages<'a> {
         Ok(bytes)
     }
 
-    /// A message for a job; of one that is long and is to be hashed, the hash.
-    pub(crate) fn hash<'m>(&self, source: &Source, mode: Mode<'m>) -> Result<Message<'m>, Failure> {
-        if let Some(digest) = self.digest {
-            let Mode::PreHash { context, hash } = mode else {
-                return Err(Failure::new("--digest holds no message, and without a hash function a message is needed")
-                    .hint("name the function with --prehash, for example --prehash SHA2-256"));
+    /// The digest that was given, if it fits the mode.
+    fn digest<'m>(&self, mode: Mode<'m>) -> Result<Option<(Mode<'m>, &'a [u8])>, Failure> {
+        let Some(digest) = self.digest else { return Ok(None) };
+        let Mode::PreHash { context, hash } = mode else {
+            return Err(Failure::new("--digest holds no message, and without a hash function a message is needed")
+                .hint("name the function with --prehash, for example --prehash SHA2-256"));
+        };
+        let mode = Mode::Digest { context, hash };
+        mode.check(digest).map_err(|_| {
+            let (got, want) = (digest.len(), hash.bytes());
+            Failure::new(format!("--digest has {got} bytes, a digest of {hash} has {want}"))
+                .hint("name the function that made it with --prehash")
+        })?;
+        Ok(Some((mode, digest)))
+    }
+
+    /// The job that signs a message.
+    pub(crate) fn to_sign<'j, S: InTool>(
+        &self,
+        engine: &Engine,
+        key: &'j S::SigningKey,
+        source: &Source,
+        (mode, deterministic): (Mode<'j>, bool),
+    ) -> Result<SignJob<'j, S>, Failure> {
+        if let Some((mode, digest)) = self.digest(mode)? {
+            return Ok(S::signed(SignJob::new(key, digest.to_vec()), mode, deterministic));
+        }
+        let (mut file, length) = source.file_or_pipe()?;
+        // A pipe cannot be read twice.
+        let in_pieces = S::IN_PIECES && length.map_or(matches!(mode, Mode::PreHash { .. }), |length| length >= LONG);
+        if in_pieces {
+            let job = S::read_to_sign(engine, key, (mode, deterministic), &mut file);
+            return job.map_err(|error| unread(source, error));
+        }
+        let message = self.all_of(source, file, length)?;
+        Ok(S::signed(SignJob::new(key, message), mode, deterministic))
+    }
+
+    /// The jobs that verify a message's signature, one for each key. They have one mode.
+    pub(crate) fn to_verify<'j, S: InTool>(
+        &self,
+        engine: &Engine,
+        keys: &[&'j S::VerifyingKey],
+        source: &Source,
+        (mode, signature): (Mode<'j>, &[u8]),
+    ) -> Result<Vec<VerifyJob<'j, S>>, Failure> {
+        let jobs = |message: &[u8], mode| {
+            let job = |key: &&'j S::VerifyingKey| {
+                S::verified(VerifyJob::new(*key, message.to_vec(), signature.to_vec()), mode)
             };
-            let mode = Mode::Digest { context, hash };
-            mode.check(digest).map_err(|_| {
-                let (got, want) = (digest.len(), hash.bytes());
-                Failure::new(format!("--digest has {got} bytes, a digest of {hash} has {want}"))
-                    .hint("name the function that made it with --prehash")
-            })?;
-            return Ok((mode, digest.to_vec()));
+            keys.iter().map(job).collect()
+        };
+        if let Some((mode, digest)) = self.digest(mode)? {
+            return Ok(jobs(digest, mode));
         }
-        let Mode::PreHash { context, hash } = mode else { return Ok((mode, self.read(source)?)) };
-        let (mut reader, _) = source.reader()?;
-        let mut first = Vec::new();
-        next(&mut reader, &mut first, source)?;
-        if (first.len() as u64) < PIECE {
-            return Ok((mode, first));
+        let mut kept = self.copy.as_ref().map(|copy| copy.lock().unwrap_or_else(PoisonError::into_inner));
+        let (mut reader, length): (Box<dyn Read + '_>, _) = match &mut kept {
+            None => source.reader()?,
+            Some(copy) => {
+                let failed = |error: io::Error| Failure::io("read", source, &error);
+                let length = copy.seek(io::SeekFrom::End(0)).map_err(failed)?;
+                copy.rewind().map_err(failed)?;
+                (Box::new(&mut **copy), Some(length))
+            }
+        };
+        // What has no length, or says that it has none, may be long.
+        if S::IN_PIECES && length.is_none_or(|length| length == 0 || length >= LONG) {
+            let jobs = S::read_to_verify(engine, keys, (mode, signature), &mut reader);
+            return jobs.map_err(|error| unread(source, error));
         }
-        Ok((Mode::Digest { context, hash }, digest(&mut reader, first, hash, source)?))
+        Ok(jobs(&self.all_of(source, reader, length)?, mode))
     }
 }
 
-/// Reads a piece; at the end it is empty.
-fn next(reader: &mut dyn Read, piece: &mut Vec<u8>, source: &Source) -> Result<(), Failure> {
-    piece.clear();
-    let read = reader.take(PIECE).read_to_end(piece);
-    read.map(|_| ()).map_err(|error| Failure::io("read", source, &error))
-}
-
-/// The hash of a message whose first piece was read. Another thread hashes while this one reads on.
-fn digest(reader: &mut dyn Read, first: Vec<u8>, hash: PreHash, source: &Source) -> Result<Vec<u8>, Failure> {
-    let (full, pieces) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
-    let (empty, spares) = mpsc::channel();
-    thread::scope(|scope| {
-        let work = move || {
-            let mut hasher = hypergrove::pre_hasher(hash);
-            for piece in pieces {
-                hasher.update(&piece);
-                // The reader may have come to its end.
-                let _ = empty.send(piece);
-            }
-            hasher.finish()
-        };
-        let hashing = thread::Builder::new().name("prehash".into()).spawn_scoped(scope, work);
-        // Without a thread, this one hashes too.
-        let mut here = hashing.is_err().then(|| hypergrove::pre_hasher(hash));
-        let mut piece = first;
-        while !piece.is_empty() {
-            piece = match &mut here {
-                Some(hasher) => {
-                    hasher.update(&piece);
-                    piece
-                }
-                None => {
-                    full.send(piece).expect("the other thread takes pieces until there are no more");
-                    spares.try_recv().unwrap_or_default()
-                }
-            };
-            next(reader, &mut piece, source)?;
-        }
-        drop(full);
-        Ok(match (here, hashing) {
-            (Some(hasher), _) => hasher.finish(),
-            (None, Ok(hashing)) => hashing.join().expect("hash functions do not panic"),
-            (None, Err(_)) => unreachable!("without the thread there is a hasher here"),
-        })
-    })
+/// Why a message was not read in pieces.
+fn unread(source: &Source, error: ReadError) -> Failure {
+    match error {
+        ReadError::Io(error) => Failure::io("read", source, &error),
+        ReadError::Changed => Failure::new("it changed while it was read, so it is not signed")
+            .of(source)
+            .hint("sign it when nothing writes to it any more"),
+        ReadError::Engine(error) => Failure::from(error).of(source),
+    }
 }

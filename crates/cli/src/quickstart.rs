@@ -248,7 +248,7 @@ fn change(
     }
     let public = key.verifying_key();
     let job = VerifyJob::new(&public, message, signatures.get(0)?);
-    Ok(!engine.verify(&job.key, job.mode, &job.message, &job.signature)?)
+    Ok(!engine.run(job)?)
 }
 
 /// Rates, and their share of what the machine's hash rates allow.

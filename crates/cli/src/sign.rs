@@ -12,7 +12,6 @@ use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::{ledger, table, trees};
 use hypergrove::Mode;
-use hypergrove::scheme::{SignJob, VerifyJob};
 use hypergrove_files::envelope::{Envelope, EnvelopeError, Header};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{PathDisplay, Printer};
@@ -146,7 +145,7 @@ impl<S: InTool> Signer<'_, S> {
         let Outputs { files, replace: Replace { force, .. }, verdicts, .. } = *outputs;
         let mut claims =
             Claims::new(outputs, "list each file once, and sign files of the same name into different directories");
-        let mut message = |index: usize| {
+        let mut job = |index: usize| {
             match existing.get_mut(index).and_then(Option::take) {
                 Some(Ok(())) => {
                     verdicts.tell(index, Verdict::Kept);
@@ -158,13 +157,14 @@ impl<S: InTool> Signer<'_, S> {
                 }
                 _ => {}
             }
-            let message = claims.claim(index).and_then(|()| messages.hash(&files[index], mode));
-            message.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
+            let job = claims
+                .claim(index)
+                .and_then(|()| messages.to_sign::<S>(&self.engine, &self.key, &files[index], (mode, deterministic)));
+            job.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
         };
-        let (messages, indices) = tagged((0..files.len()).filter_map(|index| Some((index, message(index)?))));
+        let (jobs, indices) = tagged((0..files.len()).filter_map(|index| Some((index, job(index)?))));
         let by = SignedBy::of::<S>(&S::public(&self.key), None);
         let mut writing = Writing::new(outputs);
-        let jobs = messages.map(|(mode, message)| S::signed(SignJob::new(&self.key, message), mode, deterministic));
         let done = self.engine.sign_batch(jobs, |_, signature| {
             let index = indices.next();
             let signature = signature.as_ref().map_err(|error| Failure::from(error.clone()).of(&files[index]));
@@ -194,17 +194,14 @@ impl<S: InTool> Signer<'_, S> {
             let kept = valid.and_then(|valid| if valid { Ok(()) } else { Err(invalid()) });
             *existing[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         };
-        let both = |index: usize| {
+        let jobs = |index: usize| {
             let Target::File(path) = &targets[index] else { return None };
             fs::symlink_metadata(path).ok()?;
-            let message = messages.hash(&files[index], mode);
-            let both = message.and_then(|message| Ok((message, read_signature(&path.as_path().into(), &[length])?)));
-            both.map_err(|failure| tell(index, Err(failure))).ok()
+            let job = read_signature(&path.as_path().into(), &[length])
+                .and_then(|signature| messages.to_verify::<S>(&self.engine, &[key], &files[index], (mode, &signature)));
+            job.map_err(|failure| tell(index, Err(failure))).ok()
         };
-        let jobs = (0..files.len()).filter_map(|index| {
-            let ((mode, message), signature) = both(index)?;
-            Some((index, S::verified(VerifyJob::new(key, message, signature), mode)))
-        });
+        let jobs = (0..files.len()).flat_map(|index| jobs(index).into_iter().flatten().map(move |job| (index, job)));
         judge::<S, _>(&self.engine, jobs, |index, valid| tell(index, valid.map_err(Failure::from)))?;
         Ok(existing.into_iter().map(|of_file| of_file.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
     }

@@ -11,7 +11,7 @@ use crate::schemes::{InTool, of_scheme};
 use crate::signatures::{judge, missing, read_signature, unreserved};
 use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
-use hypergrove::{Mode, SignJob, SigningKey, SlhDsa, VerifyJob, VerifyingKey};
+use hypergrove::{Mode, SigningKey, SlhDsa, VerifyingKey};
 use hypergrove_files::text::{Position, without_mark};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
@@ -154,8 +154,8 @@ pub(crate) fn sign(
     let mut claims = Claims::new(&outputs, "name another file for the signature in this row");
     let mut job = |index: usize| {
         let message = claims.claim(index).and_then(|()| keys.of(&rows[index])).and_then(|((key, _), mode, by)| {
-            let (mode, message) = messages.hash(&files[index], *mode)?;
-            Ok(((index, Arc::clone(by)), SlhDsa::signed(SignJob::new(key, message), mode, args.deterministic)))
+            let job = messages.to_sign::<SlhDsa>(&engine, key, &files[index], (*mode, args.deterministic))?;
+            Ok(((index, Arc::clone(by)), job))
         });
         message.map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
@@ -190,16 +190,16 @@ pub(crate) fn verify(args: &Verify, path: &Path, machine: &MachineOptions, print
     let job = |index: usize| {
         let read = || {
             let (key, mode, by) = keys.of(&rows[index])?;
-            let (mode, message) = messages.hash(&files[index], *mode)?;
             let source = Source::File(signatures[index].clone());
             let p = key.params();
             let signature = read_signature(&source, &[(p.name, p.sig_bytes())]);
             let signature = signature.map_err(|failure| missing(failure, &rows[index].file, &source))?;
-            Ok(((index, Arc::clone(by)), VerifyJob::new(key, message, signature).mode(mode)))
+            let jobs = messages.to_verify::<SlhDsa>(&engine, &[key], &files[index], (*mode, &signature))?;
+            Ok(jobs.into_iter().map(move |job| ((index, Arc::clone(by)), job)))
         };
         read().map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
-    let done = judge::<SlhDsa, _>(&engine, (0..rows.len()).filter_map(job), |(index, by), valid| {
+    let done = judge::<SlhDsa, _>(&engine, (0..rows.len()).filter_map(job).flatten(), |(index, by), valid| {
         verdicts
             .tell(index, Verdict::of(valid.map_err(|error| Failure::from(error).of(&files[index])), Verdict::Good(by)));
     });

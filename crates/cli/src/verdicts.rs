@@ -74,6 +74,8 @@ pub(crate) enum VerdictFormat {
     Silent,
     /// A line for each file.
     Lines,
+    /// The same on standard error, because a message goes to standard output.
+    Notes,
     /// A line of JSON for each file, and a summary.
     Json,
 }
@@ -209,7 +211,9 @@ impl<'a> Verdicts<'a> {
                 format!("{file}: {}", shown(word))
             }
         };
-        if self.format != VerdictFormat::Silent && (is_bad || !self.printer.quiet) && state.lost.is_none() {
+        if self.format == VerdictFormat::Notes && (is_bad || !self.printer.quiet) {
+            self.printer.verdict(&line);
+        } else if self.format != VerdictFormat::Silent && (is_bad || !self.printer.quiet) && state.lost.is_none() {
             let print = || self.printer.line(&line).err();
             state.lost = if self.printer.shared { self.bar.suspend(print) } else { print() };
         }

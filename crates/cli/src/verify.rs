@@ -2,7 +2,7 @@
 
 use crate::args::{self, Encoding, MachineOptions, Scheme, Verify};
 use crate::diagnose::{Origin, Suspect, advice};
-use crate::files::{CHECK_IT, Source, is_directory};
+use crate::files::{Access, CHECK_IT, Replace, Source, Sources, Target, is_directory};
 use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
@@ -18,12 +18,11 @@ use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::Printer;
 use std::fmt;
-use std::iter;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Verify, read: &Sources, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     // clap does not ask for what conflicts with something that is there.
     if args.issuer.is_some() && args.certificate.is_empty() {
         return Err(Failure::new("--issuer is for --certificate").hint("name the key with --key"));
@@ -47,13 +46,14 @@ pub(crate) fn run(args: &Verify, machine: &MachineOptions, printer: &Printer) ->
     let files = args.key.iter().map(|path| KeyFile::read(path.as_path().into(), Some(&args.passphrase)));
     let files = files.collect::<Result<Vec<_>, _>>()?;
     let scheme = files.first().map_or(Ok(Scheme::SlhDsa), |file| file.scheme(&args.of))?;
-    of_scheme!(scheme, S => by_keys::<S>(args, &files, machine, printer))
+    of_scheme!(scheme, S => by_keys::<S>(args, &files, read, machine, printer))
 }
 
 /// Verifies with keys of one scheme.
 fn by_keys<S: InTool>(
     args: &Verify,
     key_files: &[KeyFile<'_>],
+    read: &Sources,
     machine: &MachineOptions,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
@@ -68,7 +68,26 @@ fn by_keys<S: InTool>(
         return Err(Failure::new("--diagnose reads files again, standard input can be read once")
             .hint("put what comes by standard input into a file"));
     }
-    let format = if args.json { VerdictFormat::Json } else { VerdictFormat::Lines };
+    let output = args.output.as_deref().map(Target::from);
+    let format = match (&output, args.json) {
+        (Some(Target::Stdout), true) => {
+            return Err(Failure::new("the message and JSON would both go to standard output")
+                .hint("name a file for the message with --output"));
+        }
+        (Some(Target::Stdout), false) => VerdictFormat::Notes,
+        (_, true) => VerdictFormat::Json,
+        (_, false) => VerdictFormat::Lines,
+    };
+    let mut messages = Messages::new(machine, args.digest.as_ref());
+    let replace = Replace { force: args.force, read };
+    if let Some(output) = &output {
+        let [file] = &files[..] else {
+            return Err(Failure::new(format!("--output takes one message, {} files are given", files.len()))
+                .hint("verify them one by one, or leave it out"));
+        };
+        output.check(Access::Public, false, replace)?;
+        messages.keep(file)?;
+    }
     let path_of = |index: usize| Some(signatures[index].path_text());
     let verdicts = Verdicts::new(printer, &files, &path_of, format, "verifying", Word::Ok);
     let judging = Verification {
@@ -79,7 +98,7 @@ fn by_keys<S: InTool>(
         keys: &keys,
         lengths: lengths(&keys),
         left_out: &left_out,
-        messages: Messages::new(machine, args.digest.as_ref()),
+        messages: &messages,
         verdicts: &verdicts,
         opened: files.iter().map(|_| OnceLock::new()).collect(),
         failed: Mutex::default(),
@@ -94,7 +113,11 @@ fn by_keys<S: InTool>(
     }
     let done = judging.by(&engine);
     drop(judging);
-    verdicts.finish(done)
+    let exit = verdicts.finish(done)?;
+    if let (Exit::Good, Some(output)) = (exit, &output) {
+        output.write_pieces(replace, printer, |take| messages.hand_out(take))?;
+    }
+    Ok(exit)
 }
 
 /// The files of a run, their signatures, and what is known of them so far.
@@ -108,7 +131,7 @@ struct Verification<'a, S: InTool> {
     lengths: Vec<(&'static str, usize)>,
     /// Who may not sign.
     left_out: &'a [LeftOut],
-    messages: Messages<'a>,
+    messages: &'a Messages<'a>,
     verdicts: &'a Verdicts<'a>,
     /// The envelopes whose signatures are judged.
     opened: Vec<OnceLock<EnvelopeText>>,
@@ -119,18 +142,15 @@ struct Verification<'a, S: InTool> {
 }
 
 /// A message and its signature, once for each key that may have signed it.
-type MessageTrials<'m, S> = (Mode<'m>, Vec<Trial<'m, S>>, iter::RepeatN<(Vec<u8>, Vec<u8>)>);
+type MessageTrials<'m, S> = Vec<(Trial<'m, S>, VerifyJob<'m, S>)>;
 
 impl<S: InTool> Verification<'_, S> {
     fn by(&self, engine: &Engine) -> Result<(), Failure> {
         let jobs = (0..self.files.len()).flat_map(|index| {
-            let groups = self.groups(index).map_err(|failure| self.no_verdict(index, failure));
-            groups.unwrap_or_default().into_iter().flat_map(|(mode, tries, both)| {
-                tries.into_iter().zip(both).map(move |(one, (message, signature))| {
-                    let key = &one.by.key;
-                    let is_refused = self.args.strict && !S::is_canonical(key, &signature);
-                    ((one, is_refused), S::verified(VerifyJob::new(key, message, signature), mode))
-                })
+            let trials = self.trials(index, engine).map_err(|failure| self.no_verdict(index, failure));
+            trials.unwrap_or_default().into_iter().map(|(one, job)| {
+                let is_refused = self.args.strict && !S::is_canonical(&one.by.key, &job.signature);
+                ((one, is_refused), job)
             })
         });
         let done = if let ([_], [_]) = (self.files, self.keys) {
@@ -145,37 +165,30 @@ impl<S: InTool> Verification<'_, S> {
     }
 
     /// A file's message and signature with the keys that may have signed it; none if a verdict is known without.
-    fn groups(&self, index: usize) -> Result<Vec<MessageTrials<'_, S>>, Failure> {
-        let (file, messages, keys) = (&self.files[index], &self.messages, self.keys);
+    fn trials(&self, index: usize, engine: &Engine) -> Result<MessageTrials<'_, S>, Failure> {
+        let (file, messages, keys) = (&self.files[index], self.messages, self.keys);
         let signature = match Signed::read::<S>(&self.signatures[index], &self.lengths) {
             Ok(Signed::Bare(signature)) => signature,
-            Ok(Signed::Envelope(envelope)) => return self.of_envelope(index, &envelope),
+            Ok(Signed::Envelope(envelope)) => return self.of_envelope(index, &envelope, engine),
             Err(failure) => {
                 // Where both are wrong, the message is what was named.
-                messages.hash(file, keys[0].mode)?;
+                file.reader()?;
                 return Err(self.absent(index, failure));
             }
         };
-        let first = messages.hash(file, keys[0].mode)?;
         let fits = |key: &&Candidate<'_, S>| S::of_public(&key.key).sizes().signature == signature.len();
         let fitting: Vec<_> = keys.iter().filter(fits).collect();
-        let mut first = Some(first).filter(|_| fitting[0].mode == keys[0].mode);
-        let mut groups = Vec::new();
-        let mut all = tries(index, &fitting);
-        // Keys of HashSLH-DSA among others: each kind takes a message of its own.
+        let mut jobs = Vec::new();
+        // Keys of HashSLH-DSA among others: each kind takes a reading of its own.
         for same in fitting.chunk_by(|a, b| a.mode == b.mode) {
-            let (mode, message) = match first.take() {
-                Some(message) => message,
-                None => messages.hash(file, same[0].mode)?,
-            };
-            let both = iter::repeat_n((message, signature.clone()), same.len());
-            groups.push((mode, all.by_ref().take(same.len()).collect::<Vec<_>>(), both));
+            let keys: Vec<_> = same.iter().map(|by| &by.key).collect();
+            jobs.extend(messages.to_verify::<S>(engine, &keys, file, (same[0].mode, &signature))?);
         }
-        Ok(groups)
+        Ok(tries(index, &fitting).zip(jobs).collect())
     }
 
-    /// [`Self::groups`] for an envelope, which names its key.
-    fn of_envelope(&self, index: usize, envelope: &Envelope) -> Result<Vec<MessageTrials<'_, S>>, Failure> {
+    /// [`Self::trials`] for an envelope, which names its key.
+    fn of_envelope(&self, index: usize, envelope: &Envelope, engine: &Engine) -> Result<MessageTrials<'_, S>, Failure> {
         let key = match fitting_key(self.args, envelope, &self.signatures[index], self.keys)? {
             Ok(key) => key,
             Err(why) => {
@@ -188,9 +201,9 @@ impl<S: InTool> Verification<'_, S> {
             context: header.signed_context(),
             comment: header.comment().map(str::to_owned),
         });
-        let (mode, message) = self.messages.hash(&self.files[index], header.mode(&opened.context))?;
-        let both = iter::repeat_n((message, envelope.signature().to_vec()), 1);
-        Ok(vec![(mode, tries(index, &[key]).collect(), both)])
+        let of = (header.mode(&opened.context), &*envelope.signature());
+        let jobs = self.messages.to_verify::<S>(engine, &[&key.key], &self.files[index], of)?;
+        Ok(tries(index, &[key]).zip(jobs).collect())
     }
 
     /// Takes the result of one key; the verdict on a file is known with that on its last key.

@@ -60,6 +60,11 @@ impl Printer {
         }
     }
 
+    /// A verdict, where standard output has something else.
+    pub fn verdict(&self, verdict: impl Display) {
+        say(Visible(verdict));
+    }
+
     /// A problem that does not stop the command.
     pub fn warning(&self, warning: impl Display) {
         let (yellow, off) = if self.bold { ("\x1b[1;33m", "\x1b[0m") } else { ("", "") };

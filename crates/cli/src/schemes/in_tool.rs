@@ -5,10 +5,12 @@ use crate::files::Source;
 use crate::keys::{KeyFile, LoadedKey};
 use crate::layout::Layout;
 use hypergrove::scheme::{SignJob, VerifyJob};
-use hypergrove::{Engine, Fingerprint, Mode, Params, VerifyingKey};
+use hypergrove::{Engine, Fingerprint, Mode, Params, ReadError, VerifyingKey};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::Printer;
 use hypergrove_lab::stopwatch::Timed;
+use std::fs::File;
+use std::io::Read;
 use zeroize::Zeroizing;
 
 /// A key set and the seeds that are given for a key of it.
@@ -93,6 +95,26 @@ pub(crate) trait InTool: for<'a> Timed<JobMessage<'a>: From<Vec<u8>>> {
         None
     }
 
+    /// Whether messages can be read in pieces.
+    const IN_PIECES: bool = false;
+    /// The job that signs what is read.
+    fn read_to_sign<'a>(
+        _: &Engine,
+        _: &'a Self::SigningKey,
+        _mode_and_whether_deterministic: (Mode<'a>, bool),
+        _: &mut File,
+    ) -> Result<SignJob<'a, Self>, ReadError> {
+        unreachable!("messages of this scheme are in memory")
+    }
+    /// The jobs that verify a signature of what is read, one for each key.
+    fn read_to_verify<'a>(
+        _: &Engine,
+        _: &[&'a Self::VerifyingKey],
+        _mode_and_signature: (Mode<'a>, &[u8]),
+        _: &mut dyn Read,
+    ) -> Result<Vec<VerifyJob<'a, Self>>, ReadError> {
+        unreachable!("messages of this scheme are in memory")
+    }
     /// A message to be signed in this mode.
     fn signed<'a>(job: SignJob<'a, Self>, _: Mode<'a>, _deterministic: bool) -> SignJob<'a, Self> {
         job

@@ -8,13 +8,15 @@ use crate::layout::{self, Layout};
 use hypergrove::backend::Size;
 use hypergrove::scheme::{SignJob, VerifyJob};
 use hypergrove::{
-    Engine, Error, Fingerprint, KeyError, Mode, Params, Seeds, SigningKey, SlhDsa, VerifyingKey, cache_bytes,
-    known_sets,
+    Engine, Error, Fingerprint, KeyError, Mode, Params, Randomizer, ReadError, Seeds, SigningKey, SlhDsa, VerifyingKey,
+    cache_bytes, known_sets,
 };
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{Printer, grouped};
 use hypergrove_pem::is_pem;
+use std::fs::File;
+use std::io::Read;
 use zeroize::Zeroizing;
 
 impl InTool for SlhDsa {
@@ -138,6 +140,27 @@ impl InTool for SlhDsa {
 
     fn of_slh_dsa(key: VerifyingKey) -> Option<VerifyingKey> {
         Some(key)
+    }
+
+    const IN_PIECES: bool = true;
+
+    fn read_to_sign<'a>(
+        engine: &Engine,
+        key: &'a SigningKey,
+        (mode, deterministic): (Mode<'a>, bool),
+        file: &mut File,
+    ) -> Result<SignJob<'a, SlhDsa>, ReadError> {
+        let randomizer = if deterministic { Randomizer::Deterministic } else { Randomizer::Hedged };
+        engine.read_to_sign(key, mode, file, randomizer)
+    }
+
+    fn read_to_verify<'a>(
+        engine: &Engine,
+        keys: &[&'a VerifyingKey],
+        (mode, signature): (Mode<'a>, &[u8]),
+        from: &mut dyn Read,
+    ) -> Result<Vec<VerifyJob<'a, SlhDsa>>, ReadError> {
+        engine.read_to_verify(keys.iter().copied(), mode, from, signature.to_vec())
     }
 
     fn signed<'a>(job: SignJob<'a, SlhDsa>, mode: Mode<'a>, deterministic: bool) -> SignJob<'a, SlhDsa> {

@@ -428,3 +428,48 @@ fn every_set_signs_and_verifies() {
         place.run(&verify(&["m"])).exits(1);
     }
 }
+
+/// `verify --output` hands a message out after the verdict, and never a byte before.
+#[test]
+fn messages_leave_after_their_verdict() {
+    let place = Place::with_key();
+    let script = "echo installed\n";
+    place.write("m", script);
+    place.run(&["sign", "--key", "k.pem", "m"]).good();
+    let verify = ["verify", "--key", "p.pem", "-s", "m.sig", "m"];
+    // The verdict goes to standard error, because the message goes to standard output.
+    let run = place.run(&[&verify[..], &["--output", "-"]].concat()).good().says(&["m: OK"]);
+    assert_eq!(run.text(), script);
+    let run = place.shell("cat m | \"$H\" verify --key p.pem -s m.sig --output - - | sh").good();
+    assert_eq!(run.text(), "installed\n");
+    let run = place.shell("(cat m; echo echo more) | \"$H\" verify --key p.pem -s m.sig --output - - | sh");
+    assert_eq!(run.text(), "", "nothing that was not signed runs");
+    place.write("altered", "echo altered\n");
+    let altered = ["verify", "--key", "p.pem", "-s", "m.sig", "altered", "--output"];
+    let run = place.run(&[&altered[..], &["-"]].concat()).exits(1).says(&["altered: FAILED"]);
+    assert_eq!(run.text(), "");
+    place.run(&[&altered[..], &["out"]].concat()).exits(1);
+    assert!(!place.path("out").exists());
+    let run = place.run(&[&verify[..], &["--output", "out"]].concat()).good();
+    assert_eq!((run.text(), place.read("out")), ("m: OK\n", script.into()));
+    // What is there stays, unless it may be replaced; what is read stays always.
+    place.run(&[&verify[..], &["--output", "out"]].concat()).refuses(&["out exists", "--force"]);
+    place.run(&[&verify[..], &["--output", "out", "--force"]].concat()).good();
+    place.run(&[&verify[..], &["--output", "m", "--force"]].concat()).refuses(&["m"]);
+    place.run(&[&verify[..], &["--output", "m.sig", "--force"]].concat()).refuses(&["m.sig"]);
+    assert_eq!(place.read("m"), script.as_bytes());
+    place.run(&[&verify[..], &["--force"]].concat()).refuses(&["--output"]);
+    place.run(&[&verify[..], &["--output", "-", "--json"]].concat()).refuses(&["the message and JSON"]);
+    place.run(&["verify", "--key", "p.pem", "m", "altered", "--output", "x"]).refuses(&["--output takes one message"]);
+    // An envelope, a pre-hash, and more bytes than are kept in memory.
+    place.run(&["sign", "--key", "k.pem", "--armor", "m", "-o", "m.env"]).good();
+    let run = place.run(&["verify", "--key", "p.pem", "-s", "m.env", "m", "--output", "-"]).good();
+    assert_eq!(run.text(), script);
+    place.write("large", vec![7; 70 << 20]);
+    for mode in [&[][..], &["--prehash", "SHA2-512"]] {
+        place.run(&[&["sign", "--key", "k.pem", "--force", "large"], mode].concat()).good();
+        let verify = ["verify", "--key", "p.pem", "large", "--output", "copy", "--force"];
+        place.run(&[&verify[..], mode].concat()).good();
+        assert!(place.read("copy") == place.read("large"));
+    }
+}
