@@ -77,6 +77,7 @@ pub(crate) const PACKAGES: [Package; 4] = [
 /// Looks at the files that the packages have brought.
 pub(crate) fn look_at(installed: &[PathBuf]) -> Result<(), String> {
     for end in [
+        "bin/hypergrove-git",
         "bash-completion/completions/hypergrove",
         "zsh/vendor-completions/_hypergrove",
         "fish/vendor_completions.d/hypergrove.fish",

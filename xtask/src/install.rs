@@ -47,6 +47,9 @@ pub(crate) fn run(request: &Request) -> Result<(), String> {
 pub(crate) fn tool(prefix: &Path, toolchain: &Toolchain) -> Result<(), String> {
     let placed = place(prefix, &format!("bin/{}", file_name()))?;
     disk::copy(build(toolchain)?, &placed)?;
+    let of_git = place(prefix, &format!("bin/hypergrove-git{}", std::env::consts::EXE_SUFFIX))?;
+    let _ = std::fs::remove_file(&of_git);
+    link(&placed, &of_git).map_err(disk::failed(&of_git))?;
     let tool = toolchain.native_tool.as_ref().unwrap_or(&placed);
     for (shell, file) in COMPLETIONS {
         let path = place(prefix, file)?;
@@ -60,6 +63,17 @@ pub(crate) fn tool(prefix: &Path, toolchain: &Toolchain) -> Result<(), String> {
     process::run(Command::new(tool).arg("man").args(pages.parent()))?;
     println!("{}\n{}", pages.display(), placed.display());
     Ok(())
+}
+
+/// Gives the tool the name by which Git calls it.
+#[cfg(unix)]
+fn link(_: &Path, link: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(file_name(), link)
+}
+
+#[cfg(not(unix))]
+fn link(tool: &Path, link: &Path) -> std::io::Result<()> {
+    std::fs::hard_link(tool, link)
 }
 
 /// Builds the tool; its path.

@@ -12,6 +12,7 @@ mod files;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;
+mod git;
 mod hash;
 mod inputs;
 mod inspect;
@@ -60,6 +61,9 @@ pub fn main() -> ExitCode {
         static PAST_LIMIT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
         let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, &PAST_LIMIT);
     }
+    if std::env::args_os().next().is_some_and(|name| git::is_name(&name)) {
+        return git::main();
+    }
     let (cli, read) = typed(std::env::args_os()).unwrap_or_else(|error| usage(unquoted(error)));
     let printer = Printer::new(cli.global.quiet, cli.global.verbose);
     // Wipes secrets that the library does not know of: keys on their way from files and to them.
@@ -93,6 +97,8 @@ fn usage(error: clap::Error) -> ! {
         error.exit();
     }
     let failure = in_brief(&error.render().to_string(), command_of(std::env::args_os()));
+    let failure =
+        if std::env::args_os().any(|word| git::is_of_git(&word)) { failure.hint(git::WRONG_NAME) } else { failure };
     Printer::new(false, false).failure(&with_key_in_arguments(failure));
     std::process::exit(Exit::Error as i32)
 }

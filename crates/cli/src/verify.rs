@@ -352,6 +352,12 @@ impl fmt::Display for LeftOut {
     }
 }
 
+/// The signers of a list.
+pub(crate) fn signers(source: &Source) -> Result<AllowedSigners, Failure> {
+    AllowedSigners::parse(&source.read_key("a list of signers")?)
+        .map_err(|error| Failure::new(error.to_string()).of(source).hint("mend the line, or comment it out with #"))
+}
+
 /// All keys that the arguments name, at least one, and the signers of the list who may not sign.
 fn keys<'a, S: InTool>(
     args: &'a Verify,
@@ -387,9 +393,7 @@ fn keys<'a, S: InTool>(
     }
     if let Some(path) = &args.allowed_signers {
         let source = Source::from(path.as_path());
-        let signers = AllowedSigners::parse(&source.read_key("a list of signers")?).map_err(|error| {
-            Failure::new(error.to_string()).of(&source).hint("mend the line, or comment it out with #")
-        })?;
+        let signers = signers(&source)?;
         let at = args.at.unwrap_or_else(SystemTime::now);
         for signer in signers.iter() {
             let (name, key) = (signer.name().to_owned(), signer.key());

@@ -32,6 +32,9 @@ use std::fmt;
 /// The first line of an envelope.
 const BEGIN: &str = "-----BEGIN HYPERGROVE SIGNATURE-----";
 const END: &str = "-----END HYPERGROVE SIGNATURE-----";
+/// The lines that stand in their places in a signature for Git, which finds signatures by them if `gpg.format` is `x509`.
+const GIT_BEGIN: &str = "-----BEGIN SIGNED MESSAGE-----";
+const GIT_END: &str = "-----END SIGNED MESSAGE-----";
 /// The beginning of the contexts with which signatures in envelopes are made. The header's SHA-256 follows.
 const DOMAIN: &[u8; 23] = b"hypergrove-envelope-v1:";
 /// The bytes of the context that is signed.
@@ -273,6 +276,20 @@ impl Envelope {
     /// Reads an envelope. Only line ends (LF or CR LF), white space at line ends, a byte order mark and the width of the base64 lines
     /// may differ from what this library writes.
     pub fn parse(bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
+        Envelope::between(BEGIN, END, bytes)
+    }
+    /// Reads what [`Envelope::to_git`] writes.
+    pub fn parse_git(bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
+        Envelope::between(GIT_BEGIN, GIT_END, bytes)
+    }
+    /// The envelope as a signature for Git (`gpg.format=x509`): its first and its last line are those that Git looks for.
+    pub fn to_git(&self) -> String {
+        let text = self.to_string();
+        let inside = text.trim_start_matches(BEGIN).trim_end().trim_end_matches(END);
+        format!("{GIT_BEGIN}{inside}{GIT_END}\n")
+    }
+    /// Reads an envelope between these lines.
+    fn between(begin: &str, end_line: &str, bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
         if bytes.len() > MAX_ENVELOPE {
             return Err(wrong(0, format!("an envelope has at most {MAX_ENVELOPE} bytes")));
         }
@@ -282,8 +299,8 @@ impl Envelope {
             wrong(line, "it is not UTF-8")
         })?;
         let mut lines = text.lines().map(str::trim_end).zip(1..);
-        if lines.next().is_none_or(|(line, _)| line != BEGIN) {
-            return Err(wrong(1, format!("an envelope begins with '{BEGIN}'")));
+        if lines.next().is_none_or(|(line, _)| line != begin) {
+            return Err(wrong(1, format!("an envelope begins with '{begin}'")));
         }
         let header = header(&mut lines)?;
         let (mut letters, mut end) = (String::with_capacity(text.len()), None);
@@ -291,11 +308,11 @@ impl Envelope {
             match (line, end) {
                 ("", Some(_)) => {}
                 (_, Some(_)) => return Err(wrong(number, "there is more after the end of the envelope")),
-                (END, None) => end = Some(number),
+                (line, None) if line == end_line => end = Some(number),
                 (line, None) => letters.push_str(line),
             }
         }
-        let end = end.ok_or_else(|| wrong(0, format!("it is cut short: the line '{END}' is missing")))?;
+        let end = end.ok_or_else(|| wrong(0, format!("it is cut short: the line '{end_line}' is missing")))?;
         let signature = Base64::decode_vec(&letters)
             .map_err(|error| wrong(end, format!("the lines before are no base64: {error}")))?;
         Envelope::new(header, signature).map_err(|error| wrong(end, error.what))
@@ -430,6 +447,9 @@ mod tests {
             let text = one.to_string();
             assert!(looks_like_it(text.as_bytes()) && text.len() <= MAX_ENVELOPE);
             assert_eq!(Envelope::parse(text.as_bytes()).as_ref(), Ok(one), "{text}");
+            let for_git = one.to_git();
+            assert_eq!(Envelope::parse_git(for_git.as_bytes()).as_ref(), Ok(one), "{for_git}");
+            assert!(Envelope::parse(for_git.as_bytes()).is_err() && Envelope::parse_git(text.as_bytes()).is_err());
             let mailed = format!("\u{feff}{}\r\n", text.replace('\n', " \r\n"));
             assert_eq!(Envelope::parse(mailed.as_bytes()).as_ref(), Ok(one), "{text}");
             assert!(is_reserved(&one.header.signed_context()) && !is_reserved(one.header.context()));

@@ -7,6 +7,8 @@ mod canary;
 mod diagnose;
 mod envelope;
 mod files;
+#[cfg(unix)]
+mod git;
 mod hash;
 mod identity;
 mod keys;
