@@ -108,7 +108,8 @@ enum {
     HG_ZKDILITHIUM = 1000
 };
 
-/* The set of a name: "SLH-DSA-SHA2-128s" or short "sha2-128s", in any case; "zkDilithium". */
+/* The set of a name: "SLH-DSA-SHA2-128s" or short "sha2-128s", in any case and
+   with underscores for hyphens; "zkDilithium". */
 HG_MUST_CHECK hg_status hg_set_by_name(const char *name, hg_set *set);
 
 /* A set's name, or NULL if there is no such set. Static. */

@@ -87,16 +87,20 @@ pub(crate) enum Command {
 /// Make a private key
 #[derive(Args)]
 pub(crate) struct Keygen {
-    /// The parameter set of SLH-DSA, for example SLH-DSA-SHA2-128s (small signatures) or SLH-DSA-SHA2-128f (fast signing). Required,
-    /// except for --scheme zkdilithium
-    #[arg(long, value_name = "NAME", value_parser = set(), hide_possible_values = true, required_unless_present = "scheme")]
+    /// Write NAME.key and NAME.pub, the two keys of the pair. Neither replaces a file that is there. Without NAME, the private key goes
+    /// to --output
+    #[arg(value_name = "NAME", conflicts_with_all = ["output", "pubout", "count", "table", "force"])]
+    pub(crate) name: Option<PathBuf>,
+    /// The parameter set of SLH-DSA, for example SLH-DSA-SHA2-128f (fast signing); by default SLH-DSA-SHA2-128s (small signatures)
+    #[arg(long, value_name = "SET", value_parser = set(), hide_possible_values = true)]
     pub(crate) set: Option<&'static Params>,
     /// The signature scheme; by default slh-dsa
     #[arg(long, value_name = "NAME")]
     pub(crate) scheme: Option<Scheme>,
-    /// Write the private key to this file, with mode 0600; `-` is standard output
-    #[arg(short, long, value_name = "FILE", default_value = "-")]
-    pub(crate) output: PathBuf,
+    /// Write the private key to this file, with mode 0600; `-` is standard output, a terminal too. By default, it goes to standard output
+    /// if that is no terminal
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
     /// Write the public key to this file, too; with --count, a table of the public keys. By default, the public key is not written:
     /// `pubkey` makes it later
     #[arg(long, value_name = "FILE")]

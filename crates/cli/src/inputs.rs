@@ -10,7 +10,8 @@ use hypergrove_lab::printer::PathDisplay;
 use std::path::PathBuf;
 
 /// The arguments that name what is written, with their commands. Every other path is read: a new option is safe before it is listed here.
-const WRITTEN: [(&str, &str); 15] = [
+const WRITTEN: [(&str, &str); 16] = [
+    ("keygen", "name"),
     ("keygen", "output"),
     ("keygen", "pubout"),
     ("keygen", "table"),

@@ -4,12 +4,14 @@ use crate::args::{Encoding, Keygen, MachineOptions, Scheme};
 use crate::files::{Access, Prepared, Replace, Sources, Target, commit_pair};
 use crate::json::{Counts, KeyLine, Line, TableLine};
 use crate::schemes::{InTool, of_scheme};
-use hypergrove::{Fingerprint, SigningKey, SlhDsa};
+use hypergrove::quote::may_be_key;
+use hypergrove::{Fingerprint, Params, SigningKey, SlhDsa};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::io::{self, IsTerminal};
+use std::path::{MAIN_SEPARATOR, Path};
 use std::slice;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -21,7 +23,7 @@ pub(crate) fn run(args: &Keygen, read: &Sources, machine: &MachineOptions, print
     if let (Some(count), Some(path)) = (args.count, &args.table) {
         return table(args, count.get(), path, read, machine, printer);
     }
-    let (private, public) = (Target::from(args.output.as_path()), args.pubout.as_deref().map(Target::from));
+    let (private, public) = targets(args)?;
     let replace = Replace { force: args.overwrite.force, read };
     if public.as_ref().is_some_and(|public| public.is(&private)) {
         return Err(Failure::new(format!("both keys would go to {private}"))
@@ -51,6 +53,9 @@ pub(crate) fn run(args: &Keygen, read: &Sources, machine: &MachineOptions, print
         printer.note(format_args!("wrote {public}: its public key"));
     }
     printer.note(format_args!("its fingerprint is {}", pair.fingerprint));
+    if args.set.is_none() && scheme(args) == Scheme::SlhDsa {
+        printer.note(CHOICE);
+    }
     if args.set.is_some_and(|p| p.signature_limit().is_some()) {
         printer.note(
             "it makes a limited number of signatures: make its ledger with `hypergrove ledger init` before it signs",
@@ -68,6 +73,51 @@ pub(crate) fn run(args: &Keygen, read: &Sources, machine: &MachineOptions, print
         summary(1, printer)?;
     }
     Ok(Exit::Good)
+}
+
+/// When the default set is the wrong one.
+const CHOICE: &str = "SLH-DSA-SHA2-128s has small signatures, for files that are signed once and verified often; choose --set SLH-DSA-SHA2-128f \
+                      to sign many messages: it signs some twenty times as fast, and its signatures are twice as large";
+
+/// Where the keys go.
+fn targets(args: &Keygen) -> Result<(Target, Option<Target>), Failure> {
+    let public = args.pubout.as_deref().map(Target::from);
+    match (&args.name, &args.output) {
+        (Some(name), _) => {
+            check_name(name)?;
+            let with = |end: &str| {
+                let mut file = name.clone().into_os_string();
+                file.push(end);
+                Target::File(file.into())
+            };
+            Ok((with(".key"), Some(with(".pub"))))
+        }
+        (None, Some(output)) => Ok((output.as_path().into(), public)),
+        (None, None) if io::stdout().is_terminal() => {
+            Err(Failure::new("the private key would be shown on the terminal")
+                .hint("name the pair, as in `hypergrove keygen release`, or a file with --output; `-o -` shows the key all the same"))
+        }
+        (None, None) => Ok((Target::Stdout, public)),
+    }
+}
+
+/// Refuses a name that somebody meant for something else.
+fn check_name(name: &Path) -> Result<(), Failure> {
+    let text = name.to_string_lossy();
+    if let Ok(p) = text.parse::<&Params>() {
+        return Err(Failure::new(format!("{p} is a parameter set, and the name of a pair of keys is wanted"))
+            .hint(format!("name the set with --set {p}")));
+    }
+    let end = name.extension().filter(|end| *end == "key" || *end == "pub");
+    if let (Some(_), Some(stem)) = (end, name.file_stem()) {
+        return Err(Failure::new(format!("{} is the name of one file, and the ends .key and .pub are added to the name of a pair", PathDisplay(name)))
+            .hint(format!("name the pair, as in `hypergrove keygen {}`", PathDisplay(Path::new(stem)))));
+    }
+    match name.file_name() {
+        Some(_) if !text.ends_with(['/', MAIN_SEPARATOR]) && text != "-" && !may_be_key(&text) => Ok(()),
+        _ => Err(Failure::new(format!("{} is no name of a pair of keys", PathDisplay(name)))
+            .hint("name the pair, as in `hypergrove keygen release`, or with its folder, as in `hypergrove keygen keys/release`")),
+    }
 }
 
 /// Bytes of a table that are written together, and room for one more line.
@@ -121,6 +171,9 @@ fn table(
         None => secret.commit(printer)?,
     }
     printer.note(format_args!("wrote {private}: {} private keys of {}", grouped(count as u64), p.name));
+    if args.set.is_none() {
+        printer.note(CHOICE);
+    }
     if let Some(public) = &public {
         printer.note(format_args!("wrote {public}: their public keys"));
     }

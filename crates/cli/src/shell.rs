@@ -12,8 +12,9 @@ const DOCUMENTS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/tree/main/docs")
 
 /// Examples: the command by its name in the tool, its arguments, and the effect.
 const EXAMPLES: &[(&str, &str, &str)] = &[
-    ("keygen", "--set SLH-DSA-SHA2-128f -o key.pem --pubout pub.pem", "Make a key, and write both of its parts."),
-    ("keygen", "--set SLH-DSA-SHA2-128s -o key.pem --encrypt", "Encrypt the private key with a passphrase."),
+    ("keygen", "release", "Make a pair of keys: release.key and release.pub."),
+    ("keygen", "release --encrypt", "Encrypt the private key with a passphrase."),
+    ("keygen", "--set SLH-DSA-SHA2-128f -o key.pem --pubout pub.pem", "Choose the set, and the name of each file."),
     ("pubkey", "key.pem -o pub.pem", "Write the public key of a private key."),
     ("sign", "--key key.pem release.tar.gz", "Write release.tar.gz.sig."),
     ("sign", "--key key.pem --manifest dist -o release.sums", "Make one signature for all files below dist."),

@@ -227,7 +227,7 @@ impl fmt::Display for Params {
     }
 }
 
-/// The set of this name, in upper or lower case, with or without `SLH-DSA-` before it.
+/// The set of this name, in upper or lower case, with hyphens or underscores, with or without `SLH-DSA-` before it.
 ///
 /// ```
 /// use hypergrove_fips205::{Params, SLH_DSA_SHA2_128F};
@@ -241,7 +241,7 @@ impl FromStr for &'static Params {
 
     fn from_str(name: &str) -> Result<&'static Params, UnknownSet> {
         let given = without_prefix(name);
-        let known = known_sets().find(|p| without_prefix(p.name).eq_ignore_ascii_case(given));
+        let known = known_sets().find(|p| is_name(without_prefix(p.name), given));
         let names = || PARAMETER_SETS.iter().flat_map(|p| [p.name, without_prefix(p.name)]);
         known.ok_or_else(|| UnknownSet { name: Quote::name(name, names()) })
     }
@@ -273,9 +273,15 @@ pub(crate) fn list(f: &mut fmt::Formatter<'_>, names: impl Iterator<Item = &'sta
 fn without_prefix(name: &str) -> &str {
     const PREFIX: &str = "SLH-DSA-";
     match name.split_at_checked(PREFIX.len()) {
-        Some((prefix, rest)) if prefix.eq_ignore_ascii_case(PREFIX) => rest,
+        Some((prefix, rest)) if is_name(PREFIX, prefix) => rest,
         _ => name,
     }
+}
+
+/// Whether somebody who typed `given` meant the name: environment variables and identifiers have underscores for hyphens.
+fn is_name(name: &str, given: &str) -> bool {
+    let letter = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    name.bytes().map(letter).eq(given.bytes().map(letter))
 }
 
 #[cfg(test)]
@@ -286,9 +292,12 @@ mod tests {
     #[test]
     fn sets_are_found_by_any_spelling_and_others_are_suggested() {
         for p in known_sets() {
-            for name in [p.name, &p.name.to_lowercase(), without_prefix(p.name), &without_prefix(p.name).to_uppercase()]
-            {
-                assert_eq!(name.parse(), Ok(p), "{name}");
+            for name in [p.name, without_prefix(p.name)] {
+                for name in [name.to_lowercase(), name.to_uppercase(), name.into()] {
+                    assert_eq!(name.parse(), Ok(p), "{name}");
+                    assert_eq!(name.replace('-', "_").parse(), Ok(p), "{name} with underscores");
+                    assert_eq!(name.replacen('-', "_", 1).parse(), Ok(p), "{name} with an underscore");
+                }
             }
         }
         for (wrong, shown) in [

@@ -8,7 +8,7 @@ use crate::layout::{self, Layout};
 use hypergrove::backend::Size;
 use hypergrove::scheme::{SignJob, VerifyJob};
 use hypergrove::{
-    Engine, Error, Fingerprint, KeyError, Mode, Params, Randomizer, ReadError, Seeds, SigningKey, SlhDsa, VerifyingKey,
+    Engine, Error, Fingerprint, KeyError, Mode, Params, Randomizer, ReadError, SLH_DSA_SHA2_128S, Seeds, SigningKey, SlhDsa, VerifyingKey,
     cache_bytes, known_sets,
 };
 use hypergrove_lab::failure::Failure;
@@ -60,10 +60,7 @@ impl InTool for SlhDsa {
     }
 
     fn wanted(args: &Keygen) -> Result<Wanted<SlhDsa>, Failure> {
-        let p = args.set.ok_or_else(|| {
-            Failure::new("SLH-DSA has many parameter sets, and none is named")
-                .hint("name one with --set, for example --set SLH-DSA-SHA2-128f")
-        })?;
+        let p = args.set.unwrap_or(&SLH_DSA_SHA2_128S);
         let seeds = args.seeds.as_ref().map(|bytes| seeds(p, &bytes.0)).transpose()?;
         keys::check_encoding(p, args.encoding.encoding())?;
         Ok((p.into(), seeds))

@@ -274,7 +274,8 @@ fn nothing_is_overwritten_without_force() {
 fn bad_arguments_of_keygen() {
     let place = Place::new();
     let keygen = |args: &[&str]| place.run(&[&["keygen"], args].concat());
-    keygen(&[]).refuses(&["--set"]);
+    // Into a pipe, the private key goes as it is.
+    assert!(keygen(&[]).good().text().starts_with("-----BEGIN PRIVATE KEY-----\n"));
     keygen(&["--set", "SLH-DSA-SHA2-128x"]).refuses(&["'SLH-DSA-SHA2-128x'", "did you mean 'SLH-DSA-SHA2-128s'?"]);
     keygen(&["--set", "shake256f"]).refuses(&["'shake256f'", "did you mean 'SHAKE-256f'?", "SLH-DSA-SHA2-192s"]);
     keygen(&["--set", "sha2-128f", "--seeds", "00"]).refuses(&["1 bytes", "SLH-DSA-SHA2-128f takes 48", "SK.prf"]);
@@ -285,6 +286,71 @@ fn bad_arguments_of_keygen() {
     keygen(&["--set", "sha2-128f", "--pubout", "-"]).refuses(&["both keys would go to standard output"]);
     keygen(&["--set", "sha2-128f", "--der", "--raw"]).refuses(&["--der", "--raw"]);
     assert_eq!(place.names(), [""; 0]);
+}
+
+#[test]
+fn a_pair_is_made_by_its_name() {
+    let place = Place::new();
+    let keygen = |args: &[&str]| place.run(&[&["keygen"], args].concat());
+    let run = keygen(&["release"]).good();
+    for words in ["wrote release.key: a private key of SLH-DSA-SHA2-128s", "wrote release.pub", "choose --set SLH-DSA-SHA2-128f"] {
+        assert!(run.stderr.contains(words) && run.stdout.is_empty(), "{}", run.stderr);
+    }
+    assert_eq!(place.run(&["pubkey", "release.key"]).good().stdout, place.read("release.pub"));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(place.path("release.key")).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    // Nothing is replaced, and no half of a pair is made.
+    let before = (place.read("release.key"), place.read("release.pub"));
+    keygen(&["release"]).refuses(&["release.key exists"]);
+    keygen(&["release", "--force"]).refuses(&["--force"]);
+    place.write("half.pub", "mine");
+    keygen(&["half"]).refuses(&["half.pub exists"]);
+    keygen(&["no/such"]).refuses(&["cannot write to no"]);
+    assert_eq!((place.read("release.key"), place.read("release.pub"), place.read("half.pub")), (before.0, before.1, b"mine".to_vec()));
+    for other in [&["-o", "x"][..], &["--pubout", "x"], &["--count", "2", "--table", "x"]] {
+        keygen(&[&["more"], other].concat()).refuses(&["cannot be used with"]);
+    }
+    // Words that were meant for something else.
+    keygen(&["sha2_128f"]).refuses(&["SLH-DSA-SHA2-128f is a parameter set", "--set SLH-DSA-SHA2-128f"]);
+    keygen(&["new.key"]).refuses(&["new.key is the name of one file", "`hypergrove keygen new`"]);
+    for wrong in ["-", "a/", "..", ""] {
+        keygen(&[wrong]).refuses(&["is no name of a pair of keys"]);
+    }
+    let text = String::from_utf8(place.read("release.key")).unwrap();
+    let word: String = text.lines().filter(|line| !line.starts_with('-')).collect();
+    keygen(&[&word]).refuses(&["is no name of a pair of keys"]).shows_no(&word);
+    assert_eq!(place.names(), ["half.pub", "release.key", "release.pub"]);
+    // With what else there is, and sets in every spelling.
+    std::fs::create_dir(place.path("keys")).unwrap();
+    place.write("pass", "correct horse\n");
+    let run = keygen(&["keys/safe", "--set", "SLH_DSA_SHA2_128F", "--encrypt", "--passphrase-file", "pass"]).good();
+    assert!(run.stderr.contains("an encrypted private key of SLH-DSA-SHA2-128f") && !run.stderr.contains("choose"), "{}", run.stderr);
+    place.run(&["pubkey", "keys/safe.key", "--passphrase-file", "pass"]).good();
+    keygen(&["d", "--der", "--set", "shake_128F", "--json"]).good();
+    let run = place.run(&["inspect", "d.pub"]).good();
+    assert!(run.text().contains("SLH-DSA-SHAKE-128f"), "{}", run.text());
+    assert!(!keygen(&["q", "-q"]).good().stderr.contains("choose"));
+    keygen(&["z", "--scheme", "zkdilithium"]).good();
+    place.run(&["sign", "--key", "z.key", "pass"]).good();
+    place.run(&["verify", "--key", "z.pub", "pass"]).good();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_shows_a_private_key_only_if_it_is_asked_to() {
+    let place = Place::new();
+    if std::process::Command::new("script").arg("--version").output().is_err() {
+        println!("skipped: keys on a terminal: no script(1) (util-linux)");
+        return;
+    }
+    let typed = |args: &str| place.shell(&format!("script -qec \"$H keygen {args}\" typescript; code=$?; cat typescript; exit $code"));
+    let run = typed("--set sha2-128f").exits(2);
+    assert!(run.text().contains("would be shown on the terminal") && !run.text().contains("BEGIN"), "{}", run.text());
+    assert!(typed("--set sha2-128f -o -").good().text().contains("-----BEGIN PRIVATE KEY-----"));
+    typed("release").good();
 }
 
 #[test]
