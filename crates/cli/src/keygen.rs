@@ -9,8 +9,8 @@ use hypergrove::{Fingerprint, Params, SigningKey, SlhDsa};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
-use std::ops::ControlFlow;
 use std::io::{self, IsTerminal};
+use std::ops::ControlFlow;
 use std::path::{MAIN_SEPARATOR, Path};
 use std::slice;
 use zeroize::{Zeroize, Zeroizing};
@@ -110,8 +110,11 @@ fn check_name(name: &Path) -> Result<(), Failure> {
     }
     let end = name.extension().filter(|end| *end == "key" || *end == "pub");
     if let (Some(_), Some(stem)) = (end, name.file_stem()) {
-        return Err(Failure::new(format!("{} is the name of one file, and the ends .key and .pub are added to the name of a pair", PathDisplay(name)))
-            .hint(format!("name the pair, as in `hypergrove keygen {}`", PathDisplay(Path::new(stem)))));
+        return Err(Failure::new(format!(
+            "{} is the name of one file, and the ends .key and .pub are added to the name of a pair",
+            PathDisplay(name)
+        ))
+        .hint(format!("name the pair, as in `hypergrove keygen {}`", PathDisplay(Path::new(stem)))));
     }
     match name.file_name() {
         Some(_) if !text.ends_with(['/', MAIN_SEPARATOR]) && text != "-" && !may_be_key(&text) => Ok(()),

@@ -293,7 +293,9 @@ fn a_pair_is_made_by_its_name() {
     let place = Place::new();
     let keygen = |args: &[&str]| place.run(&[&["keygen"], args].concat());
     let run = keygen(&["release"]).good();
-    for words in ["wrote release.key: a private key of SLH-DSA-SHA2-128s", "wrote release.pub", "choose --set SLH-DSA-SHA2-128f"] {
+    for words in
+        ["wrote release.key: a private key of SLH-DSA-SHA2-128s", "wrote release.pub", "choose --set SLH-DSA-SHA2-128f"]
+    {
         assert!(run.stderr.contains(words) && run.stdout.is_empty(), "{}", run.stderr);
     }
     assert_eq!(place.run(&["pubkey", "release.key"]).good().stdout, place.read("release.pub"));
@@ -309,7 +311,10 @@ fn a_pair_is_made_by_its_name() {
     place.write("half.pub", "mine");
     keygen(&["half"]).refuses(&["half.pub exists"]);
     keygen(&["no/such"]).refuses(&["cannot write to no"]);
-    assert_eq!((place.read("release.key"), place.read("release.pub"), place.read("half.pub")), (before.0, before.1, b"mine".to_vec()));
+    assert_eq!(
+        (place.read("release.key"), place.read("release.pub"), place.read("half.pub")),
+        (before.0, before.1, b"mine".to_vec())
+    );
     for other in [&["-o", "x"][..], &["--pubout", "x"], &["--count", "2", "--table", "x"]] {
         keygen(&[&["more"], other].concat()).refuses(&["cannot be used with"]);
     }
@@ -327,7 +332,11 @@ fn a_pair_is_made_by_its_name() {
     std::fs::create_dir(place.path("keys")).unwrap();
     place.write("pass", "correct horse\n");
     let run = keygen(&["keys/safe", "--set", "SLH_DSA_SHA2_128F", "--encrypt", "--passphrase-file", "pass"]).good();
-    assert!(run.stderr.contains("an encrypted private key of SLH-DSA-SHA2-128f") && !run.stderr.contains("choose"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("an encrypted private key of SLH-DSA-SHA2-128f") && !run.stderr.contains("choose"),
+        "{}",
+        run.stderr
+    );
     place.run(&["pubkey", "keys/safe.key", "--passphrase-file", "pass"]).good();
     keygen(&["d", "--der", "--set", "shake_128F", "--json"]).good();
     let run = place.run(&["inspect", "d.pub"]).good();
@@ -346,7 +355,9 @@ fn a_terminal_shows_a_private_key_only_if_it_is_asked_to() {
         println!("skipped: keys on a terminal: no script(1) (util-linux)");
         return;
     }
-    let typed = |args: &str| place.shell(&format!("script -qec \"$H keygen {args}\" typescript; code=$?; cat typescript; exit $code"));
+    let typed = |args: &str| {
+        place.shell(&format!("script -qec \"$H keygen {args}\" typescript; code=$?; cat typescript; exit $code"))
+    };
     let run = typed("--set sha2-128f").exits(2);
     assert!(run.text().contains("would be shown on the terminal") && !run.text().contains("BEGIN"), "{}", run.text());
     assert!(typed("--set sha2-128f -o -").good().text().contains("-----BEGIN PRIVATE KEY-----"));
