@@ -60,7 +60,7 @@ fn no_argument_is_shown() {
         assert!(String::from_utf8_lossy(&said.stderr).contains("other users"), "{form}: {said:?}");
         check(&canaries, form, &ran(&[text]));
         // Otherwise, the server would make a folder of this name, and name it in its log.
-        let dev = ran(&["dev", &format!("--data={text}")]);
+        let dev = ran(&["dev", &*format!("--data={text}")]);
         assert!(!dev.status.success(), "{form}: {dev:?}");
         check(&canaries, form, &dev);
     }
