@@ -10,23 +10,24 @@ use std::path::{Path, PathBuf};
 /// whose functions also write, or have errors that no input causes.
 #[rustfmt::skip]
 const DECODERS: &[(&str, usize, usize)] = &[
-    ("crates/fips205/src/encoding.rs", 17, 95),
-    ("crates/fips205/src/encrypted.rs", 11, 84),
-    ("crates/fips205/src/keys.rs", 26, 93),
-    ("crates/zkdilithium/src/pem.rs", 6, 95),
+    ("crates/fips205/src/encoding.rs", 19, 95),
+    ("crates/fips205/src/fields.rs", 9, 95),
+    ("crates/fips205/src/encrypted.rs", 10, 88),
+    ("crates/fips205/src/keys.rs", 27, 93),
+    ("crates/zkdilithium/src/pem.rs", 7, 95),
     ("crates/zkdilithium/src/keys.rs", 46, 95),
     ("crates/zkdilithium/src/pack.rs", 12, 95),
     ("crates/zkdilithium/src/witness.rs", 3, 95),
-    ("crates/files/src/manifest.rs", 11, 95),
+    ("crates/files/src/manifest.rs", 10, 94),
     ("crates/files/src/ledger.rs", 8, 79),
-    ("crates/files/src/signers.rs", 13, 88),
-    ("crates/files/src/text.rs", 9, 87),
-    ("crates/tables/src/table.rs", 24, 95),
+    ("crates/files/src/signers.rs", 14, 88),
+    ("crates/files/src/text.rs", 8, 86),
+    ("crates/tables/src/table.rs", 23, 95),
     ("crates/tables/src/space.rs", 2, 95),
     ("crates/tune/src/journal.rs", 1, 95),
-    ("crates/pem/src/lib.rs", 8, 95),
+    ("crates/pem/src/lib.rs", 15, 95),
     ("crates/cli/src/der.rs", 1, 95),
-    ("crates/cli/src/keys.rs", 10, 94),
+    ("crates/cli/src/keys.rs", 10, 93),
     ("crates/cli/src/layout.rs", 5, 95),
     ("crates/cli/src/inspect.rs", 2, 93),
     ("crates/cli/src/schemes/zkdilithium.rs", 6, 95),
@@ -176,8 +177,8 @@ mod test {
             };
             judge(&DECODERS.iter().map(|(file, ..)| (String::from(*file), counts())).collect())
         };
-        assert!(all(0, 100).is_err_and(|why| why.contains("at least 17 functions and 95 % of their lines")));
-        assert!(all(99, 94).is_err_and(|why| why.contains("at least 17 functions and 95 % of their lines")));
+        assert!(all(0, 100).is_err_and(|why| why.contains("at least 19 functions and 95 % of their lines")));
+        assert!(all(99, 94).is_err_and(|why| why.contains("at least 19 functions and 95 % of their lines")));
         assert!(all(99, 95).is_ok_and(|what| what.starts_with("95.0 %")));
     }
 }
