@@ -163,7 +163,7 @@ mod tests {
                     let pipe = pipe.clone();
                     move || write(pipe, "word")
                 });
-                assert_eq!(read_trusted(&pipe, Readers::All).is_ok(), is_read, "{mode:o}");
+                assert_eq!(read_trusted(pipe, Readers::All).is_ok(), is_read, "{mode:o}");
                 drop(writer.join());
             }
         }

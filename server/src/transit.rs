@@ -359,7 +359,7 @@ const OF_SIGN: &[Foreign] = &[
 const OF_ITEM: &[Foreign] = &[(
     &["hash_algorithm", "algorithm", "prehashed", "key_version"],
     &[],
-    "it holds for all items; send it next to batch_input",
+    "this field holds for all items; send it next to batch_input",
 )];
 
 /// An item of a batch. A request without a batch has the same fields itself: serde's `flatten` would keep all that it does not know in memory first.
