@@ -80,7 +80,7 @@ async function use_a_policy() {
 
 async function be_refused_and_delete() {
     await refused(client.write("transit/sign/node", { input: "%" }), 400, "input");
-    await refused(client.write("transit/sign/nobody", { input: "" }), 400, "no key nobody");
+    await refused(client.write("transit/sign/nobody", { input: "" }), 400, "no key 'nobody'");
     await refused(client.transitCreateKey({ name: "node", type: "aes256-gcm96" }), 400, "slh-dsa");
     await client.transitDeleteKey({ name: "node" });
     await refused(client.transitReadKey({ name: "node" }), 404, "404");

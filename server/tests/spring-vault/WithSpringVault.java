@@ -154,7 +154,7 @@ public final class WithSpringVault {
     }
 
     private static void beRefusedAndDelete() {
-        refused(() -> transit.sign("nobody", Plaintext.of("m")), HttpStatus.BAD_REQUEST, "no key nobody");
+        refused(() -> transit.sign("nobody", Plaintext.of("m")), HttpStatus.BAD_REQUEST, "no key 'nobody'");
         VaultTransitKeyCreationRequest other = VaultTransitKeyCreationRequest.ofKeyType("aes256-gcm96");
         refused(() -> transit.createKey("spring", other), HttpStatus.BAD_REQUEST, "slh-dsa");
         transit.deleteKey("spring");
