@@ -21,6 +21,61 @@ struct Tables {
     table: Vec<Table>,
     #[serde(default)]
     picture: Vec<Picture>,
+    #[serde(default)]
+    comparison: Vec<Comparison>,
+}
+
+/// How many times as fast the OpenSSL provider is as OpenSSL's own code, drawn. `crates/openssl/bench/rate.c` has both take turns.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Comparison {
+    file: String,
+    title: String,
+    /// A file of `bench/runs`.
+    record: String,
+    /// `SLH-DSA-SHA2-128f sign`.
+    rows: Vec<String>,
+}
+
+/// A turn of a provider. Lines of the tool, which may stand between them, have no provider.
+#[derive(Deserialize)]
+struct Turn {
+    provider: Option<String>,
+    #[serde(default)]
+    set: String,
+    #[serde(default)]
+    operation: String,
+    #[serde(default)]
+    operations: f64,
+    #[serde(default)]
+    seconds: f64,
+}
+
+impl Comparison {
+    fn draw(&self, record: &str) -> Result<String, String> {
+        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", self.record);
+        let turns = record.lines().map(serde_json::from_str).collect::<Result<Vec<Turn>, _>>();
+        let turns = turns.map_err(|why| failed(&why))?;
+        let rate = |row: &str, provider: &str| {
+            let of_row = |turn: &&Turn| {
+                turn.provider.as_deref() == Some(provider) && format!("{} {}", turn.set, turn.operation) == row
+            };
+            median(turns.iter().filter(of_row).map(|turn| turn.operations / turn.seconds).collect())
+                .ok_or_else(|| failed(&format!("no rate of '{row}' by the provider {provider}")))
+        };
+        let mut lines = Vec::new();
+        for row in &self.rows {
+            lines.push((short(row), rate(row, "hypergrove")? / rate(row, "default")?));
+        }
+        Ok(picture::bars(&self.title, &lines))
+    }
+}
+
+/// The middle of these, or the mean of the two in the middle.
+fn median(mut rates: Vec<f64>) -> Option<f64> {
+    rates.sort_by(f64::total_cmp);
+    let upper = *rates.get(rates.len() / 2)?;
+    Some(if rates.len().is_multiple_of(2) { (rates[rates.len() / 2 - 1] + upper) / 2.0 } else { upper })
 }
 
 /// Some rates of a table, drawn.
@@ -175,6 +230,9 @@ pub(crate) fn documents(runs: &[Run]) -> Result<Vec<(String, String)>, String> {
     let tables: Tables = toml::from_str(&text).map_err(|error| format!("{TABLES}: {error}"))?;
     let draw = |picture: &Picture| Ok::<_, String>((picture.file.clone(), picture.draw(&tables.table, runs)?));
     let mut documents = tables.picture.iter().map(draw).collect::<Result<Vec<_>, _>>()?;
+    for comparison in &tables.comparison {
+        documents.push((comparison.file.clone(), comparison.draw(&disk::read(&comparison.record)?)?));
+    }
     for path in sources::documents() {
         let text = disk::read(&path)?;
         if text.contains(BEGIN) {
@@ -259,5 +317,21 @@ mod test {
             let error = filled(text, rows).expect_err("a fault");
             assert!(error.contains(why), "{error}");
         }
+    }
+    #[test]
+    fn providers_are_compared_by_their_medians() {
+        let turn = |provider: &str, operations: u32, seconds: u32| {
+            json!({ "provider": provider, "set": "SLH-DSA-A", "operation": "sign", "operations": operations, "seconds": seconds }).to_string()
+        };
+        let mut record = vec![json!({ "set": "SLH-DSA-A", "op": "sign", "ops_per_s": 1e9 }).to_string()];
+        record.extend([turn("hypergrove", 8, 1), turn("hypergrove", 12, 2), turn("hypergrove", 1, 1)]);
+        record.extend([turn("default", 1, 1), turn("default", 6, 2)]);
+        let draw = |rows: &[&str]| {
+            let rows = rows.iter().map(|row| row.to_string()).collect();
+            let comparison = Comparison { file: "f".into(), title: "t".into(), record: "r".into(), rows };
+            comparison.draw(&record.join("\n"))
+        };
+        assert_eq!(draw(&["SLH-DSA-A sign"]), Ok(picture::bars("t", &[("A sign", 3.0)])));
+        assert!(draw(&["SLH-DSA-A verify"]).is_err_and(|why| why.starts_with("r: no rate of 'SLH-DSA-A verify'")));
     }
 }

@@ -1,6 +1,7 @@
-//! A picture of rates, for the first page: a line for each operation, and a mark on it for each machine, over a logarithmic axis.
+//! Pictures for the pages: rates, with a line for each operation and a mark on it for each machine, over a logarithmic axis; and a comparison, with a
+//! bar for each operation, over a linear axis.
 //!
-//! The reports' plots need the library, without which xtask is built. This is an SVG that brings its colours for light and dark screens, so it is the same file in the repository and in the site.
+//! The reports' plots need the library, without which xtask is built. These are SVGs that bring their colours for light and dark screens, so a picture is the same file in the repository and in the site.
 
 use crate::tables::per_second;
 use hypergrove_lab::record::grouped;
@@ -16,6 +17,8 @@ const RIGHT: f64 = 45.0;
 /// Of a machine in the legend.
 const ENTRY: f64 = 20.0;
 const LINE: f64 = 46.0;
+/// Of a bar, with the room to the next one.
+const BAR: f64 = 32.0;
 const BOTTOM: f64 = 44.0;
 
 const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#1b1f24}.soft{fill:#57606a}.middle{text-anchor:middle}.end{text-anchor:end}\
@@ -31,36 +34,25 @@ pub(crate) fn draw(title: &str, machines: &[&str], lines: &[(&str, Vec<Option<f6
     let x = |rate: f64| LEFT + (rate.log10() - first) / (last - first) * (WIDTH - LEFT - RIGHT);
     let top = ENTRY * machines.len() as f64 + 26.0;
     let bottom = top + LINE * lines.len() as f64;
-    let height = bottom + BOTTOM;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<title>{title}</title>\n\
-         <style>{STYLE}</style>\n<rect class=\"back\" width=\"{WIDTH}\" height=\"{height}\"/>\n"
-    );
+    let mut out = begin(title, bottom + BOTTOM);
     for (i, machine) in machines.iter().enumerate() {
         let y = ENTRY * (i + 1) as f64;
         let _ = writeln!(out, "{}<text x=\"{}\" y=\"{}\">{machine}</text>", mark(i, LEFT, y - 4.0), LEFT + 14.0, y);
     }
     for power in first as i32..=last as i32 {
         let rate = 10_f64.powi(power);
-        let _ = writeln!(
-            out,
-            "<path class=\"line\" d=\"M{0:.1} {1}V{bottom}\"/><text class=\"soft middle\" x=\"{0:.1}\" y=\"{2}\">{3}</text>",
+        out += &tick(
             x(rate),
             top - 10.0,
-            bottom + 16.0,
-            match power {
+            bottom,
+            &match power {
                 ..0 => rate.to_string(),
                 0..6 => grouped(rate as u64),
                 _ => format!("{} million", grouped((rate / 1e6) as u64)),
-            }
+            },
         );
     }
-    let _ = writeln!(
-        out,
-        "<text class=\"soft middle\" x=\"{}\" y=\"{}\">{title}</text>",
-        (LEFT + WIDTH - RIGHT) / 2.0,
-        bottom + 35.0
-    );
+    out += &caption(title, bottom);
     for (i, (name, rates)) in lines.iter().enumerate() {
         let y = top + LINE * i as f64 + 8.0;
         let _ = writeln!(out, "<text class=\"end\" x=\"{}\" y=\"{}\">{name}</text>", LEFT - 14.0, y + 4.0);
@@ -76,6 +68,52 @@ pub(crate) fn draw(title: &str, machines: &[&str], lines: &[(&str, Vec<Option<f6
         }
     }
     out + "</svg>\n"
+}
+
+/// Draws how many times as fast each line is as the one that it is compared with, which has the mark 1. The texts are XML.
+pub(crate) fn bars(title: &str, lines: &[(&str, f64)]) -> String {
+    let most = lines.iter().fold(1.0, |most: f64, (_, times)| most.max(*times)).ceil();
+    let x = |times: f64| LEFT + times / most * (WIDTH - LEFT - RIGHT);
+    let bottom = BAR * lines.len() as f64 + 20.0;
+    let mut out = begin(title, bottom + BOTTOM);
+    for times in 0..=most as u32 {
+        out += &tick(x(times.into()), 10.0, bottom, &times.to_string());
+    }
+    out += &caption(title, bottom);
+    for (i, (name, times)) in lines.iter().enumerate() {
+        let (y, end) = (BAR * i as f64 + 20.0, x(*times));
+        let _ = writeln!(
+            out,
+            "<text class=\"end\" x=\"{}\" y=\"{}\">{name}</text><path class=\"s1\" d=\"M{LEFT} {y}H{end:.1}v18H{LEFT}Z\"/>\
+             <text class=\"value\" x=\"{:.1}\" y=\"{}\">{times:.1}</text>",
+            LEFT - 14.0,
+            y + 14.0,
+            end + 6.0,
+            y + 14.0
+        );
+    }
+    out + "</svg>\n"
+}
+
+fn begin(title: &str, height: f64) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<title>{title}</title>\n\
+         <style>{STYLE}</style>\n<rect class=\"back\" width=\"{WIDTH}\" height=\"{height}\"/>\n"
+    )
+}
+
+/// A line of the grid, and its number.
+fn tick(x: f64, top: f64, bottom: f64, number: &str) -> String {
+    let y = bottom + 16.0;
+    format!(
+        "<path class=\"line\" d=\"M{x:.1} {top}V{bottom}\"/><text class=\"soft middle\" x=\"{x:.1}\" y=\"{y}\">{number}</text>\n"
+    )
+}
+
+/// The axis says what it counts.
+fn caption(title: &str, bottom: f64) -> String {
+    let (x, y) = ((LEFT + WIDTH - RIGHT) / 2.0, bottom + 35.0);
+    format!("<text class=\"soft middle\" x=\"{x}\" y=\"{y}\">{title}</text>\n")
 }
 
 /// Each machine has a colour and a shape: a circle, a square, a diamond.
@@ -105,5 +143,16 @@ mod test {
         // Two are of the legend.
         assert_eq!(picture.matches("<path class=\"s").count(), 5);
         assert!(["10", "100", "1,000", "10,000", "100,000"].iter().all(|tick| picture.contains(&format!(">{tick}<"))));
+    }
+    #[test]
+    fn a_bar_is_as_long_as_its_number() {
+        let picture = bars("times as fast", &[("sign", 4.0), ("verify", 2.04)]);
+        let area = WIDTH - LEFT - RIGHT;
+        for (times, text, line) in [(4.0, "4.0", 0.0), (2.04, "2.0", 1.0)] {
+            let (y, end) = (BAR * line + 20.0, LEFT + area * times / 4.0);
+            assert!(picture.contains(&format!("M{LEFT} {y}H{end:.1}v18")), "{times}: {picture}");
+            assert!(picture.contains(&format!(">{text}</text>")), "{times}: {picture}");
+        }
+        assert_eq!(picture.matches("<path class=\"line\"").count(), 5);
     }
 }

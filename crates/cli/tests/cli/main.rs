@@ -17,6 +17,8 @@ mod measure;
 mod memory;
 mod passphrase;
 mod place;
+#[cfg(unix)]
+mod release;
 mod report;
 mod schema;
 mod sign_verify;
