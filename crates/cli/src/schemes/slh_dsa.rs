@@ -8,13 +8,8 @@ use crate::layout::{self, Layout};
 use hypergrove::backend::Size;
 use hypergrove::scheme::{SignJob, VerifyJob};
 use hypergrove::{
-<<<<<<< ours
     Engine, Error, Fingerprint, KeyError, Mode, Params, Randomizer, ReadError, SLH_DSA_SHA2_128S, Seeds, SigningKey,
     SlhDsa, VerifyingKey, cache_bytes, known_sets,
-=======
-    Engine, Error, Fingerprint, KeyError, Mode, Params, SLH_DSA_SHA2_128S, Seeds, SigningKey, SlhDsa, VerifyingKey,
-    cache_bytes, known_sets,
->>>>>>> theirs
 };
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::machine;
