@@ -157,7 +157,7 @@ impl<'a> Messages<'a> {
                 (Box::new(&mut **copy), Some(length))
             }
         };
-        // What has no length, or says that it has none, may be long.
+        // A pipe or a device may give any number of bytes.
         if S::IN_PIECES && length.is_none_or(|length| length == 0 || length >= LONG) {
             let jobs = S::read_to_verify(engine, keys, (mode, signature), &mut reader);
             return jobs.map_err(|error| unread(source, error));

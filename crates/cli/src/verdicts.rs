@@ -74,7 +74,7 @@ pub(crate) enum VerdictFormat {
     Silent,
     /// A line for each file.
     Lines,
-    /// The same on standard error, because a message goes to standard output.
+    /// A line for each file on standard error, because a message goes to standard output.
     Notes,
     /// A line of JSON for each file, and a summary.
     Json,

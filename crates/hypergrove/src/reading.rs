@@ -26,7 +26,7 @@ const AHEAD: usize = 4;
 #[derive(Clone)]
 pub struct ReadMessage(Arc<Digested>);
 
-/// H_msg(R, PK.seed, PK.root, M′), and what it depends on besides M′.
+/// H_msg(R, PK.seed, PK.root, M′), and its other inputs than M′.
 struct Digested {
     /// The key, and whether it is to sign.
     key: VerifyingKey,
@@ -155,8 +155,8 @@ impl Engine {
     /// Reads a message of any size, from the reader's place to its end, in constant memory. Returns the job that signs it, for any of the
     /// engine's calls.
     ///
-    /// A message in pure mode is read twice, for PRF_msg and for H_msg (FIPS 205, Algorithm 19, lines 3 and 5); its SHA-256 is computed beside both
-    /// and compared, so that a message that changes is an error ([`ReadError::Changed`]) and not a signature. In pre-hash mode it is read once.
+    /// A message in pure mode is read twice, for PRF_msg and for H_msg (FIPS 205, Algorithm 19, lines 3 and 5); the SHA-256 of both readings is
+    /// compared, so that a message that changes is an error ([`ReadError::Changed`]) and not a signature. In pre-hash mode it is read once.
     /// An engine that is redundant or verifies its signatures reads as often again, and compares what was computed.
     pub fn read_to_sign<'a>(
         &self,

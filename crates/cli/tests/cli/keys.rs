@@ -349,7 +349,7 @@ fn a_pair_is_made_by_its_name() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_terminal_shows_a_private_key_only_if_it_is_asked_to() {
+fn a_terminal_shows_a_private_key_only_with_output_to_it() {
     let place = Place::new();
     if std::process::Command::new("script").arg("--version").output().is_err() {
         println!("skipped: keys on a terminal: no script(1) (util-linux)");

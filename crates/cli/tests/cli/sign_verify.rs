@@ -452,7 +452,7 @@ fn messages_leave_after_their_verdict() {
     assert!(!place.path("out").exists());
     let run = place.run(&[&verify[..], &["--output", "out"]].concat()).good();
     assert_eq!((run.text(), place.read("out")), ("m: OK\n", script.into()));
-    // What is there stays, unless it may be replaced; what is read stays always.
+    // Files that exist stay, unless they may be replaced. Files that are read stay always.
     place.run(&[&verify[..], &["--output", "out"]].concat()).refuses(&["out exists", "--force"]);
     place.run(&[&verify[..], &["--output", "out", "--force"]].concat()).good();
     place.run(&[&verify[..], &["--output", "m", "--force"]].concat()).refuses(&["m"]);

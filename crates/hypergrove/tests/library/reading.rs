@@ -181,7 +181,7 @@ fn what_cannot_be_read_or_signed_is_an_error() {
     assert!(engine.sign_reader(&key, digest, &mut Cursor::new([0; 33]), Randomizer::Hedged).is_err());
 }
 
-/// What was read serves one key, one operation and one R.
+/// Such a message serves one key, one operation and one R.
 #[test]
 fn a_read_message_is_bound_to_its_key_and_signature() {
     let (engine, key, other) = (engine(), key(4), key(5));
