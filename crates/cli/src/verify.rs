@@ -201,7 +201,7 @@ impl<S: InTool> Verification<'_, S> {
             context: header.signed_context(),
             comment: header.comment().map(str::to_owned),
         });
-        let of = (header.mode(&opened.context), &*envelope.signature());
+        let of = (header.mode(&opened.context), envelope.signature());
         let jobs = self.messages.to_verify::<S>(engine, &[&key.key], &self.files[index], of)?;
         Ok(tries(index, &[key]).zip(jobs).collect())
     }
