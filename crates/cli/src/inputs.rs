@@ -70,7 +70,6 @@ pub(crate) fn named(mut command: &Command, mut matches: &ArgMatches) -> Sources 
 
 /// Adds what an argument names.
 fn add(sources: &mut Sources, arg: &Arg, matches: &ArgMatches) {
-    let id = arg.get_id().as_str();
     for path in paths(arg, matches) {
         let source = Source::from(path.as_path());
         match arg.get_long() {
@@ -79,7 +78,7 @@ fn add(sources: &mut Sources, arg: &Arg, matches: &ArgMatches) {
         }
     }
     #[cfg(unix)]
-    if let ("passphrase_fd", Ok(Some(number))) = (id, matches.try_get_one::<u16>(id)) {
+    if let ("passphrase_fd", Ok(Some(number))) = (arg.get_id().as_str(), matches.try_get_one::<u16>("passphrase_fd")) {
         sources.add(format_args!("--passphrase-fd {number}"), &Source::from(descriptor(*number).as_path()));
     }
 }

@@ -29,7 +29,11 @@ pub(crate) struct PassphraseOptions {
 impl PassphraseOptions {
     /// The passphrase is in this file, or is asked for.
     pub(crate) fn of_file(passphrase_file: Option<PathBuf>) -> PassphraseOptions {
-        PassphraseOptions { passphrase_file, ..PassphraseOptions::default() }
+        PassphraseOptions {
+            passphrase_file,
+            #[cfg(unix)]
+            passphrase_fd: None,
+        }
     }
 
     /// The file to read the passphrase from: standard input can be read once.

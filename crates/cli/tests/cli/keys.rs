@@ -326,7 +326,7 @@ fn a_pair_is_made_by_its_name() {
     }
     let text = String::from_utf8(place.read("release.key")).unwrap();
     let word: String = text.lines().filter(|line| !line.starts_with('-')).collect();
-    keygen(&[&word]).refuses(&["is no name of a pair of keys"]).shows_no(&word);
+    keygen(&[&word]).refuses(&["this looks like a private key"]).shows_no(&word);
     assert_eq!(place.names(), ["half.pub", "release.key", "release.pub"]);
     // With what else there is, and sets in every spelling.
     std::fs::create_dir(place.path("keys")).unwrap();

@@ -430,6 +430,7 @@ fn every_set_signs_and_verifies() {
 }
 
 /// `verify --output` hands a message out after the verdict, and never a byte before.
+#[cfg(unix)]
 #[test]
 fn messages_leave_after_their_verdict() {
     let place = Place::with_key();
