@@ -715,4 +715,54 @@ mod tests {
             assert_eq!(format!("{error}"), "the context has 256 bytes, at most 255 are allowed; shorten or hash it");
         }
     }
+
+    /// HMAC and MGF1 as RFC 2104 and RFC 8017 write them, and SHAKE, of the whole M′ at once.
+    #[test]
+    fn pieces_of_m_prime_hash_as_the_whole() {
+        fn whole<D: Digest>(p: &Params, [sk_prf, opt_rand, pk_seed, pk_root, m]: [&[u8]; 5]) -> (Vec<u8>, Vec<u8>) {
+            let hash = |parts: &[&[u8]]| D::digest(parts.concat()).to_vec();
+            let pad = |byte: u8| {
+                let mut block = vec![byte; 2 * <D as Digest>::output_size()];
+                block.iter_mut().zip(sk_prf).for_each(|(byte, key)| *byte ^= key);
+                block
+            };
+            let r = hash(&[&pad(0x5c), &hash(&[&pad(0x36), opt_rand, m])])[..p.n].to_vec();
+            let inner = hash(&[&r, pk_seed, pk_root, m]);
+            let blocks: Vec<u8> = (0..4u32).flat_map(|i| hash(&[&r, pk_seed, &inner, &i.to_be_bytes()])).collect();
+            (r, blocks[..p.m].to_vec())
+        }
+        for p in crate::known_sets() {
+            let bytes = |of: u8, length: usize| (0..length).map(|i| (i * 7) as u8 ^ of).collect::<Vec<u8>>();
+            let [sk_prf, opt_rand, pk_seed, pk_root] = [1, 2, 3, 4].map(|of| bytes(of, p.n));
+            for length in [0, 1, 63, 64, 65, 135, 136, 137, 1000] {
+                let m = bytes(5, length);
+                let parts = [&sk_prf[..], &opt_rand, &pk_seed, &pk_root, &m];
+                let (r, digest) = match p.family {
+                    Family::Shake => {
+                        let shake = |parts: &[&[u8]], length: usize| {
+                            let mut out = vec![0; length];
+                            Shake256::default().chain(parts.concat()).finalize_xof().read(&mut out);
+                            out
+                        };
+                        let r = shake(&[&sk_prf, &opt_rand, &m], p.n);
+                        let digest = shake(&[&r, &pk_seed, &pk_root, &m], p.m);
+                        (r, digest)
+                    }
+                    Family::Sha2 if p.n == 16 => whole::<Sha256>(p, parts),
+                    Family::Sha2 => whole::<Sha512>(p, parts),
+                };
+                for step in [1, 7, 64, 1001] {
+                    let (mut prf, mut h) = (PrfMsg::new(p, &sk_prf, &opt_rand), HMsg::new(p, &r, &pk_seed, &pk_root));
+                    for piece in m.chunks(step) {
+                        prf.update(piece);
+                        h.update(piece);
+                    }
+                    let mut made = (vec![0; p.n], vec![0; p.m]);
+                    prf.finish(&mut made.0);
+                    h.finish(&mut made.1);
+                    assert_eq!(made, (r.clone(), digest.clone()), "{p}, {length} bytes in pieces of {step}");
+                }
+            }
+        }
+    }
 }
