@@ -318,6 +318,7 @@ mod test {
             assert!(error.contains(why), "{error}");
         }
     }
+
     #[test]
     fn providers_are_compared_by_their_medians() {
         let turn = |provider: &str, operations: u32, seconds: u32| {

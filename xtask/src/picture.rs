@@ -144,6 +144,7 @@ mod test {
         assert_eq!(picture.matches("<path class=\"s").count(), 5);
         assert!(["10", "100", "1,000", "10,000", "100,000"].iter().all(|tick| picture.contains(&format!(">{tick}<"))));
     }
+
     #[test]
     fn a_bar_is_as_long_as_its_number() {
         let picture = bars("times as fast", &[("sign", 4.0), ("verify", 2.04)]);

@@ -70,10 +70,7 @@ impl Source {
     /// A key, or another file that is as short: `what` says which. All of it.
     pub(crate) fn read_key(&self, what: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
         let failed = |error: io::Error| Failure::io("read", self, &error);
-        let file = match self {
-            Source::Stdin => unbuffered(io::stdin()).map_err(failed)?,
-            Source::File(path) => self.file(path)?,
-        };
+        let file = self.opened()?;
         // Of what has a length, a byte more shows that it grew; what has none may be as long as keys are. All at once: a
         // buffer that grows would leave copies of the key behind. Windows gives a pipe no metadata.
         let limit = match file.metadata() {
@@ -123,14 +120,18 @@ impl Source {
 
     /// A file, or standard input, and the length of what is a regular file and can be read twice.
     pub(crate) fn file_or_pipe(&self) -> Result<(File, Option<u64>), Failure> {
-        let failed = |error: io::Error| Failure::io("read", self, &error);
-        let file = match self {
-            Source::Stdin => unbuffered(io::stdin()).map_err(failed)?,
-            Source::File(path) => self.file(path)?,
-        };
+        let file = self.opened()?;
         // Windows gives a pipe no metadata. A file that the system makes up has no length, whatever it holds.
         let length = file.metadata().ok().filter(|there| there.is_file() && there.len() > 0);
         Ok((file, length.map(|there| there.len())))
+    }
+
+    /// A file that is no directory, or standard input as a file.
+    fn opened(&self) -> Result<File, Failure> {
+        match self {
+            Source::Stdin => unbuffered(io::stdin()).map_err(|error| Failure::io("read", self, &error)),
+            Source::File(path) => self.file(path),
+        }
     }
 
     /// A file that is no directory.

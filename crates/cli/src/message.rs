@@ -8,6 +8,7 @@ use hypergrove::{Engine, Mode, ReadError};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::grouped;
 use std::io::{self, Read, Seek};
+use std::iter;
 use std::sync::{Mutex, PoisonError};
 use tempfile::SpooledTempFile;
 
@@ -15,6 +16,9 @@ use tempfile::SpooledTempFile;
 const LONG: u64 = 4 << 20;
 /// Bytes of a message that are kept in memory until the verdict is known. More go to a temporary file that has no name.
 const KEPT: usize = 64 << 20;
+
+/// The jobs of one message, one for each key.
+pub(crate) type Jobs<'j, S> = Box<dyn Iterator<Item = VerifyJob<'j, S>> + Send + 'j>;
 
 /// Reads messages for a command.
 pub(crate) struct Messages<'a> {
@@ -130,22 +134,21 @@ impl<'a> Messages<'a> {
         Ok(S::signed(SignJob::new(key, message), mode, deterministic))
     }
 
-    /// The jobs that verify a message's signature, one for each key. They have one mode.
+    /// The jobs that verify a message's signature, one for each key. They have one mode. A message in memory is copied when its job is taken.
     pub(crate) fn to_verify<'j, S: InTool>(
         &self,
         engine: &Engine,
-        keys: &[&'j S::VerifyingKey],
+        keys: Vec<&'j S::VerifyingKey>,
         source: &Source,
         (mode, signature): (Mode<'j>, &[u8]),
-    ) -> Result<Vec<VerifyJob<'j, S>>, Failure> {
-        let jobs = |message: &[u8], mode| {
-            let job = |key: &&'j S::VerifyingKey| {
-                S::verified(VerifyJob::new(*key, message.to_vec(), signature.to_vec()), mode)
-            };
-            keys.iter().map(job).collect()
+    ) -> Result<Jobs<'j, S>, Failure> {
+        let jobs = |keys: Vec<&'j S::VerifyingKey>, message: Vec<u8>, mode| -> Jobs<'j, S> {
+            let both = iter::repeat_n((message, signature.to_vec()), keys.len());
+            let job = move |(key, (message, signature))| S::verified(VerifyJob::new(key, message, signature), mode);
+            Box::new(keys.into_iter().zip(both).map(job))
         };
         if let Some((mode, digest)) = self.digest(mode)? {
-            return Ok(jobs(digest, mode));
+            return Ok(jobs(keys, digest.to_vec(), mode));
         }
         let mut kept = self.copy.as_ref().map(|copy| copy.lock().unwrap_or_else(PoisonError::into_inner));
         let (mut reader, length): (Box<dyn Read + '_>, _) = match &mut kept {
@@ -159,10 +162,10 @@ impl<'a> Messages<'a> {
         };
         // A pipe or a device may give any number of bytes.
         if S::IN_PIECES && length.is_none_or(|length| length == 0 || length >= LONG) {
-            let jobs = S::read_to_verify(engine, keys, (mode, signature), &mut reader);
-            return jobs.map_err(|error| unread(source, error));
+            let jobs = S::read_to_verify(engine, &keys, (mode, signature), &mut reader);
+            return jobs.map(|jobs| Box::new(jobs.into_iter()) as Jobs<'j, S>).map_err(|error| unread(source, error));
         }
-        Ok(jobs(&self.all_of(source, reader, length)?, mode))
+        Ok(jobs(keys, self.all_of(source, reader, length)?, mode))
     }
 }
 

@@ -197,8 +197,9 @@ impl<S: InTool> Signer<'_, S> {
         let jobs = |index: usize| {
             let Target::File(path) = &targets[index] else { return None };
             fs::symlink_metadata(path).ok()?;
-            let job = read_signature(&path.as_path().into(), &[length])
-                .and_then(|signature| messages.to_verify::<S>(&self.engine, &[key], &files[index], (mode, &signature)));
+            let job = read_signature(&path.as_path().into(), &[length]).and_then(|signature| {
+                messages.to_verify::<S>(&self.engine, vec![key], &files[index], (mode, &signature))
+            });
             job.map_err(|failure| tell(index, Err(failure))).ok()
         };
         let jobs = (0..files.len()).flat_map(|index| jobs(index).into_iter().flatten().map(move |job| (index, job)));

@@ -194,8 +194,8 @@ pub(crate) fn verify(args: &Verify, path: &Path, machine: &MachineOptions, print
             let p = key.params();
             let signature = read_signature(&source, &[(p.name, p.sig_bytes())]);
             let signature = signature.map_err(|failure| missing(failure, &rows[index].file, &source))?;
-            let jobs = messages.to_verify::<SlhDsa>(&engine, &[key], &files[index], (*mode, &signature))?;
-            Ok(jobs.into_iter().map(move |job| ((index, Arc::clone(by)), job)))
+            let jobs = messages.to_verify::<SlhDsa>(&engine, vec![key], &files[index], (*mode, &signature))?;
+            Ok(jobs.map(move |job| ((index, Arc::clone(by)), job)))
         };
         read().map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };

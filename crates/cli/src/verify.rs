@@ -5,12 +5,11 @@ use crate::diagnose::{Origin, Suspect, advice};
 use crate::files::{Access, CHECK_IT, Replace, Source, Sources, Target, is_directory};
 use crate::json::Word;
 use crate::keys::KeyFile;
-use crate::message::Messages;
+use crate::message::{Jobs, Messages};
 use crate::schemes::{self, InTool, of_scheme};
 use crate::signatures::{Candidate, Named, judge, lengths, missing, of_length, signature_of};
 use crate::verdicts::{Advice, Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::{certificates, table, trees};
-use hypergrove::scheme::VerifyJob;
 use hypergrove::{Engine, Error, Fingerprint, Mode, VerifyingKey};
 use hypergrove_files::envelope::{self, Envelope, MAX_ENVELOPE, Mismatch};
 use hypergrove_files::signers::{AllowedSigners, NotAllowed};
@@ -142,13 +141,14 @@ struct Verification<'a, S: InTool> {
 }
 
 /// A message and its signature, once for each key that may have signed it.
-type MessageTrials<'m, S> = Vec<(Trial<'m, S>, VerifyJob<'m, S>)>;
+type MessageTrials<'m, S> = Vec<(Vec<Trial<'m, S>>, Jobs<'m, S>)>;
 
 impl<S: InTool> Verification<'_, S> {
     fn by(&self, engine: &Engine) -> Result<(), Failure> {
         let jobs = (0..self.files.len()).flat_map(|index| {
             let trials = self.trials(index, engine).map_err(|failure| self.no_verdict(index, failure));
-            trials.unwrap_or_default().into_iter().map(|(one, job)| {
+            let trials = trials.unwrap_or_default().into_iter().flat_map(|(tries, jobs)| tries.into_iter().zip(jobs));
+            trials.map(|(one, job)| {
                 let is_refused = self.args.strict && !S::is_canonical(&one.by.key, &job.signature);
                 ((one, is_refused), job)
             })
@@ -178,13 +178,14 @@ impl<S: InTool> Verification<'_, S> {
         };
         let fits = |key: &&Candidate<'_, S>| S::of_public(&key.key).sizes().signature == signature.len();
         let fitting: Vec<_> = keys.iter().filter(fits).collect();
-        let mut jobs = Vec::new();
+        let (mut all, mut trials) = (tries(index, &fitting), Vec::new());
         // Keys of HashSLH-DSA among others: each kind takes a reading of its own.
         for same in fitting.chunk_by(|a, b| a.mode == b.mode) {
-            let keys: Vec<_> = same.iter().map(|by| &by.key).collect();
-            jobs.extend(messages.to_verify::<S>(engine, &keys, file, (same[0].mode, &signature))?);
+            let keys = same.iter().map(|by| &by.key).collect();
+            let jobs = messages.to_verify::<S>(engine, keys, file, (same[0].mode, &signature))?;
+            trials.push((all.by_ref().take(same.len()).collect(), jobs));
         }
-        Ok(tries(index, &fitting).zip(jobs).collect())
+        Ok(trials)
     }
 
     /// [`Self::trials`] for an envelope, which names its key.
@@ -202,8 +203,8 @@ impl<S: InTool> Verification<'_, S> {
             comment: header.comment().map(str::to_owned),
         });
         let of = (header.mode(&opened.context), envelope.signature());
-        let jobs = self.messages.to_verify::<S>(engine, &[&key.key], &self.files[index], of)?;
-        Ok(tries(index, &[key]).zip(jobs).collect())
+        let jobs = self.messages.to_verify::<S>(engine, vec![&key.key], &self.files[index], of)?;
+        Ok(vec![(tries(index, &[key]).collect(), jobs)])
     }
 
     /// Takes the result of one key; the verdict on a file is known with that on its last key.

@@ -175,11 +175,12 @@ impl Engine {
         }
         if let Mode::PreHash { context, hash } = mode {
             mode.check(&[])?;
-            let start = if twice { from.stream_position()? } else { 0 };
-            let digest = pre_hash(from, hash)?;
-            if twice {
+            // A pipe cannot be read again: each of its pieces is hashed twice.
+            let start = if twice { from.stream_position().ok() } else { None };
+            let digest = pre_hash(from, hash, if twice && start.is_none() { 2 } else { 1 })?;
+            if let Some(start) = start {
                 from.seek(SeekFrom::Start(start))?;
-                same(&digest, &pre_hash(from, hash)?)?;
+                same(&digest, &pre_hash(from, hash, 1)?)?;
             }
             let (message, mode) = (JobMessage::Bytes(digest.into()), Mode::Digest { context, hash });
             return Ok(SignJob { key, mode, message, randomizer });
@@ -232,12 +233,8 @@ impl Engine {
         }
         if let Mode::PreHash { context, hash } = mode {
             mode.check(&[])?;
-            let mut hashers = vec![pre_hasher(hash); times];
-            pieces(from, |_| (), |piece| hashers.iter_mut().for_each(|hasher| hasher.update(piece)))?;
-            let digests: Vec<_> = hashers.into_iter().map(PreHasher::finish).collect();
-            digests.iter().try_for_each(|digest| same(&digests[0], digest))?;
-            let mode = Mode::Digest { context, hash };
-            let of_key = |key| job(key, mode, JobMessage::Bytes(digests[0].clone().into()));
+            let (digest, mode) = (pre_hash(from, hash, times)?, Mode::Digest { context, hash });
+            let of_key = |key| job(key, mode, JobMessage::Bytes(digest.clone().into()));
             return Ok(keys.into_iter().map(of_key).collect());
         }
         let m_prime = MPrime::new(mode, &[])?;
@@ -275,7 +272,7 @@ impl Engine {
     }
 }
 
-/// PRF_msg and H_msg of a message, each by a reading of its own.
+/// PRF_msg and H_msg of a message, each by a reading of its own. The caller wipes the stack.
 fn read_twice(
     key: &SigningKey,
     mode: Mode<'_>,
@@ -291,8 +288,7 @@ fn read_twice(
         pieces(from, |piece| sum.update(piece), update)?;
         Ok::<_, ReadError>(sum.finish())
     };
-    // Boxed, so that no copy of the state is left on a stack.
-    let mut prf = Box::new(PrfMsg::new(p, key.sk_prf(), opt_rand));
+    let mut prf = PrfMsg::new(p, key.sk_prf(), opt_rand);
     let first = read(&mut |piece| prf.update(piece))?;
     let (mut r, mut digest) = (vec![0; p.n], vec![0; p.m]);
     prf.finish(&mut r);
@@ -303,11 +299,13 @@ fn read_twice(
     if first == second { Ok((r, digest)) } else { Err(ReadError::Changed) }
 }
 
-/// The hash of all that is read.
-fn pre_hash(from: &mut (impl Read + ?Sized), hash: PreHash) -> Result<Vec<u8>, ReadError> {
-    let mut hasher = pre_hasher(hash);
-    pieces(from, |_| (), |piece| hasher.update(piece))?;
-    Ok(hasher.finish())
+/// The hash of all that is read, which is computed so many times in one reading and compared.
+fn pre_hash(from: &mut (impl Read + ?Sized), hash: PreHash, times: usize) -> Result<Vec<u8>, ReadError> {
+    let mut hashers = vec![pre_hasher(hash); times];
+    pieces(from, |_| (), |piece| hashers.iter_mut().for_each(|hasher| hasher.update(piece)))?;
+    let digests: Vec<_> = hashers.into_iter().map(PreHasher::finish).collect();
+    digests.iter().try_for_each(|digest| same(&digests[0], digest))?;
+    Ok(digests.into_iter().next().unwrap_or_default())
 }
 
 /// A digest that is read; one of another length is an error of its job.

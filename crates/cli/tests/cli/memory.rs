@@ -493,3 +493,24 @@ fn zkdilithium_leaves_no_secrets() {
     check.look_for(&secrets, 0, &[(&format!("keygen --scheme zkdilithium --seeds {}", hex::encode(&seed)), None)]);
     check.finish();
 }
+
+/// A message is not copied for all keys that may have signed it at once.
+#[test]
+fn many_signers_take_little_memory() {
+    const LENGTH: u64 = 3 << 20;
+    let Some(check) = Check::new() else { return };
+    let place = &check.place;
+    place.keygen("SLH-DSA-SHA2-128f", "k.pem", "p.pem");
+    File::create(place.path("m")).unwrap().set_len(LENGTH).unwrap();
+    place.run(&["sign", "--key", "k.pem", "m"]).good();
+    let mut lines = String::new();
+    for number in 0..64 {
+        place.keygen("SLH-DSA-SHA2-128f", &format!("{number}.pem"), &format!("{number}.pub"));
+        let line = place.run(&["pubkey", &format!("{number}.pem"), "--line"]).good();
+        lines += &format!("signer{number} {}", line.text());
+    }
+    let word = place.run(&["pubkey", "k.pem", "--line"]).good();
+    place.write("list", format!("{lines}right {}", word.text()));
+    let most = check.most(&["verify", "--allowed-signers", "list", "m", "--memory", "16M"], None);
+    assert!(most < 64 * LENGTH / 2, "{most} bytes");
+}

@@ -222,6 +222,10 @@ fn prehashing_streams() {
     let run =
         place.shell("cat large | \"$H\" verify --key p.pem --prehash SHA2-256 --context c -s large.sig --memory 16M -");
     assert_eq!(run.good().text(), "standard input: OK\n");
+    let signed =
+        "\"$H\" sign --key k.pem --deterministic --prehash SHA2-256 --context c --redundant -o piped --memory 16M -";
+    place.shell(&format!("cat large | {signed}")).good();
+    assert_eq!(place.read("piped"), place.read("large.sig"));
 }
 
 /// A library that stands before the system's, so that there is no randomness.
