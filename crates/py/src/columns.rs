@@ -55,6 +55,30 @@ impl Bytes {
     }
 }
 
+/// The text of a key or a passphrase: a str, as UTF-8, or bytes. A copy of it is wiped.
+pub(crate) fn text(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Secret> {
+    let bytes = match object.cast::<PyString>() {
+        // An error of the conversion would quote all of the text.
+        Ok(text) => match text.to_str() {
+            Ok(text) => Bytes::Copied(text.as_bytes().into()),
+            Err(_) => return Err(bad(format!("{what}: a str with characters that UTF-8 does not have; give bytes"))),
+        },
+        Err(_) => Bytes::of(object, what)?,
+    };
+    Ok(Secret(bytes))
+}
+
+/// Bytes of a private key: a copy of them is wiped.
+pub(crate) struct Secret(pub(crate) Bytes);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        if let Bytes::Copied(copy) = &mut self.0 {
+            zeroize::Zeroize::zeroize(copy);
+        }
+    }
+}
+
 /// One value for each row, as the caller gave them.
 pub(crate) struct Rows {
     /// The argument's name.
@@ -435,6 +459,11 @@ impl Signals {
                 ControlFlow::Continue(())
             }
         }
+    }
+
+    /// A signal came: the next check asks Python.
+    pub(crate) fn hurry(&mut self) {
+        self.next = Instant::now();
     }
 
     /// Fails with the exception that a signal's handler raised, if one did.

@@ -1,10 +1,11 @@
 //! Classes and functions of SLH-DSA.
 
 use crate::calls::{Call, Given, How, Object, PrivateRows, PyScheme, results};
-use crate::columns::Bytes;
+use crate::columns::{Bytes, Secret, text};
 use crate::engine::{Engine, engine_of};
 use crate::error::{Failure, bad, exception};
 use crate::exit::detach;
+use crate::files::GivenPath;
 use crate::foreign::array::{Array, iterate};
 use crate::policy::RowPolicy;
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
@@ -13,9 +14,9 @@ use hypergrove::{
     EncryptedSigningKey, KeyError, Mode, Params, PassphraseKdf, Randomizer, SigningKey, SlhDsa, VerifyingKey,
     cache_bytes,
 };
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyString, PyTuple};
 use std::sync::Arc;
 
 impl PyScheme for SlhDsa {
@@ -84,18 +85,45 @@ impl PrivateKey {
         detach(py, || engine.generate(params)).map(|key| PrivateKey(key.into())).map_err(|why| exception(&why))
     }
 
-    /// Reads PKCS#8 in PEM. `passphrase`: bytes, for a key that is encrypted.
+    /// Reads PKCS#8 in PEM, str or bytes. `passphrase`: str or bytes, for a key that is encrypted.
     #[staticmethod]
     #[pyo3(signature = (data, passphrase=None))]
     fn from_pem(data: &Object<'_>, passphrase: Given<'_>) -> PyResult<PrivateKey> {
-        PrivateKey::read(data, passphrase, false)
+        let bytes = pem(data)?;
+        check_der(&bytes.0, false)?;
+        PrivateKey::read(data.py(), &bytes.0, passphrase)
     }
 
-    /// Reads PKCS#8 in DER. `passphrase`: bytes, for a key that is encrypted.
+    /// Reads PKCS#8 in DER. `passphrase`: str or bytes, for a key that is encrypted.
     #[staticmethod]
     #[pyo3(signature = (data, passphrase=None))]
     fn from_der(data: &Object<'_>, passphrase: Given<'_>) -> PyResult<PrivateKey> {
-        PrivateKey::read(data, passphrase, true)
+        let bytes = Secret(Bytes::of(data, "data")?);
+        check_der(&bytes.0, true)?;
+        PrivateKey::read(data.py(), &bytes.0, passphrase)
+    }
+
+    /// Reads a file of PKCS#8, PEM or DER. `passphrase`: str or bytes, for a key that is encrypted.
+    #[staticmethod]
+    #[pyo3(signature = (path, passphrase=None))]
+    fn load(path: &Object<'_>, passphrase: Given<'_>) -> PyResult<PrivateKey> {
+        let file = GivenPath::of_key(path)?;
+        let read = PrivateKey::read(path.py(), &file.read_key()?, passphrase);
+        read.map_err(
+            |why| if why.is_instance_of::<PyValueError>(path.py()) { file.wrong(why.value(path.py())) } else { why },
+        )
+    }
+
+    /// Writes a file with `to_pem`, which its owner alone may read (mode 0600), whole or not at all. A file that exists stays as it is, unless
+    /// `overwrite` is True.
+    #[pyo3(signature = (path, passphrase=None, *, overwrite=false))]
+    fn save(&self, path: &Object<'_>, passphrase: Given<'_>, overwrite: bool) -> PyResult<()> {
+        let (file, key) = (GivenPath::of_key(path)?, self.encrypted(passphrase)?);
+        let pem = key.map_or_else(
+            || self.0.to_pkcs8_pem(LineEnding::LF).map_err(bad),
+            |key| key.to_pem(LineEnding::LF).map(Into::into).map_err(bad),
+        );
+        file.write(pem?.as_bytes(), true, overwrite)
     }
 
     /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root. As whatever reads a private key, this computes PK.root from the seeds, which takes as long as
@@ -107,7 +135,7 @@ impl PrivateKey {
         detach(data.py(), || SigningKey::from_bytes(set, &bytes.0)).map(|key| PrivateKey(key.into())).map_err(bad)
     }
 
-    /// PKCS#8 in PEM: encrypted by scrypt and AES-256 if there is a `passphrase`, bytes. Python cannot wipe what is returned.
+    /// PKCS#8 in PEM: encrypted by scrypt and AES-256 if there is a `passphrase`, str or bytes. Python cannot wipe what is returned.
     #[pyo3(signature = (passphrase=None))]
     fn to_pem<'py>(&self, py: Python<'py>, passphrase: Given<'_>) -> PyResult<Bound<'py, PyBytes>> {
         match self.encrypted(passphrase)? {
@@ -116,7 +144,7 @@ impl PrivateKey {
         }
     }
 
-    /// PKCS#8 in DER: encrypted by scrypt and AES-256 if there is a `passphrase`, bytes. Python cannot wipe what is returned.
+    /// PKCS#8 in DER: encrypted by scrypt and AES-256 if there is a `passphrase`, str or bytes. Python cannot wipe what is returned.
     #[pyo3(signature = (passphrase=None))]
     fn to_der<'py>(&self, py: Python<'py>, passphrase: Given<'_>) -> PyResult<Bound<'py, PyBytes>> {
         match self.encrypted(passphrase)? {
@@ -134,6 +162,12 @@ impl PrivateKey {
     #[getter]
     fn set(&self) -> &'static str {
         self.0.params().name
+    }
+
+    /// The public key's fingerprint, "SHA256:…", as the tool shows it.
+    #[getter]
+    fn fingerprint(&self) -> String {
+        self.0.verifying_key().fingerprint().to_string()
     }
 
     /// Bytes of a signature.
@@ -247,14 +281,12 @@ impl PrivateKey {
 }
 
 impl PrivateKey {
-    fn read(data: &Object<'_>, passphrase: Given<'_>, is_der: bool) -> PyResult<PrivateKey> {
-        let bytes = Secret(Bytes::of(data, "data")?);
+    fn read(py: Python<'_>, bytes: &[u8], passphrase: Given<'_>) -> PyResult<PrivateKey> {
         let passphrase = passphrase_of(passphrase)?;
-        check_der(&bytes.0, is_der)?;
-        let read = match (detach(data.py(), || SigningKey::read_pkcs8(&bytes.0)), passphrase) {
+        let read = match (detach(py, || SigningKey::read_pkcs8(bytes)), passphrase) {
             (Err(KeyError::Encrypted), Some(passphrase)) => {
-                let key = EncryptedSigningKey::read(&bytes.0).map_err(bad)?;
-                detach(data.py(), || SigningKey::decrypt(&key, &passphrase.0))
+                let key = EncryptedSigningKey::read(bytes).map_err(bad)?;
+                detach(py, || SigningKey::decrypt(&key, &passphrase.0))
             }
             (Err(KeyError::Encrypted), None) => return Err(bad("the key is encrypted; give its passphrase")),
             (Ok(_), Some(_)) => return Err(bad("the key is not encrypted; leave passphrase out")),
@@ -273,19 +305,24 @@ impl PrivateKey {
     }
 }
 
-fn passphrase_of(given: Given<'_>) -> PyResult<Option<Secret>> {
-    given.map(|given| Bytes::of(given, "passphrase").map(Secret)).transpose()
+/// The PEM of a key, str or bytes; not the path of its file.
+pub(crate) fn pem(data: &Object<'_>) -> PyResult<Secret> {
+    if data.hasattr("__fspath__")? {
+        let kind = data.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("data: {kind} is the path of a file; load reads it")));
+    }
+    let pem = text(data, "data")?;
+    match data.is_instance_of::<PyString>() && !pem.0.windows(BEGIN.len()).any(|window| window == BEGIN) {
+        true => Err(bad("data: this str has no line '-----BEGIN …', so it is no PEM; load reads the file of a path")),
+        false => Ok(pem),
+    }
 }
 
-/// Bytes of a private key: a copy of them is wiped.
-pub(crate) struct Secret(pub(crate) Bytes);
+/// How a block of PEM begins.
+const BEGIN: &[u8] = b"-----BEGIN ";
 
-impl Drop for Secret {
-    fn drop(&mut self) {
-        if let Bytes::Copied(copy) = &mut self.0 {
-            zeroize::Zeroize::zeroize(copy);
-        }
-    }
+fn passphrase_of(given: Given<'_>) -> PyResult<Option<Secret>> {
+    given.map(|given| text(given, "passphrase")).transpose()
 }
 
 /// A public key of SLH-DSA.
@@ -295,16 +332,34 @@ pub(crate) struct PublicKey(VerifyingKey);
 
 #[pymethods]
 impl PublicKey {
-    /// Reads SPKI in PEM.
+    /// Reads SPKI in PEM, str or bytes.
     #[staticmethod]
     fn from_pem(data: &Object<'_>) -> PyResult<PublicKey> {
-        PublicKey::read(data, false)
+        let bytes = pem(data)?;
+        check_der(&bytes.0, false)?;
+        VerifyingKey::read_spki(&bytes.0).map(PublicKey).map_err(bad)
     }
 
     /// Reads SPKI in DER.
     #[staticmethod]
     fn from_der(data: &Object<'_>) -> PyResult<PublicKey> {
-        PublicKey::read(data, true)
+        let bytes = Bytes::of(data, "data")?;
+        check_der(&bytes, true)?;
+        VerifyingKey::read_spki(&bytes).map(PublicKey).map_err(bad)
+    }
+
+    /// Reads a file of SPKI, PEM or DER.
+    #[staticmethod]
+    fn load(path: &Object<'_>) -> PyResult<PublicKey> {
+        let file = GivenPath::of_key(path)?;
+        VerifyingKey::read_spki(&file.read_key()?).map(PublicKey).map_err(|why| file.wrong(why))
+    }
+
+    /// Writes a file with `to_pem`, whole or not at all. A file that exists stays as it is, unless `overwrite` is True.
+    #[pyo3(signature = (path, *, overwrite=false))]
+    fn save(&self, path: &Object<'_>, overwrite: bool) -> PyResult<()> {
+        let pem = self.0.to_public_key_pem(LineEnding::LF).map_err(bad)?;
+        GivenPath::of_key(path)?.write(pem.as_bytes(), false, overwrite)
     }
 
     /// Reads PK.seed ‖ PK.root.
@@ -332,6 +387,12 @@ impl PublicKey {
     #[getter]
     fn set(&self) -> &'static str {
         self.0.params().name
+    }
+
+    /// The public key's fingerprint, "SHA256:…", as the tool shows it.
+    #[getter]
+    fn fingerprint(&self) -> String {
+        self.0.fingerprint().to_string()
     }
 
     /// Bytes of a signature.
@@ -388,14 +449,6 @@ impl PublicKey {
     fn __repr__(&self) -> String {
         let hex: String = self.0.to_bytes()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         format!("<hypergrove.PublicKey {} {hex}…>", self.set())
-    }
-}
-
-impl PublicKey {
-    fn read(data: &Object<'_>, is_der: bool) -> PyResult<PublicKey> {
-        let bytes = Bytes::of(data, "data")?;
-        check_der(&bytes, is_der)?;
-        VerifyingKey::read_spki(&bytes).map(PublicKey).map_err(bad)
     }
 }
 

@@ -6,6 +6,7 @@ mod columns;
 mod engine;
 mod error;
 mod exit;
+mod files;
 mod foreign;
 mod gaps;
 mod held;

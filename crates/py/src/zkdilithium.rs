@@ -1,12 +1,13 @@
 //! Classes and functions of zkDilithium.
 
 use crate::calls::{Given, How, Object, PrivateRows, PyScheme};
-use crate::columns::Bytes;
+use crate::columns::{Bytes, Secret};
 use crate::engine::{Engine, engine_of};
 use crate::error::{bad, exception};
 use crate::exit::detach;
+use crate::files::GivenPath;
 use crate::foreign::array::{Array, iterate};
-use crate::keys::{Secret, no_pickle};
+use crate::keys::{no_pickle, pem};
 use hypergrove::zkdilithium::params::{PK_BYTES, SIG_BYTES};
 use hypergrove::zkdilithium::{SigningKey, VerifyingKey, ZkDilithium};
 use pyo3::prelude::*;
@@ -51,11 +52,28 @@ impl PrivateKey {
         detach(py, || engine.generate(ZkDilithium)).map(|key| PrivateKey(key.into())).map_err(|why| exception(&why))
     }
 
-    /// Reads PEM, and checks the key.
+    /// Reads PEM, str or bytes, and checks the key.
     #[staticmethod]
     fn from_pem(py: Python<'_>, data: &Object<'_>) -> PyResult<PrivateKey> {
-        let bytes = Secret(Bytes::of(data, "data")?);
+        let bytes = pem(data)?;
         detach(py, || SigningKey::read_pem(&bytes.0)).map(|key| PrivateKey(key.into())).map_err(bad)
+    }
+
+    /// Reads a file of PEM, and checks the key.
+    #[staticmethod]
+    fn load(path: &Object<'_>) -> PyResult<PrivateKey> {
+        let file = GivenPath::of_key(path)?;
+        let bytes = file.read_key()?;
+        detach(path.py(), || SigningKey::read_pem(&bytes))
+            .map(|key| PrivateKey(key.into()))
+            .map_err(|why| file.wrong(why))
+    }
+
+    /// Writes a file with `to_pem`, which its owner alone may read (mode 0600), whole or not at all. A file that exists stays as it is, unless
+    /// `overwrite` is True.
+    #[pyo3(signature = (path, *, overwrite=false))]
+    fn save(&self, path: &Object<'_>, overwrite: bool) -> PyResult<()> {
+        GivenPath::of_key(path)?.write(self.0.to_pem().as_bytes(), true, overwrite)
     }
 
     /// Reads ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t, 3,936 bytes. They are checked before the key signs for the first time.
@@ -73,6 +91,12 @@ impl PrivateKey {
     /// ρ ‖ key ‖ tr ‖ s₁ ‖ s₂ ‖ t. Python cannot wipe what is returned.
     fn to_raw<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0.to_bytes())
+    }
+
+    /// The public key's fingerprint, "SHA256:…", as the tool shows it.
+    #[getter]
+    fn fingerprint(&self) -> String {
+        self.0.verifying_key().fingerprint().to_string()
     }
 
     /// The public key.
@@ -121,10 +145,23 @@ pub(crate) struct PublicKey(VerifyingKey);
 
 #[pymethods]
 impl PublicKey {
-    /// Reads PEM.
+    /// Reads PEM, str or bytes.
     #[staticmethod]
     fn from_pem(data: &Object<'_>) -> PyResult<PublicKey> {
-        VerifyingKey::read_pem(&Bytes::of(data, "data")?).map(PublicKey).map_err(bad)
+        VerifyingKey::read_pem(&pem(data)?.0).map(PublicKey).map_err(bad)
+    }
+
+    /// Reads a file of PEM.
+    #[staticmethod]
+    fn load(path: &Object<'_>) -> PyResult<PublicKey> {
+        let file = GivenPath::of_key(path)?;
+        VerifyingKey::read_pem(&file.read_key()?).map(PublicKey).map_err(|why| file.wrong(why))
+    }
+
+    /// Writes a file with `to_pem`, whole or not at all. A file that exists stays as it is, unless `overwrite` is True.
+    #[pyo3(signature = (path, *, overwrite=false))]
+    fn save(&self, path: &Object<'_>, overwrite: bool) -> PyResult<()> {
+        GivenPath::of_key(path)?.write(self.0.to_pem().as_bytes(), false, overwrite)
     }
 
     /// Reads ρ ‖ t, 3,104 bytes.
@@ -136,6 +173,12 @@ impl PublicKey {
     /// The key in PEM.
     fn to_pem<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.0.to_pem().as_bytes())
+    }
+
+    /// The public key's fingerprint, "SHA256:…", as the tool shows it.
+    #[getter]
+    fn fingerprint(&self) -> String {
+        self.0.fingerprint().to_string()
     }
 
     /// ρ ‖ t.

@@ -35,6 +35,7 @@ def test_the_check_finds_a_secret() -> None:
             check(form)
 
 
+KEY = PrivateKey.generate("SLH-DSA-SHA2-128f")
 CALLS: dict[str, Callable[[str], Any]] = {
     "set": PrivateKey.generate,
     "set of from_raw": lambda text: PublicKey.from_raw(text, b""),
@@ -53,6 +54,13 @@ CALLS: dict[str, Callable[[str], Any]] = {
     "public DER": lambda text: PublicKey.from_der(text.encode("utf-8", "surrogateescape")),
     "zkDilithium": lambda text: zkdilithium.PrivateKey.from_pem(text.encode("utf-8", "surrogateescape")),
     "public zkDilithium": lambda text: zkdilithium.PublicKey.from_pem(text.encode("utf-8", "surrogateescape")),
+    "PEM as text": PrivateKey.from_pem,
+    "public PEM as text": PublicKey.from_pem,
+    "zkDilithium as text": zkdilithium.PrivateKey.from_pem,
+    "public zkDilithium as text": zkdilithium.PublicKey.from_pem,
+    "passphrase": lambda text: PrivateKey.from_der(KEY.to_der(), text),
+    "path of load": PrivateKey.load,
+    "path of a public key": lambda text: PublicKey.load(pathlib.Path(text)),
     "key of an engine": lambda text: Key.of(text).get(),
     "path of a key": lambda text: Key.of(pathlib.Path(text)).get(),
 }
@@ -87,6 +95,16 @@ def test_a_missing_file_is_named_as_far_as_it_exists(tmp_path: pathlib.Path) -> 
 
 
 @pytest.mark.parametrize("form", TEXTS)
+def test_no_file_is_named_as_a_key(form: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for key in (KEY, KEY.public_key()):
+        with pytest.raises((ValueError, OSError)) as why:
+            key.save(TEXTS[form])
+        check(repr(why.value))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("form", TEXTS)
 def test_no_file_of_a_key_is_shown(form: str, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "k.pem"
     path.write_bytes(FORMS[form])
@@ -94,6 +112,11 @@ def test_no_file_of_a_key_is_shown(form: str, tmp_path: pathlib.Path) -> None:
         check(repr(Key.of(path).get()))
     except ValueError as why:
         check(str(why))
+    for load in (PrivateKey.load, PublicKey.load, zkdilithium.PrivateKey.load, zkdilithium.PublicKey.load):
+        try:
+            check(repr(load(path)))
+        except ValueError as why:
+            check(str(why))
     try:
         check(repr(Engine(tables=[path], devices="cpu")))
     except OSError as why:

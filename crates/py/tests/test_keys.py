@@ -1,6 +1,7 @@
 """Keys: made, read, written, compared, and never shown."""
 
 import copy
+import pathlib
 import pickle
 
 import pytest
@@ -132,8 +133,36 @@ def test_keys_under_a_passphrase(key: PrivateKey) -> None:
     ]:
         with pytest.raises(ValueError, match=text):
             call()
-    with pytest.raises(TypeError, match="passphrase: str"):
-        key.to_pem("text")
+    with pytest.raises(TypeError, match="passphrase: int"):
+        key.to_pem(7)
+
+
+def test_text_of_keys_and_passphrases(key: PrivateKey, zk_key: zkdilithium.PrivateKey) -> None:
+    public, zk_public = key.public_key(), zk_key.public_key()
+    for one in (key, public, zk_key, zk_public):
+        assert type(one).from_pem(one.to_pem().decode()) == one
+    word = "größe 🌲"
+    for pem in (key.to_pem(word), key.to_pem(word.encode())):
+        assert PrivateKey.from_pem(pem.decode(), word) == PrivateKey.from_pem(pem, word.encode()) == key
+    assert PrivateKey.from_der(key.to_der(word), word) == key
+    for call, error, text in [
+        (lambda: key.to_pem(""), ValueError, "an empty passphrase"),
+        (lambda: PrivateKey.from_pem(key.to_pem(word), "größe"), ValueError, "the passphrase is wrong"),
+        (lambda: key.to_pem("a\ud800b"), ValueError, "passphrase: a str with characters that UTF-8 does not have; give bytes"),
+        (lambda: PrivateKey.from_der(key.to_pem().decode()), TypeError, "data: str"),
+    ]:
+        with pytest.raises(error, match=text):
+            call()
+    for kind in (PrivateKey, PublicKey, zkdilithium.PrivateKey, zkdilithium.PublicKey):
+        for data, error, text in [
+            ("/etc/hypergrove/release.pem", ValueError, "no line '-----BEGIN …', so it is no PEM; load reads"),
+            ("-----BEGIN PUBLIC KEY\ud800", ValueError, "characters that UTF-8 does not have"),
+            (pathlib.Path("release.pem"), TypeError, "PosixPath is the path of a file; load reads it"),
+            (7, TypeError, "data: int"),
+        ]:
+            with pytest.raises(error, match=text) as why:
+                kind.from_pem(data)
+            assert "release" not in repr(why.value)
 
 
 def test_private_keys_stay_where_they_are(key: PrivateKey, zk_key: zkdilithium.PrivateKey) -> None:

@@ -1,5 +1,6 @@
 """How programs use the package, for mypy and pyright in their strict modes; nothing runs this."""
 
+from pathlib import Path
 from typing import Any, assert_type
 
 import numpy as np
@@ -42,6 +43,11 @@ def calls(key: PrivateKey, column: ArrowColumn, array: npt.NDArray[np.uint8], en
     np.from_dlpack(nullable)
     assert_type(hypergrove.keygen_batch("SLH-DSA-SHA2-128f", 3)[0], PrivateKeys)
     assert_type([one.public_key() for one in hypergrove.keygen_batch("SLH-DSA-SHA2-128f", 3)[0]], list[PublicKey])
+    key.save(Path("k.pem"), "passphrase", overwrite=True)
+    assert_type(PrivateKey.load("k.pem", b"passphrase").fingerprint, str)
+    assert_type(PublicKey.load(Path("k.pub")), PublicKey)
+    assert_type(PublicKey.from_pem("-----BEGIN PUBLIC KEY-----"), PublicKey)
+    PrivateKey.load(b"k.pem")  # type: ignore[arg-type]  # pyright: ignore
     hypergrove.sha256_batch("text")  # type: ignore[arg-type]  # pyright: ignore
     key.sign("text")  # type: ignore[arg-type]  # pyright: ignore
     hash(verdicts)  # type: ignore[arg-type,unused-ignore]  # pyright: ignore

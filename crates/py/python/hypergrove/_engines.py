@@ -132,13 +132,7 @@ _LOADING = threading.RLock()
 @functools.lru_cache(maxsize=16)
 def _read(path: str, modified: int) -> PrivateKey:
     """The key of a PEM file. `modified` is part of the cache's key, so that a new file is read."""
-    with open(path, "rb") as file:
-        data = bytearray(os.fstat(file.fileno()).st_size)
-        try:
-            # Not `read`, which would leave the secret in `bytes` that nobody can wipe.
-            del data[file.readinto(data) :]
-            return PrivateKey.from_pem(data)
-        except ValueError as why:
-            raise ValueError(f"key: {_quote_path(path)[0]}: {why}") from None
-        finally:
-            data[:] = bytes(len(data))
+    try:
+        return PrivateKey.load(path)
+    except ValueError as why:
+        raise ValueError(f"key: {why}") from None

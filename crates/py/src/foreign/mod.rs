@@ -1,5 +1,5 @@
 //! Memory that is not Rust's alone: buffers of Python objects, tensors of DLPack, Arrow arrays, and the arrays that Python gets. The
-//! package's only `unsafe`: so `interpreter`, which calls Python's C interface, is here too.
+//! package's only `unsafe`: so `interpreter`, which calls Python's C interface, and `descriptor` are here too.
 //!
 //! A reference of Rust promises that nobody writes meanwhile. Rows are slices, so memory becomes a slice only where that holds:
 //!
@@ -15,6 +15,7 @@
 pub(crate) mod array;
 pub(crate) mod arrow;
 pub(crate) mod buffer;
+pub(crate) mod descriptor;
 mod dlpack;
 pub(crate) mod interpreter;
 pub(crate) mod list;
