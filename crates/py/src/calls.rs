@@ -188,7 +188,7 @@ impl<'a> How<'a> {
         How { engine, ..How::default() }
     }
 
-    fn call(self) -> PyResult<Call> {
+    pub(crate) fn call(self) -> PyResult<Call> {
         let context = self.context.map(|context| Bytes::of(context, "context")).transpose()?;
         let hash = self.prehash.map(|name| name.parse().map_err(bad)).transpose()?;
         Ok(Call { context, hash, deterministic: self.deterministic, engine: engine_of(self.engine)? })

@@ -9,6 +9,7 @@ use hypergrove::quote::{Quote, may_be_key};
 use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 #[cfg(unix)]
@@ -23,8 +24,11 @@ const LONGEST_KEY: u64 = 1 << 20;
 pub(crate) struct GivenPath<'py> {
     /// A string, for functions of Python.
     object: Object<'py>,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
+
+/// The errors of a file, by its path if that is known. They show as much of the path as exists.
+pub(crate) struct Errors<'a>(pub(crate) Option<&'a Path>);
 
 impl<'py> GivenPath<'py> {
     /// A str, or an object that has one (`os.PathLike`). `instead` says what takes other objects.
@@ -66,7 +70,7 @@ impl<'py> GivenPath<'py> {
                     .value(self.object.py())
                     .getattr("strerror")
                     .map_or_else(|_| String::new(), |text| text.to_string());
-                self.error(errno, text, number(&why, "winerror"))
+                self.errors().error(errno, text, number(&why, "winerror"))
             }
             None => why,
         })
@@ -82,7 +86,7 @@ impl<'py> GivenPath<'py> {
         };
         let mut bytes = Zeroizing::new(vec![0; most as usize + 1]);
         let read = interruptible(self.object.py(), |signals| {
-            let (mut reader, mut length) = (Interruptible { file: &file, signals }, 0);
+            let (mut reader, mut length) = (Interruptible { file: &file, at: None, signals }, 0);
             while length < bytes.len() {
                 match reader.read(&mut bytes[length..]) {
                     Ok(0) => break,
@@ -93,7 +97,7 @@ impl<'py> GivenPath<'py> {
             }
             Ok(length)
         });
-        let length = read?.map_err(|why| self.failed(&why))?;
+        let length = read?.map_err(|why| self.errors().failed(&why))?;
         if length as u64 > LONGEST_KEY {
             return Err(
                 self.wrong("more than 1,048,576 bytes, the most that the file of a key may have; check its name")
@@ -108,17 +112,30 @@ impl<'py> GivenPath<'py> {
 
     /// Writes a new file, whole or not at all. `is_private`: its owner alone may read it. With `overwrite` it takes the place of a file.
     pub(crate) fn write(&self, bytes: &[u8], is_private: bool, overwrite: bool) -> PyResult<()> {
-        let there = self.path.symlink_metadata().ok();
+        let (py, path) = (self.object.py(), &self.path);
+        let there = path.symlink_metadata().ok();
         if overwrite && there.is_some_and(|there| !there.is_file() && !there.is_symlink()) {
-            return Err(self.exists("this is no regular file, and no other is overwritten"));
+            return Err(self.errors().named(py, "EEXIST", "this is no regular file, and no other is overwritten"));
         }
-        let path = &self.path;
-        detach(self.object.py(), || write(path, bytes, is_private, overwrite)).map_err(|why| match why.kind() {
-            ErrorKind::AlreadyExists if !overwrite => self.exists("the file exists; overwrite=True replaces it"),
-            _ => self.failed(&why),
+        detach(py, || write(path, bytes, is_private, overwrite)).map_err(|why| match why.kind() {
+            ErrorKind::AlreadyExists if !overwrite => {
+                self.errors().named(py, "EEXIST", "the file exists; overwrite=True replaces it")
+            }
+            _ => self.errors().failed(&why),
         })
     }
 
+    fn errors(&self) -> Errors<'_> {
+        Errors(Some(&self.path))
+    }
+
+    /// The exception for what a file holds.
+    pub(crate) fn wrong(&self, why: impl fmt::Display) -> PyErr {
+        bad(format!("{}: {why}", self.errors()))
+    }
+}
+
+impl Errors<'_> {
     /// The exception for a failure of the system.
     pub(crate) fn failed(&self, why: &io::Error) -> PyErr {
         let text = why.to_string();
@@ -126,25 +143,30 @@ impl<'py> GivenPath<'py> {
             Some(number) => {
                 self.error(number, text.split(" (os error").next().unwrap_or_default().into(), Some(number))
             }
-            None => PyOSError::new_err(format!("{}: {text}", Quote::path(&self.path))),
+            None => PyOSError::new_err(format!("{self}: {text}")),
         }
     }
 
-    /// The OSError of a number, which is Python's subclass for it. It names as much of the path as exists. Windows has numbers of its own.
-    fn error(&self, errno: i32, text: String, of_windows: Option<i32>) -> PyErr {
-        PyOSError::new_err((errno, text, Quote::path(&self.path).to_string(), of_windows))
-    }
-
-    fn exists(&self, why: &str) -> PyErr {
-        match self.object.py().import("errno").and_then(|errno| errno.getattr("EEXIST")?.extract()) {
-            Ok(number) => self.error(number, why.into(), None),
+    /// An OSError with a number of the module `errno`.
+    pub(crate) fn named(&self, py: Python<'_>, number: &str, text: &str) -> PyErr {
+        match py.import("errno").and_then(|errno| errno.getattr(number)?.extract()) {
+            Ok(number) => self.error(number, text.into(), None),
             Err(why) => why,
         }
     }
 
-    /// The exception for what a file holds.
-    pub(crate) fn wrong(&self, why: impl std::fmt::Display) -> PyErr {
-        bad(format!("{}: {why}", Quote::path(&self.path)))
+    /// The OSError of a number, which is Python's subclass for it. Windows has numbers of its own.
+    fn error(&self, errno: i32, text: String, of_windows: Option<i32>) -> PyErr {
+        PyOSError::new_err((errno, text, self.to_string(), of_windows))
+    }
+}
+
+impl fmt::Display for Errors<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(path) => Quote::path(path).fmt(f),
+            None => f.write_str("the file"),
+        }
     }
 }
 
@@ -160,6 +182,8 @@ pub(crate) fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Sign
 /// A file whose reading ends by Ctrl-C.
 pub(crate) struct Interruptible<'a> {
     pub(crate) file: &'a File,
+    /// The next byte's place; without one, the system knows it.
+    pub(crate) at: Option<u64>,
     pub(crate) signals: &'a mut Signals,
 }
 
@@ -168,12 +192,27 @@ impl Read for Interruptible<'_> {
         if self.signals.check().is_break() {
             return Err(io::Error::other("a signal's handler raised an exception"));
         }
-        self.file.read(to).inspect_err(|why| {
+        let read = match &mut self.at {
+            Some(at) => read_at(self.file, to, *at).inspect(|read| *at += *read as u64),
+            None => self.file.read(to),
+        };
+        read.inspect_err(|why| {
             if why.kind() == ErrorKind::Interrupted {
                 self.signals.hurry();
             }
         })
     }
+}
+
+/// To read a file at a place leaves the place where Python's object is.
+#[cfg(unix)]
+fn read_at(file: &File, to: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, to, at)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, to: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, to, at)
 }
 
 /// Writes a file in the path's folder, waits until it is on the disk, and renames it.
@@ -183,6 +222,9 @@ fn write(path: &Path, bytes: &[u8], is_private: bool, overwrite: bool) -> io::Re
     options.write(true).create_new(true);
     #[cfg(unix)]
     options.mode(if is_private { 0o600 } else { 0o666 });
+    // Who may read it is what the folder hands on.
+    #[cfg(not(unix))]
+    let _ = is_private;
     let mut new =
         tempfile::Builder::new().prefix(".hypergrove-").suffix(".tmp").make_in(folder, |path| options.open(path))?;
     // Not through `new`, whose errors have no number of the system's.

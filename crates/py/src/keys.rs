@@ -7,6 +7,7 @@ use crate::error::{Failure, bad, exception};
 use crate::exit::detach;
 use crate::files::GivenPath;
 use crate::foreign::array::{Array, iterate};
+use crate::messages::MessageFile;
 use crate::policy::RowPolicy;
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::rows::RowStatus;
@@ -234,6 +235,27 @@ impl PrivateKey {
         SlhDsa::sign_one(&self.0, data, How { context, prehash, deterministic, ..How::with(engine) })
     }
 
+    /// A signature of a file of any size, which is read twice in pieces, or once with `prehash`. `file`: a path, or a file that was opened for
+    /// bytes, of which the message begins at its place (`tell`). A file that changes meanwhile is an OSError.
+    #[pyo3(signature = (file, context=None, *, prehash=None, deterministic=false, engine=None))]
+    fn sign_file<'py>(
+        &self,
+        file: &Object<'py>,
+        context: Given<'_>,
+        prehash: Option<&str>,
+        deterministic: bool,
+        engine: Given<'_, Engine>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let call = How { context, prehash, deterministic, ..How::with(engine) }.call()?;
+        let (py, file) = (file.py(), MessageFile::of(file)?);
+        if call.hash.is_none() {
+            file.check_seek(py)?;
+        }
+        let (mode, randomizer) = SlhDsa::mode(&call);
+        let signature = file.read(py, |from| call.engine.sign_reader(&self.0, mode, from, randomizer))?;
+        Ok(PyBytes::new(py, signature.as_bytes()))
+    }
+
     /// As `sign`, for asyncio: a future of the running loop. Calls that wait at the same time share batches. Cancelling the future
     /// cancels its job, unless the job has begun. If too many jobs wait, the call raises BlockingIOError.
     #[pyo3(signature = (data, context=None, *, prehash=None, deterministic=false, engine=None))]
@@ -439,6 +461,23 @@ impl PublicKey {
         engine: Given<'_, Engine>,
     ) -> PyResult<bool> {
         SlhDsa::is_valid(&self.0, signature, data, How { context, prehash, ..How::with(engine) })
+    }
+
+    /// Whether the signature is this key's for a file of any size, which is read once in pieces; `file` as for `PrivateKey.sign_file`. A
+    /// signature that is not valid is no exception, but False.
+    #[pyo3(signature = (file, signature, context=None, *, prehash=None, engine=None))]
+    fn verify_file(
+        &self,
+        file: &Object<'_>,
+        signature: &Object<'_>,
+        context: Given<'_>,
+        prehash: Option<&str>,
+        engine: Given<'_, Engine>,
+    ) -> PyResult<bool> {
+        let (signature, call) =
+            (Bytes::of(signature, "signature")?, How { context, prehash, ..How::with(engine) }.call()?);
+        let mode = SlhDsa::mode(&call).0;
+        MessageFile::of(file)?.read(file.py(), |from| call.engine.verify_reader(&self.0, mode, from, &signature))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {

@@ -12,6 +12,7 @@ mod gaps;
 mod held;
 mod keys;
 mod labels;
+mod messages;
 mod pending;
 mod policy;
 mod room;

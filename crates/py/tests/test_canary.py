@@ -61,6 +61,8 @@ CALLS: dict[str, Callable[[str], Any]] = {
     "passphrase": lambda text: PrivateKey.from_der(KEY.to_der(), text),
     "path of load": PrivateKey.load,
     "path of a public key": lambda text: PublicKey.load(pathlib.Path(text)),
+    "file to sign": KEY.sign_file,
+    "file to verify": lambda text: KEY.public_key().verify_file(text, b""),
     "key of an engine": lambda text: Key.of(text).get(),
     "path of a key": lambda text: Key.of(pathlib.Path(text)).get(),
 }

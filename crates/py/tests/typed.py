@@ -47,6 +47,10 @@ def calls(key: PrivateKey, column: ArrowColumn, array: npt.NDArray[np.uint8], en
     assert_type(PrivateKey.load("k.pem", b"passphrase").fingerprint, str)
     assert_type(PublicKey.load(Path("k.pub")), PublicKey)
     assert_type(PublicKey.from_pem("-----BEGIN PUBLIC KEY-----"), PublicKey)
+    with open("m", "rb") as file, open("m", "rb", buffering=0) as unbuffered:
+        assert_type(key.sign_file(file, b"c", prehash="SHA2-256", engine=engine), bytes)
+        assert_type(key.public_key().verify_file(unbuffered, b"") and key.public_key().verify_file("m", b""), bool)
+    key.sign_file(b"message")  # type: ignore[arg-type]  # pyright: ignore
     PrivateKey.load(b"k.pem")  # type: ignore[arg-type]  # pyright: ignore
     hypergrove.sha256_batch("text")  # type: ignore[arg-type]  # pyright: ignore
     key.sign("text")  # type: ignore[arg-type]  # pyright: ignore

@@ -1,8 +1,9 @@
 from asyncio import Future
 from collections.abc import Callable, Iterator, Sequence
+from io import BufferedRandom, BufferedReader, FileIO
 from os import PathLike
 from types import ModuleType
-from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias, TypeVar, final, overload
+from typing import Any, BinaryIO, Final, Literal, NoReturn, Protocol, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer, CapsuleType
 
@@ -53,6 +54,8 @@ _Rows: TypeAlias = (
     | _ArrowStream
 )
 _Path: TypeAlias = str | PathLike[str] | PathLike[bytes]
+# What `open` returns for bytes.
+_File: TypeAlias = _Path | BinaryIO | FileIO | BufferedReader | BufferedRandom
 _Nulls: TypeAlias = Literal["error", "propagate"]
 _Malformed: TypeAlias = Literal["error", "null"]
 _Out = TypeVar("_Out", bound=Buffer | _NumpyArray | _Tensor)
@@ -156,6 +159,15 @@ class PrivateKey:
         deterministic: bool = False,
         engine: Engine | None = None,
     ) -> bytes: ...
+    def sign_file(
+        self,
+        file: _File,
+        context: Buffer | None = None,
+        *,
+        prehash: str | None = None,
+        deterministic: bool = False,
+        engine: Engine | None = None,
+    ) -> bytes: ...
     def sign_async(
         self,
         data: Buffer,
@@ -238,6 +250,15 @@ class PublicKey:
         self,
         signature: Buffer,
         data: Buffer,
+        context: Buffer | None = None,
+        *,
+        prehash: str | None = None,
+        engine: Engine | None = None,
+    ) -> bool: ...
+    def verify_file(
+        self,
+        file: _File,
+        signature: Buffer,
         context: Buffer | None = None,
         *,
         prehash: str | None = None,

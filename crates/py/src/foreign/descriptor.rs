@@ -18,6 +18,13 @@ pub(crate) fn open<'py>(path: &Bound<'py, PyAny>) -> PyResult<File> {
     own(py, &os.call_method1(intern!(py, "open"), (path, flags))?)
 }
 
+/// Another descriptor of the file that an object of Python has open.
+pub(crate) fn duplicate(file: &Bound<'_, PyAny>) -> PyResult<File> {
+    let py = file.py();
+    let number = file.call_method0(intern!(py, "fileno"))?;
+    own(py, &py.import("os")?.call_method1(intern!(py, "dup"), (number,))?)
+}
+
 /// The file of a descriptor that nobody else has.
 #[cfg(unix)]
 fn own(_: Python<'_>, number: &Bound<'_, PyAny>) -> PyResult<File> {
