@@ -145,6 +145,14 @@ impl Rows {
             }
             return rows(all.len(), Source::Each(all));
         }
+        // Of its objects, Polars exports the addresses.
+        let is_of_polars = |name: Bound<'_, PyString>| name.to_cow().is_ok_and(|name| name.starts_with("polars."));
+        if object.get_type().module().is_ok_and(is_of_polars)
+            && let Some(dtype) = object.getattr_opt("dtype")?
+            && dtype.str()? == "Object"
+        {
+            return Rows::of(&object.call_method0("to_list")?, what);
+        }
         if let Some(column) = ArrowColumn::of(object, what)? {
             return rows(column.rows(), Source::Arrow(column));
         }

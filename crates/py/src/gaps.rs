@@ -22,6 +22,9 @@ impl Gaps {
     }
 }
 
+/// The reason of a row that was given as null.
+const NULL: &str = "null";
+
 /// The rows of results that are null.
 pub(crate) struct Nulls {
     /// A bit for each row, set where it is null.
@@ -36,6 +39,29 @@ impl Nulls {
     pub(crate) fn add(&mut self, row: usize) {
         self.count += usize::from(!self.is_null(row));
         self.missing[row / 8] |= 1 << (row % 8);
+    }
+
+    /// The nulls of an array with so many rows, by the reasons that [`Nulls::reasons`] gave; none if there are no reasons.
+    pub(crate) fn of(rows: usize, reasons: impl Iterator<Item = (usize, String)>) -> Option<Nulls> {
+        let mut reasons = reasons.peekable();
+        // An array of rows without bytes may have any number of them, and has no nulls.
+        reasons.peek()?;
+        let mut nulls = Nulls { missing: vec![0; rows.div_ceil(8)], count: 0, malformed: Vec::new() };
+        for (row, why) in reasons {
+            nulls.add(row);
+            if why != NULL {
+                nulls.malformed.push((row, why));
+            }
+        }
+        Some(nulls)
+    }
+
+    /// Those of the rows that an array takes from this one.
+    pub(crate) fn select(&self, count: usize, row: impl Fn(usize) -> usize) -> Option<Nulls> {
+        let why =
+            |row| self.malformed.binary_search_by_key(&row, |(row, _)| *row).map_or(NULL, |at| &self.malformed[at].1);
+        let nulls = (0..count).filter(|at| self.is_null(row(*at)));
+        Nulls::of(count, nulls.map(|at| (at, why(row(at)).into())))
     }
 
     pub(crate) fn is_null(&self, row: usize) -> bool {
@@ -53,7 +79,7 @@ impl Nulls {
         let rows = (0..8 * self.missing.len()).filter(|row| self.is_null(*row));
         rows.map(move |row| match malformed.next_if(|(other, _)| *other == row) {
             Some((_, why)) => (row, &why[..]),
-            None => (row, "null"),
+            None => (row, NULL),
         })
     }
 }

@@ -20,7 +20,7 @@ mod zkdilithium;
 
 use engine::Engine;
 use error::InvalidSignature;
-use foreign::array::Array;
+use foreign::array::{Array, restored};
 use foreign::interpreter;
 use hypergrove::PARAMETER_SETS;
 use hypergrove::quote::{Quote, is_key_for_path};
@@ -66,6 +66,7 @@ fn _hypergrove(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(keys::keygen_batch, module)?)?;
     module.add_function(wrap_pyfunction!(keys::sha256_batch, module)?)?;
     module.add_function(wrap_pyfunction!(keys::verify_batch, module)?)?;
+    module.add_function(wrap_pyfunction!(restored, module)?)?;
     module.add_function(wrap_pyfunction!(quote_name, module)?)?;
     module.add_function(wrap_pyfunction!(quote_path, module)?)?;
     exit::register(py, engine::end)?;

@@ -82,7 +82,7 @@ fn opened(object: &Object<'_>) -> PyResult<Option<MessageFile>> {
     let io = object.py().import("io")?;
     let is = |object: &Object<'_>, name| object.is_instance(&io.getattr(name)?);
     // Its named files are objects that have one of `open`.
-    let is_wrapped = object.get_type().module()? == "tempfile";
+    let is_wrapped = object.get_type().module().is_ok_and(|name| name == "tempfile");
     let inner = if is_wrapped { object.getattr_opt("file")? } else { None };
     let object = inner.as_ref().unwrap_or(object);
     let is_buffered = is(object, "BufferedReader")? || is(object, "BufferedRandom")?;

@@ -189,7 +189,7 @@ def test_an_array_is_no_verdict(key: PrivateKey, zk_key: zkdilithium.PrivateKey)
     for verify in (slh_dsa, zk):
         assert verify(b"m") and not verify(b"x") and bool(verify(b"m")) is True and bool(verify(b"x")) is False
         for messages in ([], [b"m", b"m"], [b"x", b"x"]):
-            with pytest.raises(ValueError, match=f"array of {len(messages)} elements is neither true nor false; use all"):
+            with pytest.raises(ValueError, match=f"array of {len(messages)} elements is neither true nor false; use array.all"):
                 bool(verify(*messages))
             with pytest.raises(ValueError, match="neither true nor false"):
                 assert not verify(*messages)

@@ -34,6 +34,8 @@ def calls(key: PrivateKey, column: ArrowColumn, array: npt.NDArray[np.uint8], en
     verdicts = hypergrove.verify_batch([key.public_key()], column, array)
     assert_type(verdicts[0], Any)
     assert_type((bool(verdicts), all(verdicts == [True])), tuple[bool, bool])
+    assert_type((verdicts.all(), verdicts.any(), (~verdicts).tolist()), tuple[bool, bool, list[Any]])
+    assert_type((verdicts[1:], verdicts.count(True)), tuple[Array, int])
     assert_type([bool(verdict) for verdict in verdicts], list[bool])
     assert_type(hypergrove.verify_batch(array, array, [b"m"], set=hypergrove.SETS[0]), Array)
     assert_type(hypergrove.sha256_batch(verdicts.tobytes() and [b"m"]), Array)

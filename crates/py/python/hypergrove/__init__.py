@@ -9,6 +9,8 @@ False
 zkDilithium is in `hypergrove.zkdilithium`. docs/python.md of the repository has the rest.
 """
 
+from collections.abc import Sequence as _Sequence
+
 from . import zkdilithium
 from ._hypergrove import (
     SETS,
@@ -40,3 +42,6 @@ __all__ = [
     "verify_batch",
     "zkdilithium",
 ]
+
+# Polars takes sequences of booleans for masks.
+_Sequence.register(Array)

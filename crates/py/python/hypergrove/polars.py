@@ -12,6 +12,7 @@ imported when a function is called; pyarrow is not needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import Engine, PublicKey, sha256_batch
@@ -119,7 +120,9 @@ def _expression(columns: Mapping[str, Column], function: Callable[..., Any], kin
         whole = [column if len(column) == rows else column.new_from_index(0, rows) for column in series]
         # A column of nothing but null has no type of bytes.
         whole = [column.cast(polars.Binary) if column.dtype == polars.Null else column for column in whole]
-        return polars.Series(name, function(*whole), dtype=getattr(polars, kind))
+        # Of Arrow alone: as a sequence, Polars would take the rows one by one.
+        result = SimpleNamespace(__arrow_c_array__=function(*whole).__arrow_c_array__)
+        return polars.Series(result).alias(name)
 
     arguments = inputs if is_elementwise else [*inputs, polars.len()]
     return polars.map_batches(arguments, call, return_dtype=getattr(polars, kind), is_elementwise=is_elementwise).alias(name)

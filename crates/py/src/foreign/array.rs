@@ -4,14 +4,16 @@ use super::memory::{ArrayOwner, Element, ExportedBytes, Reading, Share, SharedMe
 use super::{arrow, dlpack};
 use crate::error::bad;
 use crate::gaps::{Gaps, Nulls};
-use crate::room::zeros;
+use crate::room::{size, zeros};
 use hypergrove::Process;
 use hypergrove::rows::Memory;
 use pyo3::basic::CompareOp;
-use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBool, PyByteArray, PyBytes, PyCapsule, PyInt, PyList, PyMemoryView, PyRange, PyTuple};
+use pyo3::types::{
+    IntoPyDict, PyBool, PyByteArray, PyBytes, PyCapsule, PyDict, PyInt, PyList, PyMemoryView, PyRange, PySlice, PyTuple,
+};
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -25,7 +27,7 @@ use std::sync::{Arc, Mutex};
 ///
 /// Arrow's arrays never change. As long as one shares the array's memory, new views are read-only, and a call cannot write to the array. If there
 /// are views already, Arrow gets a copy.
-#[pyclass(frozen, module = "hypergrove")]
+#[pyclass(frozen, sequence, module = "hypergrove")]
 pub(crate) struct Array {
     memory: Arc<SharedMemory>,
     element: Element,
@@ -119,6 +121,42 @@ impl Array {
         Ok(ExportedBytes::Shared(Share { memory: self.memory.clone(), is_frozen: true }))
     }
 
+    /// A copy of `count` rows: which, `row` tells by their places in the copy.
+    fn rows(&self, count: usize, row: impl Fn(usize) -> usize) -> PyResult<Array> {
+        let width = self.strides[0] as usize;
+        let mut bytes = zeros(size(count, width)?)?;
+        let reading = self.read()?;
+        let copied = if width == 0 { 0 } else { count };
+        (0..copied).for_each(|at| reading.copy(row(at) * width, &mut bytes[at * width..][..width], false));
+        let shape: Vec<usize> = [count].into_iter().chain(self.sizes().into_iter().skip(1)).collect();
+        let nulls = self.nulls.as_ref().and_then(|nulls| nulls.select(count, &row));
+        Ok(Array { nulls, ..Array::new(bytes, self.element, &shape) })
+    }
+
+    /// A copy of the verdicts; null is false.
+    fn verdicts(&self, what: &str) -> PyResult<Vec<u8>> {
+        match self.element {
+            Element::Bool => self.copy(),
+            Element::Byte => Err(PyTypeError::new_err(format!("{what}: {} has no verdicts", self.__repr__()))),
+        }
+    }
+
+    /// `all` or `any`. With arguments that only NumPy's functions of these names have, NumPy does it.
+    fn reduce<'py>(
+        slf: &Bound<'py, Self>,
+        what: &str,
+        reduced: impl FnOnce(&[u8]) -> bool,
+        [axis, out]: [Option<&Bound<'py, PyAny>>; 2],
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if axis.is_none() && out.is_none() && options.is_none() {
+            return Ok(PyBool::new(slf.py(), reduced(&slf.get().verdicts(what)?)).to_owned().into_any());
+        }
+        let all = [("axis", axis), ("out", out)].into_py_dict(slf.py())?;
+        options.map_or(Ok(()), |options| all.update(options.as_mapping()))?;
+        Array::__array__(slf, None, None)?.call_method(what, (), Some(&all))
+    }
+
     /// A copy of all bytes.
     fn copy(&self) -> PyResult<Vec<u8>> {
         let mut copy = zeros(self.memory.len)?;
@@ -151,7 +189,7 @@ impl Array {
         if self.memory.len != element.len() {
             let count = self.memory.len;
             return Err(bad(format!(
-                "an array of {count} elements is neither true nor false; use all(array) or any(array)"
+                "an array of {count} elements is neither true nor false; use array.all() or array.any()"
             )));
         }
         self.read()?.copy(0, &mut element, false);
@@ -207,11 +245,24 @@ impl Array {
         self.nulls.as_ref().map_or_else(Vec::new, |nulls| nulls.reasons().collect())
     }
 
-    /// A row's bytes, or the row's boolean; None if the row is null.
-    fn __getitem__<'py>(slf: &Bound<'py, Self>, row: isize) -> PyResult<Bound<'py, PyAny>> {
+    /// A row's bytes, or the row's boolean; None if the row is null. The rows of a slice are an array, a copy.
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, row: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        if let Ok(slice) = row.cast::<PySlice>() {
+            let part = slice.indices(slf.get().shape[0])?;
+            let row = |at: usize| (part.start + at as isize * part.step) as usize;
+            return Ok(Bound::new(slf.py(), slf.get().rows(part.slicelength, row)?)?.into_any());
+        }
+        let Ok(index) = row.extract::<isize>() else {
+            return Err(match row.is_instance_of::<PyInt>() {
+                true => PyIndexError::new_err("no array has a row of such a number"),
+                false => PyTypeError::new_err(
+                    "an array takes the number of a row or a slice; numpy.asarray(array) takes masks, too",
+                ),
+            });
+        };
         let array = slf.get();
-        let (rows, index) = (array.shape[0], row);
-        let row = if row < 0 { row + rows } else { row };
+        let rows = array.shape[0];
+        let row = if index < 0 { index + rows } else { index };
         if !(0..rows).contains(&row) {
             return Err(PyIndexError::new_err(format!("row {index} of an array with {rows}")));
         }
@@ -252,8 +303,96 @@ impl Array {
         py.import("numpy")?.call_method("array", (view,), Some(&options))
     }
 
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err("arrays do not pickle; use bytes(array) or numpy.array(array)"))
+    /// NumPy's type of the elements.
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let numpy = py
+            .import("numpy")
+            .map_err(|_| PyAttributeError::new_err("dtype: it is NumPy's, which is not installed"))?;
+        numpy.call_method1("dtype", (self.format(),))
+    }
+
+    /// 2 for rows of bytes, otherwise 1.
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// As `numpy.asarray(array, dtype)`, or a copy.
+    #[pyo3(signature = (dtype=None, copy=false))]
+    fn to_numpy<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let copy = copy.then(|| PyBool::new(slf.py(), true).to_owned().into_any());
+        Array::__array__(slf, dtype, copy.as_ref())
+    }
+
+    /// How pandas knows what wraps an array of NumPy. Without this name, it takes verdicts for a list of labels, or of row numbers.
+    #[classattr]
+    fn _typ() -> &'static str {
+        "npy_extension"
+    }
+
+    /// Whether all verdicts are true. A null is false.
+    #[pyo3(signature = (axis=None, out=None, **options))]
+    fn all<'py>(
+        slf: &Bound<'py, Self>,
+        axis: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Array::reduce(slf, "all", |verdicts| verdicts.iter().all(|verdict| *verdict != 0), [axis, out], options)
+    }
+
+    /// Whether a verdict is true. A null is false.
+    #[pyo3(signature = (axis=None, out=None, **options))]
+    fn any<'py>(
+        slf: &Bound<'py, Self>,
+        axis: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Array::reduce(slf, "any", |verdicts| verdicts.iter().any(|verdict| *verdict != 0), [axis, out], options)
+    }
+
+    /// The rows: bytes or booleans, and None for nulls.
+    fn tolist<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().get_type::<PyList>().call1((slf,))
+    }
+
+    /// How many rows have this value.
+    fn count<'py>(slf: &Bound<'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Array::tolist(slf)?.call_method1("count", (value,))
+    }
+
+    /// The first row with this value.
+    #[pyo3(signature = (value, start=0, stop=isize::MAX))]
+    fn index<'py>(
+        slf: &Bound<'py, Self>,
+        value: &Bound<'py, PyAny>,
+        start: isize,
+        stop: isize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Array::tolist(slf)?.call_method1("index", (value, start, stop))
+    }
+
+    /// The opposite verdicts. A null stays null.
+    fn __invert__(&self) -> PyResult<Array> {
+        let rows = self.__len__();
+        let mut verdicts = self.verdicts("~")?;
+        for (row, verdict) in verdicts.iter_mut().enumerate() {
+            *verdict = u8::from(*verdict == 0 && self.nulls.as_ref().is_none_or(|nulls| !nulls.is_null(row)));
+        }
+        let nulls = self.nulls.as_ref().and_then(|nulls| nulls.select(rows, |row| row));
+        Ok(Array { nulls, ..Array::new(verdicts, Element::Bool, &[rows]) })
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let (py, array) = (slf.py(), slf.get());
+        let restored = py.import("hypergrove._hypergrove")?.getattr("_array")?;
+        (restored, (array.tobytes(py)?, array.format(), array.sizes(), array.reasons())).into_pyobject(py)
     }
 
     fn __repr__(&self) -> String {
@@ -364,6 +503,32 @@ impl Array {
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
         self.memory.uses().views -= 1;
     }
+}
+
+/// The array that was pickled. A pickle may hold anything.
+#[pyfunction(name = "_array")]
+pub(crate) fn restored(
+    data: &Bound<'_, PyBytes>,
+    format: &str,
+    shape: Vec<usize>,
+    reasons: Vec<(usize, String)>,
+) -> PyResult<Array> {
+    let mut bytes = data.as_bytes().to_vec();
+    let element = match (format, shape.len()) {
+        ("B", 1 | 2) => Element::Byte,
+        ("?", 1) => Element::Bool,
+        _ => return Err(bad("the pickle of an array is damaged: it is of no such shape and type")),
+    };
+    // Results alone have nulls, and no result has rows without bytes.
+    let may_have_nulls = reasons.is_empty() || !bytes.is_empty();
+    let is_full = may_have_nulls && size(shape[0], shape.get(1).copied().unwrap_or(1))? == bytes.len();
+    if !is_full || reasons.iter().any(|(row, _)| *row >= shape[0]) || !reasons.is_sorted() {
+        return Err(bad("the pickle of an array is damaged: it has other rows than its shape"));
+    }
+    if element == Element::Bool {
+        bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+    }
+    Ok(Array { nulls: Nulls::of(shape[0], reasons.into_iter()), ..Array::new(bytes, element, &shape) })
 }
 
 /// An iterator over the rows of an object of ours: each is made when it is asked for.

@@ -7,11 +7,13 @@
 use super::memory::ExportedBytes;
 use crate::error::{RowFault, bad};
 use crate::room::too_many;
+use hypergrove::quote::Quote;
 use hypergrove::rows::{Column, Offsets};
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyCapsule, PyTuple};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -189,6 +191,40 @@ impl IndexType {
     }
 }
 
+const AS_TEXT: &str =
+    "`pc.cast(column, pa.string())`, or in Polars `column.cast(pl.String)`, makes text of it, whose bytes are UTF-8";
+const NO_WAY: &str = "nothing casts these to bytes; give a column of binary";
+
+/// A column's type that has no bytes of its rows, by its format: in words, with a way to bytes.
+fn unread(format: &str) -> (Cow<'static, str>, &'static str) {
+    macro_rules! of_bytes {
+        ($polars:literal) => {
+            concat!(
+                "if they are lists of bytes, `pa.array([None if row is None else bytes(row) for row in column.to_pylist()])`, or in Polars ",
+                $polars,
+                ", makes rows of them"
+            )
+        };
+    }
+    let (kind, way) = match format {
+        "n" => ("nulls alone", "`pc.cast(column, pa.large_binary())` gives it a type"),
+        "b" => ("booleans", AS_TEXT),
+        "c" | "C" | "s" | "S" | "i" | "I" | "l" | "L" => ("integers", AS_TEXT),
+        "e" | "f" | "g" => ("floating-point numbers", AS_TEXT),
+        "tiM" | "tiD" | "tin" => ("intervals", NO_WAY),
+        "+m" => ("maps", NO_WAY),
+        "+s" => ("structs", "pass a field of it, `pc.struct_field(column, 0)` for example; of a table, pass a column"),
+        "+r" => ("run-end encoded values", "`pc.run_end_decode(column)` gives each row its value"),
+        "+l" | "+L" | "+vl" | "+vL" => ("lists", of_bytes!("`column.cast(pl.Binary)`")),
+        _ if format.starts_with("+w:") => ("lists of one length", of_bytes!("`column.arr.to_list().cast(pl.Binary)`")),
+        _ if format.starts_with("+u") => ("unions", NO_WAY),
+        _ if format.starts_with("d:") => ("decimal numbers", AS_TEXT),
+        _ if format.starts_with('t') => ("dates or times", AS_TEXT),
+        _ => return (format!("an unknown format, {}", Quote::new(format)).into(), "cast it to binary"),
+    };
+    (kind.into(), way)
+}
+
 /// The type of a column.
 #[derive(Clone, Copy)]
 struct ColumnType {
@@ -200,21 +236,29 @@ struct ColumnType {
 impl ColumnType {
     fn of(schema: &Schema, what: &str) -> PyResult<ColumnType> {
         let format = schema.format(what)?;
-        let refused = |kind: &str, format: &str| {
-            PyTypeError::new_err(format!(
-                "{what}: an Arrow array of {kind} {format:?}; cast it to binary, large_binary, binary_view or fixed-size binary"
-            ))
-        };
+        let refused = |why: String| PyTypeError::new_err(format!("{what}: {why}"));
         // SAFETY: a dictionary that is not null is the schema of the values, and lives as long as this one.
         let Some(dictionary) = (unsafe { schema.dictionary.as_ref() }) else {
-            let values = ValueLayout::of(&format).ok_or_else(|| refused("the format", &format))?;
+            let other = || {
+                let (kind, way) = unread(&format);
+                refused(format!("an Arrow column of {kind}; {way}"))
+            };
+            let values = ValueLayout::of(&format).ok_or_else(other)?;
             return Ok(ColumnType { values, index: None });
         };
         let index = IndexType::of(&format);
-        let index = index.ok_or_else(|| refused("a dictionary with indices of the format", &format))?;
+        let index = index
+            .ok_or_else(|| refused("an Arrow dictionary whose indices are no integers; validate the array".into()))?;
         let format = dictionary.format(what)?;
         let values = ValueLayout::of(&format).filter(|_| dictionary.dictionary.is_null());
-        let values = values.ok_or_else(|| refused("a dictionary with values of the format", &format))?;
+        let values = values.ok_or_else(|| {
+            let (kind, way) = match dictionary.dictionary.is_null() {
+                true => unread(&format),
+                false => ("dictionaries".into(), NO_WAY),
+            };
+            let way = if way == AS_TEXT { way } else { NO_WAY };
+            refused(format!("an Arrow dictionary of {kind}; {way}"))
+        })?;
         Ok(ColumnType { values, index: Some(index) })
     }
 }
