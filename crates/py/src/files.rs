@@ -99,9 +99,7 @@ impl<'py> GivenPath<'py> {
         });
         let length = read?.map_err(|why| self.errors().failed(&why))?;
         if length as u64 > LONGEST_KEY {
-            return Err(
-                self.wrong("more than 1,048,576 bytes, the most that the file of a key may have; check its name")
-            );
+            return Err(self.wrong("more than 1,048,576 bytes, the most that a file of keys may have; check its name"));
         }
         if length > most as usize {
             return Err(self.wrong("the file grew while it was read; read it again"));

@@ -74,7 +74,7 @@ pub(crate) fn no_pickle() -> PyErr {
 /// two keys are compared in constant time.
 #[pyclass(frozen, eq, module = "hypergrove")]
 #[derive(PartialEq)]
-pub(crate) struct PrivateKey(Arc<SigningKey>);
+pub(crate) struct PrivateKey(pub(crate) Arc<SigningKey>);
 
 #[pymethods]
 impl PrivateKey {
@@ -350,7 +350,7 @@ fn passphrase_of(given: Given<'_>) -> PyResult<Option<Secret>> {
 /// A public key of SLH-DSA.
 #[pyclass(frozen, eq, hash, module = "hypergrove")]
 #[derive(PartialEq, Hash)]
-pub(crate) struct PublicKey(VerifyingKey);
+pub(crate) struct PublicKey(pub(crate) VerifyingKey);
 
 #[pymethods]
 impl PublicKey {

@@ -8,6 +8,7 @@ mod error;
 mod exit;
 mod files;
 mod foreign;
+mod formats;
 mod gaps;
 mod held;
 mod keys;
@@ -70,5 +71,6 @@ fn _hypergrove(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(quote_name, module)?)?;
     module.add_function(wrap_pyfunction!(quote_path, module)?)?;
     exit::register(py, engine::end)?;
+    module.add_submodule(&formats::module(py)?)?;
     module.add_submodule(&zkdilithium::module(py)?)
 }

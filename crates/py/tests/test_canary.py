@@ -14,6 +14,7 @@ import pytest
 
 from hypergrove import Engine, PrivateKey, PublicKey, keygen_batch, sha256_batch, verify_batch, zkdilithium
 from hypergrove._engines import Key
+from hypergrove.files import AllowedSigners, Envelope, Manifest, sign_envelope
 
 LIST = json.loads((pathlib.Path(__file__).parents[3] / "vectors/canary/forms.json").read_text("utf-8"))
 FORMS = {name: bytes.fromhex(digits) for name, digits in LIST["forms"].items()}
@@ -63,6 +64,12 @@ CALLS: dict[str, Callable[[str], Any]] = {
     "path of a public key": lambda text: PublicKey.load(pathlib.Path(text)),
     "file to sign": KEY.sign_file,
     "file to verify": lambda text: KEY.public_key().verify_file(text, b""),
+    "envelope": Envelope.parse,
+    "manifest": Manifest.parse,
+    "folder": Manifest.of_folder,
+    "list of signers": AllowedSigners.parse,
+    "path of a list of signers": AllowedSigners.load,
+    "message of an envelope": lambda text: sign_envelope(KEY, text),
     "key of an engine": lambda text: Key.of(text).get(),
     "path of a key": lambda text: Key.of(pathlib.Path(text)).get(),
 }

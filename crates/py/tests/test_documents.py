@@ -39,7 +39,7 @@ def test_examples_of_tables(repository: Path, tmp_path: Path, engine: str) -> No
     assert ran.returncode == 0, ran.stdout + ran.stderr[-4000:]
 
 
-@pytest.mark.parametrize("name", ["hypergrove", "hypergrove.zkdilithium", "hypergrove.duckdb", "hypergrove.polars"])
+@pytest.mark.parametrize("name", ["hypergrove", "hypergrove.files", "hypergrove.zkdilithium", "hypergrove.duckdb", "hypergrove.polars"])
 def test_examples_of_docstrings(name: str) -> None:
     package = name.rpartition(".")[2]
     if package in PACKAGES.values():
@@ -49,7 +49,7 @@ def test_examples_of_docstrings(name: str) -> None:
 
 
 def test_everything_public_is_documented() -> None:
-    for module in [hypergrove, hypergrove.zkdilithium, *OF_TABLES]:
+    for module in [hypergrove, hypergrove.files, hypergrove.zkdilithium, *OF_TABLES]:
         for name in module.__all__:
             thing = getattr(module, name)
             if isinstance(thing, (str, int, tuple)):

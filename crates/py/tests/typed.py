@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 import hypergrove
-from hypergrove import Array, Engine, PrivateKey, PrivateKeys, PublicKey, zkdilithium
+from hypergrove import Array, Engine, PrivateKey, PrivateKeys, PublicKey, files, zkdilithium
 
 
 class ArrowColumn:
@@ -70,3 +70,10 @@ async def awaited(key: PrivateKey) -> None:
 def other_scheme(key: zkdilithium.PrivateKey, public: zkdilithium.PublicKey) -> None:
     assert_type(zkdilithium.verify_batch(public, key.sign_batch([b"m"]), [b"m"]), Array)
     hypergrove.verify_batch(public, [b""], [b"m"])  # type: ignore[arg-type]  # pyright: ignore
+
+
+def formats(key: PrivateKey, folder: Path) -> None:
+    envelope = files.sign_envelope(key, folder / "m", b"c", comment="text")
+    assert_type(files.Envelope.parse(str(envelope)).verify(key.public_key(), b"m", b"c"), None)
+    assert_type(files.Manifest.of_folder(folder, without=["SUMS"]).problems(folder), list[tuple[str, str]])
+    assert_type(files.AllowedSigners.load(folder / "signers").verify(envelope, b"m", b"c"), str)

@@ -11,7 +11,7 @@ zkDilithium is in `hypergrove.zkdilithium`. docs/python.md of the repository has
 
 from collections.abc import Sequence as _Sequence
 
-from . import zkdilithium
+from . import files, zkdilithium
 from ._hypergrove import (
     SETS,
     Array,
@@ -37,6 +37,7 @@ __all__ = [
     "PublicKey",
     "__version__",
     "devices",
+    "files",
     "keygen_batch",
     "sha256_batch",
     "verify_batch",

@@ -20,6 +20,7 @@ __all__ = [
     "_quote",
     "_quote_path",
     "devices",
+    "files",
     "keygen_batch",
     "sha256_batch",
     "verify_batch",
@@ -62,6 +63,7 @@ _Malformed: TypeAlias = Literal["error", "null"]
 _Out = TypeVar("_Out", bound=Buffer | _NumpyArray | _Tensor)
 
 SETS: Final[tuple[str, ...]]
+files: Final[ModuleType]
 zkdilithium: Final[ModuleType]
 __version__: Final[str]
 
