@@ -35,7 +35,7 @@ pub(crate) struct Cli {
 }
 
 /// Commands that compute nothing. They accept the options of the machine, as all commands do, and do not list them.
-const WITHOUT_MACHINE: [&str; 5] = ["completions", "inspect", "ledger", "man", "report"];
+const WITHOUT_MACHINE: [&str; 6] = ["completions", "inspect", "ledger", "man", "passwd", "report"];
 
 impl Cli {
     /// The definition of the command line, with all its commands.
@@ -67,6 +67,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     Keygen(Keygen),
     Pubkey(Pubkey),
+    Passwd(Passwd),
     Sign(Sign),
     Verify(Verify),
     Inspect(Inspect),
@@ -179,6 +180,27 @@ pub(crate) struct Pubkey {
     pub(crate) overwrite: Overwrite,
 }
 
+/// Change, set or remove the passphrase of a private key
+///
+/// The file is replaced as a whole or not at all. Its mode and its other contents stay.
+#[derive(Args)]
+pub(crate) struct Passwd {
+    /// The file of the private key: PEM or DER
+    #[arg(value_name = "KEY")]
+    pub(crate) key: PathBuf,
+    /// Write the private key without a passphrase
+    #[arg(long, conflicts_with_all = ["new_passphrase_file", "kdf"])]
+    pub(crate) remove: bool,
+    /// The function that derives the encryption key from the new passphrase; it makes guessing expensive
+    #[arg(long, value_name = "NAME", default_value = "scrypt")]
+    pub(crate) kdf: Kdf,
+    /// Read the new passphrase from this file, whose only line it is; `-` is standard input. By default, the tool asks on the terminal
+    #[arg(long, value_name = "FILE", help_heading = "Passphrase")]
+    pub(crate) new_passphrase_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) passphrase: PassphraseOptions,
+}
+
 /// Sign files
 ///
 /// The signature of FILE is written to FILE.sig. It has the bytes of FIPS 205 (R ‖ SIG_FORS ‖ SIG_HT) and nothing else. If FILE is `-`,
@@ -212,7 +234,7 @@ pub(crate) struct Sign {
     pub(crate) message: MessageOptions,
     /// Write each signature as text that names its set, mode, context and key: docs/envelope.md. `verify` recognises this form; other
     /// programs need bare signatures. By default, signatures are bare
-    #[arg(long, conflicts_with_all = ["skip_existing", "internal", "manifest", "table"])]
+    #[arg(long, conflicts_with_all = ["skip_existing", "internal", "table"])]
     pub(crate) armor: bool,
     /// With --armor: add this line to the text; it is signed, too
     #[arg(long, value_name = "TEXT", requires = "armor")]
@@ -406,7 +428,8 @@ pub(crate) struct Inspect {
     pub(crate) passphrase: PassphraseOptions,
     #[command(flatten)]
     pub(crate) of: KeyKind,
-    /// Show the secret parts of a private key, too; by default, they are hidden
+    /// Show the secret parts of a private key, too; by default, they are hidden, and an encrypted key stays encrypted unless an option
+    /// names its passphrase
     #[arg(long)]
     pub(crate) show_secrets: bool,
     /// Print JSON, with all values in full; by default, long values are shortened
@@ -579,7 +602,7 @@ pub(crate) struct Completions {
 /// Write the manual pages, one for each command
 #[derive(Args)]
 pub(crate) struct Man {
-    /// The directory for the pages, for example ~/.local/share/man/man1; existing pages are replaced
+    /// The directory for the pages, for example ~/.local/share/man/man1. The tool makes it if it is missing; existing pages are replaced
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
 }

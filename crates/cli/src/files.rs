@@ -541,6 +541,12 @@ impl Prepared {
         }
     }
 
+    /// Gives a file that will replace another one the same mode, and the same owner.
+    pub(crate) fn resemble(&self, other: &Metadata) -> Result<(), Failure> {
+        let done = self.staged().map_or(Ok(()), |staged| staged.resemble(other));
+        done.map_err(|error| Failure::io("keep the owner and the mode of", &self.target, &error))
+    }
+
     /// Puts the bytes on the disk, and then gives them their name.
     pub(crate) fn commit(self, printer: &Printer) -> Result<(), Failure> {
         self.sync()?;

@@ -30,7 +30,16 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
         return Ok(Exit::Good);
     }
     printer.line(format_args!("file    {source}"))?;
-    printer.line(format_args!("kind    {} of {}", report.kind, report.sets.join(" or ")))?;
+    // A public key next to an encrypted one need not be its own.
+    let is_open = report.encryption.is_none() || !report.parts.is_empty();
+    let sets = report.sets.join(" or ");
+    match (is_open, &sets[..]) {
+        (true, sets) => printer.line(format_args!("kind    {} of {sets}", report.kind))?,
+        (false, "") => printer.line(format_args!("kind    {}; its passphrase reveals its set", report.kind))?,
+        (false, sets) => {
+            printer.line(format_args!("kind    {}, of {sets} by the public key next to it", report.kind))?
+        }
+    }
     printer.line(format_args!("format  {}, {} bytes", report.format, grouped(report.bytes as u64)))?;
     if let Some(fingerprint) = &report.fingerprint {
         printer.line(format_args!("key     {fingerprint}"))?;
@@ -51,7 +60,12 @@ pub(crate) fn run(args: &Inspect, printer: &Printer) -> Result<Exit, Failure> {
         }
     }
     if let Some(encryption) = &report.encryption {
-        printer.line(format_args!("cipher  {encryption}; what follows is decrypted"))?;
+        let rest =
+            if is_open { "what follows is decrypted" } else { "--passphrase-file or --show-secrets decrypts the rest" };
+        printer.line(format_args!("cipher  PBES2: {encryption}; {rest}"))?;
+    }
+    if !is_open {
+        return Ok(Exit::Good);
     }
     printer.line("")?;
     let mut table = Table::new("rrll", ["offset", "bytes", "part", "value"]);

@@ -8,8 +8,12 @@ use crate::x509;
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
 use hypergrove::{EncryptedSigningKey, KeyError, Params, SigningKey, SlhDsa, VerifyingKey, known_sets};
 use hypergrove_lab::failure::Failure;
+use hypergrove_lab::printer::Printer;
 use hypergrove_lab::stopwatch::Timed;
 use hypergrove_pem::{Pem, is_pem};
+#[cfg(unix)]
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use zeroize::Zeroizing;
 
 /// The tag of the version of a private key.
@@ -52,6 +56,8 @@ pub(crate) struct KeyFile<'a> {
     pub(crate) bytes: Zeroizing<Vec<u8>>,
     /// Where its passphrase comes from, if it has one; None where nobody is to be asked.
     pub(crate) passphrase: Option<&'a PassphraseOptions>,
+    /// Whether the user was warned that others may read it.
+    warned: AtomicBool,
 }
 
 impl KeyFile<'_> {
@@ -66,7 +72,38 @@ impl KeyFile<'_> {
         passphrase: Option<&'a PassphraseOptions>,
     ) -> Result<KeyFile<'a>, Failure> {
         let bytes = source.read_key(what)?;
-        Ok(KeyFile { source, bytes, passphrase })
+        Ok(KeyFile::new(source, bytes, passphrase))
+    }
+
+    pub(crate) fn new(
+        source: Source,
+        bytes: Zeroizing<Vec<u8>>,
+        passphrase: Option<&PassphraseOptions>,
+    ) -> KeyFile<'_> {
+        KeyFile { source, bytes, passphrase, warned: AtomicBool::new(false) }
+    }
+
+    /// Warns, once, if others may read the file, which holds a private key.
+    pub(crate) fn warn_of_readers(&self) {
+        if self.others_may_read() && !self.warned.swap(true, Ordering::Relaxed) {
+            Printer::new(true, false).warning(format_args!(
+                "others may read the private key {}: set the file's mode to 600, and make a new key if somebody may have read it",
+                self.source
+            ));
+        }
+    }
+
+    /// Whether the file's group or everybody may read it. Pipes have readers of their own.
+    #[cfg(unix)]
+    fn others_may_read(&self) -> bool {
+        use std::os::unix::fs::PermissionsExt;
+        let Source::File(path) = &self.source else { return false };
+        fs::metadata(path).is_ok_and(|there| there.is_file() && there.permissions().mode() & 0o044 != 0)
+    }
+
+    #[cfg(not(unix))]
+    fn others_may_read(&self) -> bool {
+        false
     }
 }
 

@@ -2,9 +2,11 @@
 
 use crate::args::Encoding;
 use crate::der::{Element, elements};
-use crate::keys::{Key, LoadedKey};
-use hypergrove::Params;
+use crate::keys::{Key, KeyFile, LoadedKey};
 use hypergrove::pkcs8::der::Tag;
+use hypergrove::{EncryptedSigningKey, KeyError, Params, VerifyingKey};
+use hypergrove_lab::failure::Failure;
+use hypergrove_pem::{Pem, is_pem};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -116,6 +118,26 @@ pub(crate) fn signature(bytes: &[u8], sets: &[&'static Params]) -> Layout {
     }
     let sets = sets.iter().map(|p| p.name).collect();
     Layout { kind: "signature", sets, format: "raw", bytes: bytes.len(), parts, ..Layout::default() }
+}
+
+/// The properties of an encrypted private key that need no passphrase. The public key next to it, if there is one, names the set.
+pub(crate) fn encrypted(file: &KeyFile<'_>) -> Result<Layout, Failure> {
+    let failed = |error: KeyError| Failure::from(error).of(&file.source);
+    let encrypted = EncryptedSigningKey::read(&file.bytes).map_err(failed)?;
+    let public = match is_pem(&file.bytes) && Pem::read(&file.bytes).is_ok_and(|pem| pem.has("PUBLIC KEY")) {
+        true => Some(VerifyingKey::read_spki(&file.bytes).map_err(failed)?),
+        false => None,
+    };
+    file.warn_of_readers();
+    Ok(Layout {
+        kind: "encrypted private key",
+        sets: public.iter().map(|key| key.params().name).collect(),
+        fingerprint: public.map(|key| key.fingerprint().to_string()),
+        format: if is_pem(&file.bytes) { "PEM" } else { "DER" },
+        encryption: Some(encrypted.to_string()),
+        bytes: encrypted.to_der().map_err(failed)?.as_bytes().len(),
+        ..Layout::default()
+    })
 }
 
 pub(crate) fn key(found: &LoadedKey, show_secrets: bool) -> Layout {

@@ -26,6 +26,7 @@ mod merkle;
 mod message;
 mod outputs;
 mod passphrase;
+mod passwd;
 mod pubkey;
 mod quickstart;
 mod report;
@@ -164,6 +165,7 @@ fn run(cli: &Cli, read: Sources, printer: &Printer) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Keygen(args) => keygen::run(args, &read, machine, printer),
         Command::Pubkey(args) => pubkey::run(args, &read, machine, printer),
+        Command::Passwd(args) => passwd::run(args, printer),
         Command::Sign(args) => sign::run(args, read, machine, printer),
         Command::Verify(args) => verify::run(args, &read, machine, printer),
         Command::Inspect(args) => inspect::run(args, printer),

@@ -80,7 +80,7 @@ impl PassphraseOptions {
         };
         if passphrase.is_empty() {
             return Err(Failure::new(format!("the passphrase of {key} is empty, so it would protect nothing"))
-                .hint("choose a passphrase, or leave --encrypt out"));
+                .hint("choose a passphrase, or leave the key unencrypted"));
         }
         Ok(passphrase)
     }

@@ -4,6 +4,7 @@ use crate::args::{Cli, Completions, Man};
 use crate::files::{Access, MAKE_IT, Replace, Target, is_directory};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{PathDisplay, Printer, grouped};
+use std::fs;
 use std::io::{self, Write};
 
 const TOOL: &str = "hypergrove";
@@ -16,6 +17,8 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("keygen", "release --encrypt", "Encrypt the private key with a passphrase."),
     ("keygen", "--set SLH-DSA-SHA2-128f -o key.pem --pubout pub.pem", "Choose the set, and the name of each file."),
     ("pubkey", "key.pem -o pub.pem", "Write the public key of a private key."),
+    ("passwd", "release.key", "Change the passphrase of a private key, or encrypt the key."),
+    ("passwd", "release.key --remove", "Write the private key without a passphrase."),
     ("sign", "--key key.pem release.tar.gz", "Write release.tar.gz.sig."),
     ("sign", "--key key.pem --manifest dist -o release.sums", "Make one signature for all files below dist."),
     ("sign", "--key key.pem --prehash SHA2-256 disk.img", "Sign a file of any size, which is read in chunks."),
@@ -74,6 +77,10 @@ pub(crate) fn completions(args: &Completions, printer: &Printer) -> Result<Exit,
 }
 
 pub(crate) fn man(args: &Man, printer: &Printer) -> Result<Exit, Failure> {
+    if !args.directory.exists() {
+        let failed = |error| Failure::io("make", PathDisplay(&args.directory), &error);
+        fs::create_dir_all(&args.directory).map_err(failed)?;
+    }
     is_directory(&args.directory, "write to", MAKE_IT)?;
     let pages = pages();
     for (name, page) in &pages {

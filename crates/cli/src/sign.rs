@@ -58,14 +58,14 @@ fn by_key<S: InTool>(
     };
     let ledger = ledger::of(S::as_slh_dsa(&public), &key_file.source, args.ledger.as_deref(), printer)?;
     ledger.iter().for_each(|ledger| ledger.add_to(&mut read));
-    if let Some(tree) = &args.manifest {
-        return trees::sign::<S>(args, tree, key, mode, read, ledger.as_ref(), machine, printer);
-    }
     let signed_context = header.as_ref().map(Header::signed_context);
     let mode = match (&header, &signed_context) {
         (Some(header), Some(context)) => header.mode(context),
         _ => mode,
     };
+    if let Some(tree) = &args.manifest {
+        return trees::sign::<S>(args, tree, key, (mode, header.as_ref()), read, ledger.as_ref(), machine, printer);
+    }
     let named = args.inputs.named(args.digest.as_ref(), args.recursive, printer)?;
     let files: Vec<Source> = named.iter().map(|file| file.path.as_path().into()).collect();
     let targets = targets(args, &named)?;
@@ -118,7 +118,7 @@ fn format(args: &Sign, many: bool, targets: &[Target]) -> Result<VerdictFormat, 
 }
 
 /// A signature as it is written.
-fn armored<'s>(header: Option<&Header>, signature: &'s [u8]) -> Result<Cow<'s, [u8]>, Failure> {
+pub(crate) fn armored<'s>(header: Option<&Header>, signature: &'s [u8]) -> Result<Cow<'s, [u8]>, Failure> {
     let Some(header) = header else { return Ok(signature.into()) };
     let envelope = Envelope::new(header.clone(), signature).map_err(unfit)?;
     Ok(envelope.to_string().into_bytes().into())

@@ -96,6 +96,23 @@ impl Staged {
         self.file.write_all(bytes)
     }
 
+    /// Gives it the mode and the owner of another file.
+    #[cfg(unix)]
+    pub(crate) fn resemble(&self, other: &fs::Metadata) -> io::Result<()> {
+        use std::os::unix::fs::{MetadataExt, fchown};
+        let own = self.file.metadata()?;
+        if (own.uid(), own.gid()) != (other.uid(), other.gid()) {
+            fchown(&self.file, Some(other.uid()), Some(other.gid()))?;
+        }
+        self.file.set_permissions(other.permissions())
+    }
+
+    /// Who may read it is what the directory hands on.
+    #[cfg(windows)]
+    pub(crate) fn resemble(&self, _: &fs::Metadata) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Whether it has no name at all: others can be staged in the directory meanwhile.
     pub(crate) fn is_unnamed(&self) -> bool {
         self.temporary.is_none()

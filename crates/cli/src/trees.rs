@@ -1,15 +1,19 @@
 //! Whole trees of files: `--recursive`, and manifests.
 
 use crate::args::{Bytes, Inputs, MachineOptions, Sign, Verify};
+use crate::diagnose::Origin;
 use crate::files::{Access, CHECK_IT, Replace, Source, Sources, Target, commit_pair, directory, is_directory};
 use crate::json::Word;
 use crate::ledger::KeyLedger;
 use crate::schemes::InTool;
-use crate::signatures::{Candidate, Named, Signer, judge_one, lengths, missing, read_signature, signature_path};
+use crate::sign::armored;
+use crate::signatures::{Candidate, Named, Signer, judge_one, lengths, missing, signature_path};
 use crate::staged::is_temporary;
-use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
+use crate::verdicts::{Advice, Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
+use crate::verify::{Signed, fitting_key};
 use hypergrove::Mode;
 use hypergrove::scheme::SignJob;
+use hypergrove_files::envelope::{Envelope, Header, Mismatch};
 use hypergrove_files::manifest::{self, Manifest, ManifestEntry, ManifestError};
 use hypergrove_files::text::private_key;
 use hypergrove_lab::failure::{Exit, Failure};
@@ -17,6 +21,7 @@ use hypergrove_lab::machine;
 use hypergrove_lab::printer::{Name, PathDisplay, Printer, grouped};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 impl Inputs {
     /// All files with the names that their signatures have in a directory of signatures; directories become what is in them.
@@ -138,7 +143,7 @@ pub(crate) fn sign<S: InTool>(
     args: &Sign,
     tree: &Path,
     key: S::SigningKey,
-    mode: Mode<'_>,
+    (mode, header): (Mode<'_>, Option<&Header>),
     mut read: Sources,
     ledger: Option<&KeyLedger>,
     machine: &MachineOptions,
@@ -170,7 +175,7 @@ pub(crate) fn sign<S: InTool>(
     let job = S::signed(SignJob::new(&signer.key, &text[..]), mode, args.deterministic);
     let bytes = signer.engine.run(job)?;
     let first = target.prepare(&text, Access::Public, replace)?;
-    let second = signature.prepare(bytes.as_ref(), Access::Second, replace)?;
+    let second = signature.prepare(&armored(header, bytes.as_ref())?, Access::Second, replace)?;
     commit_pair(first, second, |_| "sign the manifest by itself, or make it anew".into(), printer)?;
     let by = SignedBy::of::<S>(&S::public(&signer.key), None);
     printer.note(format_args!("wrote {target}: the sums of {} files", grouped(listed.entries().len() as u64)));
@@ -211,9 +216,11 @@ pub(crate) fn verify<S: InTool>(
     let signature = Source::from(signature_path.as_path());
     // The bytes that are verified are those that are read: neither file is looked at again.
     let text = source.read()?;
-    let bytes = read_signature(&signature, &lengths(keys));
-    let bytes = bytes.map_err(|failure| missing(failure, path, &signature))?;
-    let verdict = judge_one(keys, args.strict, &text, &bytes, machine, printer)?;
+    let signed = Signed::read::<S>(&signature, &lengths(keys)).map_err(|failure| missing(failure, path, &signature))?;
+    let (verdict, remark) = match &signed {
+        Signed::Bare(bytes) => (judge_one(keys, args.strict, &text, bytes, machine, printer)?, None),
+        Signed::Envelope(envelope) => of_envelope(args, envelope, &signature, keys, &text, machine, printer)?,
+    };
     let (mut files, mut listed, mut extra) = (vec![source.clone()], None, Vec::new());
     if let Verdict::Good(_) = verdict {
         if let Some(place) = private_key(&text) {
@@ -237,7 +244,7 @@ pub(crate) fn verify<S: InTool>(
     let path_of = |index: usize| (index == 0).then(|| signature.path_text());
     let mut verdicts = Verdicts::new(printer, &files, &path_of, format, "verifying", Word::Ok);
     verdicts.are_names_signed = listed.is_some();
-    verdicts.tell(0, verdict);
+    verdicts.tell_with(0, verdict, remark);
     let done = listed.map_or(Ok(()), |manifest| {
         let engine = machine::engine(machine, printer)?;
         let check = manifest.check(&engine, tree, |index, matches| {
@@ -250,6 +257,32 @@ pub(crate) fn verify<S: InTool>(
         Ok(())
     });
     verdicts.finish(done)
+}
+
+/// The verdict on the envelope of a manifest, with its comment or with what is wrong.
+fn of_envelope<S: InTool>(
+    args: &Verify,
+    envelope: &Envelope,
+    signature: &Source,
+    keys: &[Candidate<'_, S>],
+    text: &[u8],
+    machine: &MachineOptions,
+    printer: &Printer,
+) -> Result<(Verdict, Option<Remark>), Failure> {
+    let wrong = |why: Mismatch| Some(Advice { sentence: why.to_string(), command: None }.into());
+    let candidate = match fitting_key(args, envelope, signature, keys)? {
+        Ok(candidate) => candidate,
+        Err(why) => return Ok((Verdict::Invalid, wrong(why))),
+    };
+    let (header, context) = (envelope.header(), envelope.header().signed_context());
+    let (key, by) = (candidate.key.clone(), Arc::clone(&candidate.by));
+    let only: Candidate<'_, S> = Candidate { key, mode: header.mode(&context), by, origin: Origin::Word };
+    let verdict = judge_one(&[only], args.strict, text, envelope.signature(), machine, printer)?;
+    let remark = match verdict {
+        Verdict::Good(_) => header.comment().map(|comment| Remark::Comment(comment.into())),
+        _ => wrong(Mismatch::Content),
+    };
+    Ok((verdict, remark))
 }
 
 fn unreadable(args: &Verify, file: &Source, tree: &Path, error: &std::io::Error) -> Failure {

@@ -284,7 +284,7 @@ struct EnvelopeText {
 }
 
 /// The key of an envelope among those that may have signed, if the envelope is of the context and the mode that were asked.
-fn fitting_key<'k, 'a, S: InTool>(
+pub(crate) fn fitting_key<'k, 'a, S: InTool>(
     args: &Verify,
     envelope: &Envelope,
     source: &Source,
@@ -308,14 +308,14 @@ fn fitting_key<'k, 'a, S: InTool>(
 }
 
 /// A signature as it is found.
-enum Signed {
+pub(crate) enum Signed {
     Bare(Vec<u8>),
     Envelope(Envelope),
 }
 
 impl Signed {
     /// An envelope, or a signature of the length of those of one of these.
-    fn read<S: InTool>(source: &Source, of: &[(&str, usize)]) -> Result<Signed, Failure> {
+    pub(crate) fn read<S: InTool>(source: &Source, of: &[(&str, usize)]) -> Result<Signed, Failure> {
         let bytes = source.read_up_to(MAX_ENVELOPE as u64 + 1)?;
         if S::SCHEME != Scheme::SlhDsa || !envelope::looks_like_it(&bytes) {
             return of_length(source, bytes, of).map(Signed::Bare);

@@ -509,6 +509,26 @@ mod usual {
         }));
     }
 
+    /// Another passphrase would make another file each time.
+    #[test]
+    fn passwd_loses_no_key() {
+        let place = Place::with_key();
+        place.write("pass", "correct horse\n");
+        let keygen =
+            ["keygen", "--set", "sha2-128f", "--seeds", SEEDS, "--encrypt", "--passphrase-file", "pass", "-o", "e.pem"];
+        place.run(&keygen).good();
+        let command = ["passwd", "@/e.pem", "--passphrase-file", "@/pass", "--remove"];
+        let run = Run::program("passwd --remove", place, TOOL, &command);
+        let old = files(&run.root());
+        assert_eq!(run.run(&[], &[]).code, Some(0));
+        let new = files(&run.root());
+        assert!(old != new && new["e.pem"] == new["k.pem"]);
+        restore(&run.root(), &old);
+        none(run.each_fault(&USUAL, Call::writes, |call, fault, ended| {
+            run.judge(&old, &new, &call.name, Some(fault), ended)
+        }));
+    }
+
     #[test]
     fn sign_one_file() {
         none(sign("sign", &[], "@/m", "").faults(Extent::Usual));

@@ -24,7 +24,7 @@ pub(super) fn x509(data: &[u8], _: Extent) {
 pub(super) fn key_file(data: &[u8], _: Extent) {
     let Some((choice, data)) = data.split_first() else { return };
     let set = known_sets().nth(usize::from(*choice));
-    let file = KeyFile { source: Source::Stdin, bytes: Zeroizing::new(data.to_vec()), passphrase: None };
+    let file = KeyFile::new(Source::Stdin, Zeroizing::new(data.to_vec()), None);
     // The numbers from 0xfd on are schemes.
     let scheme = choice.checked_sub(0xfd).and_then(|number| Scheme::value_variants().get(usize::from(number))).copied();
     if let Some(report) = of_tool(inspect::report(&file, &KeyKind { set, scheme }, false)) {

@@ -3,12 +3,12 @@
 use super::in_tool::{InTool, Passphrase, Secret, Signing, Wanted};
 use crate::args::{Encoding, KeyKind, Keygen, MachineOptions, MessageOptions, Scheme, Verify};
 use crate::files::Source;
-use crate::keys::{self, KeyFile, LoadedKey};
+use crate::keys::{self, Key, KeyFile, LoadedKey};
 use crate::layout::{self, Layout};
 use hypergrove::backend::Size;
 use hypergrove::scheme::{SignJob, VerifyJob};
 use hypergrove::{
-    Engine, Error, Fingerprint, KeyError, Mode, Params, Randomizer, ReadError, SLH_DSA_SHA2_128S, Seeds, SigningKey,
+    EncryptedSigningKey, Engine, Error, Fingerprint, KeyError, Mode, Params, Randomizer, ReadError, SLH_DSA_SHA2_128S, Seeds, SigningKey,
     SlhDsa, VerifyingKey, cache_bytes, known_sets,
 };
 use hypergrove_lab::failure::Failure;
@@ -32,7 +32,11 @@ impl InTool for SlhDsa {
             Some(passphrase) => passphrase.get(&file.source),
             None => Err(Failure::from(KeyError::Encrypted)),
         };
-        keys::recognise(&file.bytes, set, passphrase).map_err(|failure| failure.of(&file.source))
+        let found = keys::recognise(&file.bytes, set, passphrase).map_err(|failure| failure.of(&file.source))?;
+        if let Key::Private(_) = found.key {
+            file.warn_of_readers();
+        }
+        Ok(found)
     }
 
     /// A wrong root would be handed on as a public key that verifies nothing.
@@ -43,6 +47,10 @@ impl InTool for SlhDsa {
     /// A key, or what has the length of a signature.
     fn inspect(file: &KeyFile<'_>, of: &KeyKind, show_secrets: bool) -> Result<Layout, Failure> {
         let KeyFile { source, bytes, .. } = file;
+        let asks = show_secrets || file.passphrase.is_none_or(|options| options.path().is_some());
+        if !asks && EncryptedSigningKey::looks_like_it(bytes) {
+            return layout::encrypted(file);
+        }
         let fitting: Vec<_> = known_sets().filter(|p| p.sig_bytes() == bytes.len()).collect();
         if fitting.is_empty() || is_pem(bytes) {
             return Ok(layout::key(&SlhDsa::read(file, of.set)?, show_secrets));

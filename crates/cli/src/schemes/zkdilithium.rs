@@ -34,7 +34,10 @@ impl InTool for ZkDilithium {
     fn read(file: &KeyFile<'_>, _: Option<&'static Params>) -> Result<LoadedKey<ZkDilithium>, Failure> {
         let (kind, encoding, bytes) = recognise(file)?;
         let key = match kind {
-            Kind::Private => SigningKey::from_bytes(&bytes).map(Key::Private),
+            Kind::Private => {
+                file.warn_of_readers();
+                SigningKey::from_bytes(&bytes).map(Key::Private)
+            }
             Kind::Public => VerifyingKey::from_bytes(&bytes).map(Key::Public),
             Kind::Signature => {
                 return Err(Failure::new(format!("{} has the length of a signature, a key is needed", file.source))

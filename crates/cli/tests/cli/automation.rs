@@ -284,6 +284,7 @@ fn shells_and_man_know_every_command() {
     }
     assert!(!tool.contains("hypergrove\\-help"), "there is no such page: {tool}");
     place.run(&["man", "man"]).good();
-    place.run(&["man", "absent"]).refuses(&["absent"]);
+    place.run(&["man", "absent/man1"]).good();
+    assert!(place.path("absent/man1/hypergrove.1").exists());
     place.run(&["completions", "tcsh"]).refuses(&["tcsh"]);
 }

@@ -230,9 +230,6 @@ fn hostile_envelopes_and_wrong_options_are_one_line() {
     for more in [["--armor", "--internal"], ["--armor", "--skip-existing"]] {
         sign(&[&["--key", "k.pem"], &more[..]].concat()).refuses(&["--armor", more[1]]);
     }
-    place
-        .run(&["sign", "--key", "k.pem", "--armor", "--manifest", ".", "-o", "new"])
-        .refuses(&["--armor", "--manifest"]);
     place.run(&["sign", "--armor", "--table", "m"]).refuses(&["--armor", "--table"]);
     for comment in ["", " a", "a\nb", "a\u{1b}[2J", &"x".repeat(513)] {
         sign(&["--key", "k.pem", "--armor", "--comment", comment]).refuses(&["--armor: ", "comment"]);
@@ -313,5 +310,48 @@ fn the_test_vectors_are_made_and_verified() {
             let signature = Signature::<Sha2_128s>::try_from(&bare[..]).unwrap();
             key.try_verify_with_context(MESSAGE, &hex::decode(context).unwrap(), &signature).unwrap();
         }
+    }
+}
+
+#[test]
+fn a_manifest_is_signed_in_an_envelope() {
+    let place = place();
+    fs::create_dir(place.path("tree")).unwrap();
+    place.write("tree/a", "a");
+    let sign = ["sign", "--key", "k.pem", "--manifest", "tree", "-o", "sums", "--force", "--armor"];
+    let verify = |more: &[&str]| {
+        place.run(&[&["verify", "--key", "p.pem", "--manifest", "sums", "--root", "tree"], more].concat())
+    };
+    place.run(&[&sign[..], &["--context", "release", "--comment", "version 1.0"]].concat()).good();
+    assert!(place.read("sums.sig").starts_with(b"-----BEGIN HYPERGROVE SIGNATURE-----\n"));
+    let run = verify(&["--context", "release"]).good();
+    assert_eq!(run.text(), "sums: OK\na: OK\n");
+    assert!(run.stderr.contains("sums: comment: version 1.0"), "{}", run.stderr);
+    // As any other file.
+    place.run(&["verify", "--key", "p.pem", "--context", "release", "sums"]).good();
+    let run = verify(&[]).exits(1);
+    assert!(
+        run.stderr.contains("wrong context: the envelope's is 'release'") && run.text() == "sums: FAILED\n",
+        "{}",
+        run.stderr
+    );
+    place.run(&["keygen", "--set", "sha2-128f", "-o", "o.pem", "--pubout", "o.pub"]).good();
+    let run = place
+        .run(&["verify", "--key", "o.pub", "--context", "release", "--manifest", "sums", "--root", "tree"])
+        .exits(1);
+    assert!(run.stderr.contains("wrong key: "), "{}", run.stderr);
+    let json = verify(&["--context", "release", "--json"]).good();
+    let line: Value = serde_json::from_str(json.text().lines().next().unwrap()).unwrap();
+    assert_eq!((&line["verdict"], &line["comment"]), (&json!("ok"), &json!("version 1.0")));
+    // A changed manifest, and a changed file.
+    place.write("tree/a", "b");
+    assert_eq!(verify(&["--context", "release"]).exits(1).text(), "sums: OK\na: FAILED\n");
+    let sums = place.read("sums");
+    place.write("sums", [&sums[..], &sums[..]].concat());
+    let run = verify(&["--context", "release"]).exits(1);
+    assert!(run.stderr.contains("changed content") && run.text() == "sums: FAILED\n", "{}", run.stderr);
+    for hash in ["SHA2-256", "SHAKE-128"] {
+        place.run(&[&sign[..], &["--prehash", hash]].concat()).good();
+        verify(&[]).good();
     }
 }

@@ -176,6 +176,18 @@ fn settings_that_are_missing_or_wrong_are_named() {
         assert!(run.stderr.contains(words), "{list}: {}", run.stderr);
         assert_eq!(git(&place, "git log -1 --format='%G?'").good().text(), "E\n");
     }
+    // A key that others may read signs, with a warning.
+    git(
+        &place,
+        "git config hypergrove.key ../k.pem && git config --unset hypergrove.allowedSigners && chmod 644 ../k.pem",
+    )
+    .good();
+    let run = signed("true").good();
+    assert!(
+        run.stderr.contains("warning: others may read the private key ")
+            && run.stderr.contains("\n[GNUPG:] SIG_CREATED D ")
+    );
+    git(&place, "git commit -qS --allow-empty -m open && git verify-commit HEAD").good();
     // A key under a passphrase, which is in a file or is asked for.
     place.write("pass", "correct horse\n");
     place.run(&["keygen", "--set", "sha2-128f", "-o", "e.pem", "--encrypt", "--passphrase-file", "pass"]).good();

@@ -102,6 +102,146 @@ fn passphrases_come_from_files_and_descriptors() {
     assert_eq!(place.names(), names);
 }
 
+#[test]
+fn a_passphrase_is_changed_set_and_removed() {
+    let place = place();
+    place.write("new", "battery staple\n");
+    let passwd = |words: &str| place.run(&["passwd"].into_iter().chain(words.split(' ')).collect::<Vec<_>>());
+    let opens = |file: &str, pass: &str| place.run(&["pubkey", file, "--passphrase-file", pass]);
+    let run = passwd("e.pem --passphrase-file pass --new-passphrase-file new --kdf pbkdf2").good();
+    assert!(run.stderr.contains("e.pem has a new passphrase") && run.stdout.is_empty(), "{}", run.stderr);
+    opens("e.pem", "pass").refuses(&["the passphrase is wrong"]);
+    assert_eq!(opens("e.pem", "new").good().stdout, place.read("p.pem"));
+    assert!(place.run(&["inspect", "e.pem"]).good().text().contains("PBKDF2"));
+    // All else in the file stays, also where lines around it end with CR LF.
+    place.write(
+        "both.pem",
+        [b"\xef\xbb\xbf".to_vec(), place.read("e.pem"), place.read("p.pem"), b"more".to_vec()].concat(),
+    );
+    passwd("both.pem --passphrase-file new --remove").good();
+    assert_eq!(place.read("both.pem"), [place.read("k.pem"), place.read("p.pem"), b"more".to_vec()].concat());
+    let around = [b"mine\r\n".to_vec(), place.read("p.pem"), place.read("k.pem"), b"more\r\n".to_vec()].concat();
+    place.write("both.pem", &around);
+    passwd("both.pem --new-passphrase-file pass").good();
+    assert_ne!(place.read("both.pem"), around);
+    passwd("both.pem --passphrase-file pass --remove").good();
+    assert_eq!(place.read("both.pem"), around);
+    // An unencrypted key gets a passphrase, in DER too, and loses it.
+    keygen(&place, &["--der", "-o", "e.der"]).good();
+    let before = place.read("e.der");
+    passwd("e.der --passphrase-file pass --remove").good();
+    passwd("e.der --remove").refuses(&["e.der has no passphrase"]);
+    let run = passwd("e.der --new-passphrase-file new").good();
+    assert!(run.stderr.contains("e.der is encrypted now") && place.read("e.der") != before);
+    opens("e.der", "new").good();
+    // A file is as it was after every error.
+    let before = place.read("e.pem");
+    passwd("e.pem --passphrase-file pass --new-passphrase-file new").refuses(&["e.pem: the passphrase is wrong"]);
+    place.write("empty", "\n");
+    passwd("e.pem --passphrase-file new --new-passphrase-file empty").refuses(&["the passphrase of e.pem is empty"]);
+    passwd("e.pem --passphrase-file - --new-passphrase-file -").refuses(&["standard input is given twice"]);
+    passwd("e.pem --passphrase-file new --remove --new-passphrase-file pass").refuses(&["cannot be used with"]);
+    assert_eq!(place.read("e.pem"), before);
+    place.run(&["keygen", "--set", "sha2-128f", "--raw", "-o", "raw"]).good();
+    place.run(&["keygen", "z", "--scheme", "zkdilithium"]).good();
+    for (file, words) in [
+        ("p.pem", "p.pem is a public key, which has no passphrase"),
+        ("raw", "raw is neither PEM nor DER"),
+        ("z.key", "z.key is a key of zkDilithium"),
+        ("no", "cannot read no: there is no such file"),
+    ] {
+        passwd(&format!("{file} --new-passphrase-file new")).refuses(&[words]);
+    }
+    // A key of HashSLH-DSA stays one.
+    place.run(&["keygen", "h", "--set", "sha2-128f", "--hash-slh-dsa"]).good();
+    passwd("h.key --new-passphrase-file new").good();
+    assert_eq!(opens("h.key", "new").good().stdout, place.read("h.pub"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_changed_key_keeps_its_mode_and_its_links() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = place();
+    place.shell("chmod 640 e.pem; mkdir sub; ln -s ../e.pem sub/link").good();
+    let run = place.run(&["passwd", "sub/link", "--passphrase-file", "pass", "--new-passphrase-file", "wrong"]).good();
+    assert!(run.stderr.contains("warning: others may read the private key sub/link"), "{}", run.stderr);
+    assert_eq!(std::fs::metadata(place.path("e.pem")).unwrap().permissions().mode() & 0o7777, 0o640);
+    place.shell("test -L sub/link && $H pubkey e.pem --passphrase-file wrong | cmp - p.pem").good();
+    assert!(place.names().iter().all(|name| !name.contains(".tmp")));
+}
+
+#[test]
+fn an_encrypted_key_shows_what_needs_no_passphrase() {
+    let place = place();
+    let run = place.run(&["inspect", "e.pem"]).good();
+    for words in [
+        "encrypted private key; its passphrase reveals its set",
+        "PEM, ",
+        "PBES2: scrypt (N = 16384, r = 8, p = 5), AES-256-CBC",
+    ] {
+        assert!(run.text().contains(words), "{}", run.text());
+    }
+    keygen(&place, &["--der", "-o", "e.der", "--kdf", "pbkdf2"]).good();
+    let json: serde_json::Value =
+        serde_json::from_str(place.run(&["inspect", "e.der", "--json"]).good().text()).unwrap();
+    assert_eq!((&json["kind"], &json["format"]), (&"encrypted private key".into(), &"DER".into()));
+    assert_eq!(json["encryption"], "PBKDF2 (HMAC-SHA-256, 600000 iterations), AES-256-CBC");
+    assert_eq!(
+        (json["sets"].as_array().unwrap().len(), json["bytes"].as_u64()),
+        (0, Some(place.read("e.der").len() as u64))
+    );
+    // A public key in the same file says more, and only the passphrase proves it.
+    place.write("both.pem", [place.read("e.pem"), place.read("p.pem")].concat());
+    let run = place.run(&["inspect", "both.pem"]).good();
+    assert!(
+        run.text().contains("of SLH-DSA-SHA2-128f by the public key next to it") && run.text().contains("SHA256:"),
+        "{}",
+        run.text()
+    );
+    let run = place.run(&["inspect", "both.pem", "--passphrase-file", "pass"]).good();
+    assert!(
+        run.text().contains("private key of SLH-DSA-SHA2-128f\n") && run.text().contains("SK.seed"),
+        "{}",
+        run.text()
+    );
+    place.run(&["inspect", "e.pem", "--passphrase-file", "wrong"]).refuses(&["the passphrase is wrong"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_private_key_that_others_may_read_is_warned_of() {
+    let place = place();
+    place.run(&["keygen", "r", "--set", "sha2-128f", "--raw"]).good();
+    place.run(&["keygen", "z", "--scheme", "zkdilithium"]).good();
+    let commands = [
+        ("k.pem", "sign --key k.pem m --force"),
+        ("k.pem", "sign --key k.pem --force --list list"),
+        ("k.pem", "verify --key k.pem m"),
+        ("k.pem", "pubkey k.pem"),
+        ("k.pem", "inspect k.pem"),
+        ("e.pem", "inspect e.pem"),
+        ("e.pem", "pubkey e.pem --passphrase-file pass"),
+        ("r.key", "pubkey r.key --set sha2-128f"),
+        ("z.key", "pubkey z.key"),
+        ("k.pem", "sign --force --table table"),
+    ];
+    place.write("list", "m\npass\n");
+    place.write("table", "k.pem\tm\ta.sig\nk.pem\tpass\tb.sig\n");
+    for mode in ["644", "640", "604", "600", "400"] {
+        for (key, command) in commands {
+            place.shell(&format!("chmod {mode} {key}")).good();
+            let run = place.shell(&format!("$H {command}")).good();
+            let warning = format!("warning: others may read the private key {key}");
+            let wanted = usize::from(!mode.ends_with("00"));
+            assert_eq!(run.stderr.matches(&warning).count(), wanted, "{mode} {command}: {}", run.stderr);
+        }
+    }
+    // Public keys, and whatever is no file.
+    assert!(place.run(&["verify", "--key", "p.pem", "m"]).good().stderr.is_empty());
+    assert!(place.shell("cat k.pem | $H pubkey -").good().stderr.is_empty());
+}
+
 #[cfg(unix)]
 #[test]
 fn a_passphrase_comes_through_a_pipe() {
