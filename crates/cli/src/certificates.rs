@@ -6,6 +6,7 @@ use crate::json::Word;
 use crate::keys::KeyFile;
 use crate::message::Messages;
 use crate::verdicts::{Advice, Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
+use crate::verify::keys_that_failed;
 use crate::x509::{CERTIFICATE, Document, failure, other, subject_key};
 use hypergrove::{Engine, KeyError, SlhDsa, VerifyingKey};
 use hypergrove_files::x509::{CmsVerdict, X509Error};
@@ -229,6 +230,9 @@ fn judge(
     match (wrong, other) {
         (Some(error), _) => Err(error),
         (None, Some(error)) if !judged => Err(error),
-        _ => Ok((Verdict::Invalid, remark)),
+        _ => {
+            let failed = || Advice { sentence: keys_that_failed(keys.iter().map(|(_, by)| by)), command: None }.into();
+            Ok((Verdict::Invalid, Some(remark.unwrap_or_else(failed))))
+        }
     }
 }

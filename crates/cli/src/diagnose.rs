@@ -3,6 +3,7 @@
 use crate::args::{Bytes, Verify};
 use crate::files::Source;
 use crate::verdicts::Advice;
+use crate::verify::LeftOut;
 use hypergrove::diagnosis::{Diagnosis, KeyChange, MessageChange, MessageHash, SignatureChange, SignedMode};
 use hypergrove::{Engine, Mode, PreHash, VerifyingKey};
 use hypergrove_lab::failure::Failure;
@@ -34,6 +35,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) key: &'a VerifyingKey,
     pub(crate) mode: Mode<'a>,
     pub(crate) origin: &'a Origin,
+    /// The line of the list that does not allow it to sign this.
+    pub(crate) left_out: Option<&'a LeftOut>,
 }
 
 /// Tries what people mix up. None where the file or its signature cannot be read: that is said already.
@@ -77,7 +80,14 @@ pub(crate) fn advice(
     Ok(Some(match best {
         Some((found, suspect)) => {
             let command = command(args, (file, &message), signature, suspect, &found);
-            Advice { sentence: found.to_string(), command }
+            let sentence = match suspect.left_out {
+                Some(left_out) if found.changes() == 0 => {
+                    format!("signer left out: {left_out}; the signature is that signer's")
+                }
+                Some(left_out) => format!("signer left out: {left_out}; {found}"),
+                None => found.to_string(),
+            };
+            Advice { sentence, command }
         }
         None => Advice {
             sentence:

@@ -137,10 +137,8 @@ impl Source {
     /// A file that is no directory.
     fn file(&self, path: &Path) -> Result<File, Failure> {
         let failed = |error: io::Error| Failure::io("read", self, &error);
-        let is_directory = || {
-            Failure::new(format!("{self} is a directory, a file is needed"))
-                .hint("many files can be given, or listed: find DIR -type f | hypergrove … --list -")
-        };
+        let is_directory =
+            || Failure::new(format!("{self} is a directory, a file is needed")).hint("name a file in that directory");
         // Windows does not even open a directory.
         let file = File::open(path).map_err(|error| if path.is_dir() { is_directory() } else { failed(error) })?;
         if file.metadata().map_err(failed)?.is_dir() { Err(is_directory()) } else { Ok(file) }

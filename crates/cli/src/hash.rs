@@ -128,7 +128,11 @@ fn sums(args: &Hash, engine: &Engine, paths: &[PathBuf], printer: &Printer) -> R
 }
 
 fn unreadable(path: &Path, error: &io::Error, printer: &Printer) {
-    printer.failure(&Failure::io("read", Source::from(path), error));
+    let failure = Failure::io("read", Source::from(path), error);
+    printer.failure(&match path.is_dir() {
+        true => failure.hint("list its files: find DIR -type f | hypergrove hash --list -"),
+        false => failure,
+    });
 }
 
 /// A file and the sum it should have.

@@ -37,7 +37,7 @@ impl<'a> Messages<'a> {
 
     /// Copies the only message to where nobody else can change it.
     pub(crate) fn keep(&mut self, source: &Source) -> Result<(), Failure> {
-        let (mut reader, _) = source.reader()?;
+        let (mut reader, _) = source.reader().map_err(|failure| of_folder(source, failure))?;
         let mut copy = SpooledTempFile::new(KEPT);
         io::copy(&mut reader, &mut copy).map_err(|error| Failure::io("copy", source, &error))?;
         self.copy = Some(Mutex::new(copy));
@@ -62,7 +62,7 @@ impl<'a> Messages<'a> {
 
     /// All of a message.
     pub(crate) fn read(&self, source: &Source) -> Result<Vec<u8>, Failure> {
-        let (reader, length) = source.reader()?;
+        let (reader, length) = source.reader().map_err(|failure| of_folder(source, failure))?;
         self.all_of(source, reader, length)
     }
 
@@ -123,7 +123,7 @@ impl<'a> Messages<'a> {
         if let Some((mode, digest)) = self.digest(mode)? {
             return Ok(S::signed(SignJob::new(key, digest.to_vec()), mode, deterministic));
         }
-        let (mut file, length) = source.file_or_pipe()?;
+        let (mut file, length) = source.file_or_pipe().map_err(|failure| of_folder(source, failure))?;
         // A pipe cannot be read twice.
         let in_pieces = S::IN_PIECES && length.map_or(matches!(mode, Mode::PreHash { .. }), |length| length >= LONG);
         if in_pieces {
@@ -152,7 +152,7 @@ impl<'a> Messages<'a> {
         }
         let mut kept = self.copy.as_ref().map(|copy| copy.lock().unwrap_or_else(PoisonError::into_inner));
         let (mut reader, length): (Box<dyn Read + '_>, _) = match &mut kept {
-            None => source.reader()?,
+            None => source.reader().map_err(|failure| of_folder(source, failure))?,
             Some(copy) => {
                 let failed = |error: io::Error| Failure::io("read", source, &error);
                 let length = copy.seek(io::SeekFrom::End(0)).map_err(failed)?;
@@ -166,6 +166,16 @@ impl<'a> Messages<'a> {
             return jobs.map(|jobs| Box::new(jobs.into_iter()) as Jobs<'j, S>).map_err(|error| unread(source, error));
         }
         Ok(jobs(keys, self.all_of(source, reader, length)?, mode))
+    }
+}
+
+/// The error of a message that was not opened; of a folder, it says how its files are signed and verified.
+fn of_folder(source: &Source, failure: Failure) -> Failure {
+    match source {
+        Source::File(path) if path.is_dir() => {
+            failure.hint("--recursive takes every file in it, and --manifest all of them by one signature")
+        }
+        _ => failure,
     }
 }
 

@@ -10,7 +10,8 @@ use crate::outputs::{Claims, Outputs, Writing};
 use crate::schemes::{InTool, of_scheme};
 use crate::signatures::{judge, missing, read_signature, unreserved};
 use crate::tagged::tagged;
-use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
+use crate::verdicts::{Advice, SignedBy, Verdict, VerdictFormat, Verdicts};
+use crate::verify::keys_that_failed;
 use hypergrove::{Mode, SigningKey, SlhDsa, VerifyingKey};
 use hypergrove_files::text::{Position, without_mark};
 use hypergrove_lab::failure::{Exit, Failure};
@@ -200,8 +201,11 @@ pub(crate) fn verify(args: &Verify, path: &Path, machine: &MachineOptions, print
         read().map_err(|failure| verdicts.tell(index, Verdict::Error(failure))).ok()
     };
     let done = judge::<SlhDsa, _>(&engine, (0..rows.len()).filter_map(job).flatten(), |(index, by), valid| {
-        verdicts
-            .tell(index, Verdict::of(valid.map_err(|error| Failure::from(error).of(&files[index])), Verdict::Good(by)));
+        let valid = valid.map_err(|error| Failure::from(error).of(&files[index]));
+        // Each line has a key of its own.
+        let failed = || Advice { sentence: keys_that_failed([&by]), command: None }.into();
+        let remark = matches!(valid, Ok(false)).then(failed);
+        verdicts.tell_with(index, Verdict::of(valid, Verdict::Good(by)), remark);
     });
     verdicts.finish(done)
 }

@@ -10,7 +10,7 @@ use crate::sign::armored;
 use crate::signatures::{Candidate, Named, Signer, judge_one, lengths, missing, signature_path};
 use crate::staged::is_temporary;
 use crate::verdicts::{Advice, Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
-use crate::verify::{Signed, fitting_key};
+use crate::verify::{Signed, fitting_key, keys_that_failed};
 use hypergrove::Mode;
 use hypergrove::scheme::SignJob;
 use hypergrove_files::envelope::{Envelope, Header, Mismatch};
@@ -19,9 +19,11 @@ use hypergrove_files::text::private_key;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::machine;
 use hypergrove_lab::printer::{Name, PathDisplay, Printer, grouped};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use unicode_normalization::UnicodeNormalization;
 
 impl Inputs {
     /// All files with the names that their signatures have in a directory of signatures; directories become what is in them.
@@ -170,6 +172,7 @@ pub(crate) fn sign<S: InTool>(
     let takes = |path: &Path| own.leaves_out(path).is_none() && !is_being_written(path);
     let listed = Manifest::of_tree(&hasher, tree, takes);
     let listed = listed.map_err(|error| failed(error, PathDisplay(tree)))?;
+    warn_of_twins(&listed, printer);
     let text = listed.to_bytes();
     ledger.map_or(Ok(()), |ledger| ledger.reserve(1, printer))?;
     let job = S::signed(SignJob::new(&signer.key, &text[..]), mode, args.deterministic);
@@ -218,7 +221,15 @@ pub(crate) fn verify<S: InTool>(
     let text = source.read()?;
     let signed = Signed::read::<S>(&signature, &lengths(keys)).map_err(|failure| missing(failure, path, &signature))?;
     let (verdict, remark) = match &signed {
-        Signed::Bare(bytes) => (judge_one(keys, args.strict, &text, bytes, machine, printer)?, None),
+        Signed::Bare(bytes) => {
+            let verdict = judge_one(keys, args.strict, &text, bytes, machine, printer)?;
+            let is_invalid = matches!(verdict, Verdict::Invalid);
+            let sentence = keys_that_failed(keys.iter().map(|key| &key.by));
+            if is_invalid && !args.json {
+                printer.note(format_args!("FAILED: {sentence}"));
+            }
+            (verdict, (is_invalid && args.json).then(|| Advice { sentence, command: None }.into()))
+        }
         Signed::Envelope(envelope) => of_envelope(args, envelope, &signature, keys, &text, machine, printer)?,
     };
     let (mut files, mut listed, mut extra) = (vec![source.clone()], None, Vec::new());
@@ -230,6 +241,7 @@ pub(crate) fn verify<S: InTool>(
             ManifestError::Empty => failed(error, &source).hint(ANEW),
             error => failed(error, &source),
         })?;
+        warn_of_twins(&manifest, printer);
         if args.extra {
             let own = OwnFiles::new(tree, [path, &signature_path]);
             extra = manifest
@@ -257,6 +269,22 @@ pub(crate) fn verify<S: InTool>(
         Ok(())
     });
     verdicts.finish(done)
+}
+
+/// Warns of names that differ as bytes and are one name in Unicode's composed form (NFC): they look alike, and some systems have one file for
+/// both of them.
+fn warn_of_twins(manifest: &Manifest, printer: &Printer) {
+    let mut by_form: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for name in manifest.entries().iter().filter_map(|entry| entry.path().to_str()) {
+        by_form.entry(name.nfc().collect()).or_default().push(name);
+    }
+    for twins in by_form.values().filter(|names| names.len() > 1) {
+        let names: Vec<_> = twins.iter().map(|name| format!("'{}'", name.escape_default())).collect();
+        printer.warning(format_args!(
+            "names that are equal after Unicode normalisation (NFC), so that some systems take them for one file: {}",
+            names.join(", ")
+        ));
+    }
 }
 
 /// The verdict on the envelope of a manifest, with its comment or with what is wrong.

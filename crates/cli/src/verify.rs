@@ -10,7 +10,7 @@ use crate::schemes::{self, InTool, of_scheme};
 use crate::signatures::{Candidate, Named, judge, lengths, missing, of_length, signature_of};
 use crate::verdicts::{Advice, Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::{certificates, table, trees};
-use hypergrove::{Engine, Error, Fingerprint, Mode, VerifyingKey};
+use hypergrove::{Engine, Error, Mode, VerifyingKey};
 use hypergrove_files::envelope::{self, Envelope, MAX_ENVELOPE, Mismatch};
 use hypergrove_files::signers::{AllowedSigners, NotAllowed};
 use hypergrove_lab::failure::{Exit, Failure};
@@ -18,6 +18,7 @@ use hypergrove_lab::machine;
 use hypergrove_lab::printer::Printer;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
@@ -101,6 +102,7 @@ fn by_keys<S: InTool>(
         verdicts: &verdicts,
         opened: files.iter().map(|_| OnceLock::new()).collect(),
         failed: Mutex::default(),
+        bare: AtomicBool::new(false),
         best: Mutex::default(),
     };
     let engine = machine::engine(machine, printer)?;
@@ -111,6 +113,10 @@ fn by_keys<S: InTool>(
         .hint("put what was signed into a file, or name keys of one kind"));
     }
     let done = judging.by(&engine);
+    // Once for all files: their keys are the same.
+    if judging.bare.load(Ordering::Relaxed) {
+        printer.note(format_args!("FAILED: {}", keys_that_failed(keys.iter().map(|key| &key.by))));
+    }
     drop(judging);
     let exit = verdicts.finish(done)?;
     if let (Exit::Good, Some(output)) = (exit, &output) {
@@ -136,6 +142,8 @@ struct Verification<'a, S: InTool> {
     opened: Vec<OnceLock<EnvelopeText>>,
     /// The files that failed, with their verdicts. They are diagnosed once all else is known.
     failed: Mutex<Vec<(usize, Verdict)>>,
+    /// Whether a file failed, and nothing was said of it but that.
+    bare: AtomicBool,
     /// The best verdict on a file so far: one key that made the signature suffices.
     best: Mutex<Option<Verdict>>,
 }
@@ -234,6 +242,13 @@ impl<S: InTool> Verification<'_, S> {
             (verdict @ (Verdict::Invalid | Verdict::Error(_)), None) if self.args.diagnose => {
                 self.failed.lock().unwrap_or_else(PoisonError::into_inner).push((index, verdict));
             }
+            (Verdict::Invalid, None) if self.args.json => {
+                self.mismatch(index, keys_that_failed(self.keys.iter().map(|key| &key.by)))
+            }
+            (Verdict::Invalid, None) => {
+                self.bare.store(true, Ordering::Relaxed);
+                self.verdicts.tell(index, Verdict::Invalid);
+            }
             (verdict, _) => self.verdicts.tell(index, verdict),
         }
     }
@@ -245,8 +260,12 @@ impl<S: InTool> Verification<'_, S> {
     /// The remark on the key of an envelope if the list names it, and its signer may not sign.
     fn left_out(&self, mismatch: &Mismatch) -> Option<String> {
         let Mismatch::Key { signed } = mismatch else { return None };
-        let lines: Vec<_> =
-            self.left_out.iter().filter(|left_out| left_out.key == *signed).map(LeftOut::to_string).collect();
+        let lines: Vec<_> = self
+            .left_out
+            .iter()
+            .filter(|left_out| left_out.key.fingerprint() == *signed)
+            .map(LeftOut::to_string)
+            .collect();
         let why = || format!("signer left out: the envelope is of the key {signed}; {}", lines.join("; "));
         (!lines.is_empty()).then(why)
     }
@@ -264,9 +283,9 @@ impl<S: InTool> Verification<'_, S> {
     fn diagnose(&self, engine: &Engine) {
         let failed = std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner));
         let suspects = self.keys.iter().filter_map(|Candidate { key, mode, origin, .. }| {
-            Some(Suspect { key: S::as_slh_dsa(key)?, mode: *mode, origin })
+            Some(Suspect { key: S::as_slh_dsa(key)?, mode: *mode, origin, left_out: None })
         });
-        let suspects: Vec<_> = suspects.collect();
+        let suspects: Vec<_> = suspects.chain(self.left_out.iter().flat_map(|one| one.suspects(self.args))).collect();
         for (index, verdict) in failed {
             match advice(engine, self.args, &self.files[index], &self.signatures[index], &suspects) {
                 Ok(advice) => self.verdicts.tell_with(index, verdict, advice.map(Remark::from)),
@@ -283,7 +302,7 @@ struct EnvelopeText {
     comment: Option<String>,
 }
 
-/// The key of an envelope among those that may have signed, if the envelope is of the context and the mode that were asked.
+/// The key of an envelope among those that may have signed, if the envelope is of the context and the mode that were requested.
 pub(crate) fn fitting_key<'k, 'a, S: InTool>(
     args: &Verify,
     envelope: &Envelope,
@@ -343,8 +362,40 @@ fn tries<'k, S: InTool>(index: usize, keys: &[&'k Candidate<'k, S>]) -> impl Ite
 /// A signer of the list who may not sign at this time, or with this context.
 pub(crate) struct LeftOut {
     name: String,
-    key: Fingerprint,
+    key: VerifyingKey,
     why: NotAllowed,
+}
+
+impl LeftOut {
+    /// The signer as one who may have signed nevertheless: with a context of the list, or at another time.
+    fn suspects<'a>(&'a self, args: &'a Verify) -> Vec<Suspect<'a>> {
+        let requested = args.message.mode_with(&self.key);
+        let with = |context| match requested {
+            Ok(Mode::PreHash { hash, .. }) => Some(Mode::PreHash { context, hash }),
+            Ok(Mode::Pure { .. }) => Some(Mode::Pure { context }),
+            _ => None,
+        };
+        let modes: Vec<_> = match &self.why {
+            NotAllowed::Namespace { namespaces } => {
+                namespaces.iter().filter_map(|name| with(name.as_bytes())).collect()
+            }
+            _ => requested.into_iter().collect(),
+        };
+        let of = |mode| Suspect { key: &self.key, mode, origin: &Origin::Word, left_out: Some(self) };
+        modes.into_iter().map(of).collect()
+    }
+}
+
+/// Which keys have not made a signature that fails.
+pub(crate) fn keys_that_failed<'a>(keys: impl IntoIterator<Item = &'a Arc<SignedBy>>) -> String {
+    /// So many have room in a line.
+    const SHOWN: usize = 3;
+    let names: Vec<_> = keys.into_iter().map(|by| format!("{} of {}", by.fingerprint, by.set)).collect();
+    match &names[..] {
+        [key] => format!("no valid signature by the key {key}"),
+        keys if keys.len() <= SHOWN => format!("no valid signature by any of the keys {}", keys.join(", ")),
+        keys => format!("no valid signature by any of the {} keys", keys.len()),
+    }
 }
 
 impl fmt::Display for LeftOut {
@@ -400,7 +451,7 @@ fn keys<'a, S: InTool>(
             let (name, key) = (signer.name().to_owned(), signer.key());
             match signer.check(mode, at) {
                 Ok(()) => keys.push(of_slh_dsa(key.clone(), Some(name), Origin::List)?),
-                Err(why) => left_out.push(LeftOut { name, key: key.fingerprint(), why }),
+                Err(why) => left_out.push(LeftOut { name, key: key.clone(), why }),
             }
         }
         left_out.iter().for_each(|signer| printer.detail(format_args!("left out: {signer}")));

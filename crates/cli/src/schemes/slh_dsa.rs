@@ -8,8 +8,8 @@ use crate::layout::{self, Layout};
 use hypergrove::backend::Size;
 use hypergrove::scheme::{SignJob, VerifyJob};
 use hypergrove::{
-    EncryptedSigningKey, Engine, Error, Fingerprint, KeyError, Mode, Params, Randomizer, ReadError, SLH_DSA_SHA2_128S, Seeds, SigningKey,
-    SlhDsa, VerifyingKey, cache_bytes, known_sets,
+    EncryptedSigningKey, Engine, Error, Fingerprint, KeyError, Mode, Params, Randomizer, ReadError, SLH_DSA_SHA2_128S,
+    Seeds, SigningKey, SlhDsa, VerifyingKey, cache_bytes, known_sets,
 };
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::machine;

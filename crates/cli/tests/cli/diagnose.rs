@@ -339,3 +339,112 @@ fn what_cannot_be_diagnosed_is_said() {
     let run = place.run(&["verify", "--key", "z.pem", "--diagnose", "m", "--signature", "z.sig"]);
     run.refuses(&["zkDilithium", "--diagnose"]);
 }
+
+/// The fingerprint of a key.
+fn fingerprint(place: &Place, key: &str) -> String {
+    let run = place.run(&["inspect", key]).good();
+    run.text().lines().find_map(|line| line.strip_prefix("key     ")).unwrap().to_owned()
+}
+
+#[test]
+fn a_bare_failure_names_its_keys() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    place.run(&["sign", "--key", "k.pem", "m"]).good();
+    place.write("m", "another");
+    let key = format!("{} of SLH-DSA-SHA2-128f", fingerprint(&place, "p.pem"));
+    let run = place.run(&["verify", "--key", "p.pem", "m"]).exits(1);
+    assert_eq!(run.text(), "m: FAILED\n");
+    assert_eq!(run.stderr, format!("FAILED: no valid signature by the key {key}\n"));
+    let run = place.run(&["verify", "--key", "p.pem", "m", "--json"]).exits(1);
+    assert!(run.text().contains(&format!("\"diagnosis\":\"no valid signature by the key {key}\"")), "{}", run.text());
+    let mut keys = vec!["--key", "p.pem"];
+    let others = ["a.pub", "b.pub", "c.pub"];
+    for other in others {
+        place.run(&["keygen", other.strip_suffix(".pub").unwrap(), "--set", "sha2-128f"]).good();
+    }
+    keys.extend(["--key", "a.pub"]);
+    let run = place.run(&[&["verify", "m"], &keys[..]].concat()).exits(1);
+    let both = format!("any of the keys {key}, {} of SLH-DSA-SHA2-128f", fingerprint(&place, "a.pub"));
+    assert!(run.stderr.contains(&both), "{}", run.stderr);
+    keys.extend(["--key", "b.pub", "--key", "c.pub"]);
+    let run = place.run(&[&["verify", "m"], &keys[..]].concat()).exits(1);
+    assert!(run.stderr.contains("no valid signature by any of the 4 keys"), "{}", run.stderr);
+    // Of a line of a table, of a manifest, and by another scheme.
+    place.write("table", "p.pem\tm\tm.sig\n");
+    let run = place.run(&["verify", "--table", "table"]).exits(1);
+    assert_eq!(run.stderr, format!("diagnosis: m: no valid signature by the key {key}\n"));
+    std::fs::create_dir(place.path("tree")).unwrap();
+    place.write("tree/a", "a");
+    place.run(&["sign", "--key", "k.pem", "--manifest", "tree", "-o", "sums"]).good();
+    place.write("sums", [place.read("sums"), place.read("sums")].concat());
+    let run = place.run(&["verify", "--key", "p.pem", "--manifest", "sums"]).exits(1);
+    assert!(run.stderr.contains(&format!("FAILED: no valid signature by the key {key}")), "{}", run.stderr);
+    place.run(&["keygen", "z", "--scheme", "zkdilithium"]).good();
+    place.run(&["sign", "--key", "z.key", "m", "-o", "z.sig"]).good();
+    let run = place.run(&["verify", "--key", "z.pub", "tree/a", "-s", "z.sig"]).exits(1);
+    assert!(run.stderr.contains(&format!("{} of zkDilithium", fingerprint(&place, "z.pub"))), "{}", run.stderr);
+}
+
+#[test]
+fn several_keys_and_signers_who_were_left_out_are_diagnosed() {
+    let place = Place::with_key();
+    place.write("m", "message");
+    for name in ["a", "b"] {
+        place.run(&["keygen", name, "--set", "sha2-128f"]).good();
+    }
+    let line = |key: &str| place.run(&["pubkey", key, "--line"]).good().text().to_owned();
+    place.run(&["sign", "--key", "k.pem", "--context", "release", "m"]).good();
+    let run = place
+        .run(&["verify", "--key", "a.pub", "--key", "p.pem", "--context", "72656c65617365", "m", "--diagnose"])
+        .exits(1);
+    assert!(
+        run.stderr.contains("valid with the context 'release'") && run.stderr.contains("--key p.pem --context release"),
+        "{}",
+        run.stderr
+    );
+    // The context of a signer of the list, whom it leaves out without that context.
+    let diagnosed = |list: &str, more: &[&str], sentence: &str, command: &str| {
+        place.write("list", list);
+        let run = place.run(&[&["verify", "--allowed-signers", "list", "m", "--diagnose"], more].concat()).exits(1);
+        assert!(run.stderr.contains(sentence) && run.stderr.contains(command), "{}", run.stderr);
+        assert_eq!(run.text(), "m: FAILED\n");
+    };
+    let (alice, bob) = (format!("alice {}", line("a.key")), line("k.pem"));
+    let list = format!("{alice}bob namespace=nightly namespace=release {bob}");
+    let sentence =
+        "signer left out: bob: the key is only for the context 'nightly' or 'release'; the signature is that signer's";
+    diagnosed(&list, &[], sentence, &format!("--public-key {} --context release --signature m.sig m", bob.trim_end()));
+    let sentence = "signer left out: bob: the key was valid only before 2020-01-01; the signature is that signer's";
+    let list = format!("{alice}bob valid-before=2020-01-01 {bob}");
+    diagnosed(&list, &["--context", "release"], sentence, "--context release");
+    place.write("m", "message\n");
+    let sentence =
+        "the key was valid only before 2020-01-01; the signature is valid for the message without its final line end";
+    diagnosed(&list, &["--context", "release"], sentence, "head -c -1");
+}
+
+#[test]
+fn folders_get_a_hint_that_fits_the_command() {
+    let place = Place::with_key();
+    std::fs::create_dir(place.path("dir")).unwrap();
+    place.write("m", "message");
+    for (command, hint) in [
+        ("sign --key k.pem dir", "--recursive takes every file in it, and --manifest"),
+        ("sign --key k.pem --prehash sha2-256 dir", "--recursive takes every file in it, and --manifest"),
+        ("verify --key p.pem dir -s m", ""),
+        ("verify --key p.pem m -s dir", "name a file in that directory"),
+        ("verify --key dir m", "name a file in that directory"),
+        ("verify --allowed-signers dir m", "name a file in that directory"),
+        ("sign --key dir m", "name a file in that directory"),
+        ("sign --key k.pem --list dir", "name a file in that directory"),
+        ("pubkey dir", "name a file in that directory"),
+        ("passwd dir", "name a file in that directory"),
+        ("inspect dir", "name a file in that directory"),
+        ("hash dir", "find DIR -type f | hypergrove hash --list -"),
+    ] {
+        let run = place.run(&command.split(' ').collect::<Vec<_>>());
+        assert!(run.code != Some(0) && run.stderr.contains(hint), "{command}: {}", run.stderr);
+        assert_eq!(run.stderr.contains("find DIR"), command.starts_with("hash"), "{command}: {}", run.stderr);
+    }
+}

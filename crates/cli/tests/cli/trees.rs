@@ -26,6 +26,37 @@ fn verify(place: &Place, more: &[&str]) -> Run {
 }
 
 #[test]
+fn names_that_unicode_takes_for_one_are_reported_together() {
+    let place = Place::with_key();
+    fs::create_dir_all(place.path("tree")).unwrap();
+    for name in ["caf\u{e9}", "cafe\u{301}", "\u{212b}", "\u{c5}", "A\u{30a}", "K", "\u{212a}", "cafe", "k"] {
+        fs::write(place.path("tree").join(name), name).unwrap();
+    }
+    let groups = [r"'cafe\u{301}', 'caf\u{e9}'", r"'A\u{30a}', '\u{c5}', '\u{212b}'", r"'K', '\u{212a}'"];
+    let reports = |run: Run| {
+        let warnings: Vec<_> =
+            run.stderr.lines().filter(|line| line.starts_with("warning: names that are equal")).collect();
+        assert_eq!(warnings.len(), groups.len(), "{}", run.stderr);
+        for group in groups {
+            assert!(
+                warnings.iter().any(|line| line.ends_with(&format!(": {group}"))),
+                "{group} is not in {}",
+                run.stderr
+            );
+        }
+    };
+    reports(sign(&place, &[]).good());
+    reports(verify(&place, &[]).good());
+    fs::write(place.path("tree/caf\u{e9}"), "changed").unwrap();
+    reports(verify(&place, &[]).exits(1));
+    // Where no two names are one, nothing is said.
+    for twin in ["cafe\u{301}", "\u{212b}", "A\u{30a}", "\u{212a}"] {
+        fs::remove_file(place.path("tree").join(twin)).unwrap();
+    }
+    assert!(!sign(&place, &["--force"]).good().stderr.contains("warning"));
+}
+
+#[test]
 fn a_manifest_is_signed_and_checked() {
     let place = tree();
     let run = sign(&place, &[]).good();

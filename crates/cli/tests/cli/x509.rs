@@ -123,7 +123,9 @@ fn certificates_and_requests_are_verified() {
         verify(&["leaf.der", "--key", "leaf.pub", "--key", issuer]).good();
     }
     verify(&["ca.crt", "--issuer", "ca.crt"]).good();
-    assert_eq!(verify(&["leaf.der", "--issuer", "leaf.pub"]).exits(1).text(), "leaf.der: FAILED\n");
+    let run = verify(&["leaf.der", "--issuer", "leaf.pub"]).exits(1);
+    assert_eq!(run.text(), "leaf.der: FAILED\n");
+    assert!(run.stderr.contains("leaf.der: no valid signature by the key SHA256:"), "{}", run.stderr);
     verify(&["leaf.csr"]).good();
     verify(&["csr.pem"]).good();
     let run = verify(&["leaf.der", "--issuer", "ca.crt", "--json"]).good();
