@@ -5,7 +5,7 @@ use crate::columns::Signals;
 use crate::error::bad;
 use crate::exit::detach;
 use crate::foreign::descriptor;
-use hypergrove::quote::{Quote, may_be_key};
+use hypergrove::quote::{Quote, is_key_for_new_path};
 use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -51,7 +51,7 @@ impl<'py> GivenPath<'py> {
         let given = GivenPath::of(object, "path", "give a str or a pathlib.Path; from_pem and from_der read bytes")?;
         // A raw key is no text.
         let is_text = given.path.file_name().is_none_or(|name| name.to_str().is_some());
-        if (!is_text || may_be_key(&given.path.to_string_lossy())) && given.path.symlink_metadata().is_err() {
+        if is_key_for_new_path(&given.path) || (!is_text && given.path.symlink_metadata().is_err()) {
             let shown = Quote::path(&given.path);
             return Err(bad(format!(
                 "path: this looks like a key, not like the path of a file: {shown}; from_pem reads the text of a key"
