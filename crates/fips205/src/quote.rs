@@ -20,6 +20,9 @@ const KEY: usize = 22;
 /// Digits of a SHA-384 sum. The shortest private key has 128.
 #[cfg(any(test, feature = "std"))]
 const DIGEST: usize = 96;
+/// Bytes of a seed, the shortest part of a private key.
+#[cfg(feature = "std")]
+const RAW: usize = 16;
 /// Entries of a folder among which a name that was meant is looked for, at most.
 #[cfg(feature = "std")]
 const ENTRIES: usize = 4096;
@@ -167,14 +170,22 @@ pub fn may_be_key(text: &str) -> bool {
 /// Whether a private key may stand in place of a path: no file has this name.
 #[cfg(feature = "std")]
 pub fn is_key_for_path(path: impl AsRef<Path>) -> bool {
-    path.as_ref().symlink_metadata().is_err() && may_be_key(&path.as_ref().to_string_lossy())
+    path.as_ref().symlink_metadata().is_err() && (may_be_key(&path.as_ref().to_string_lossy()) || is_raw(path.as_ref()))
 }
 
 /// Whether a private key stands in place of the path of a new file, which messages would show. A file may be named by a digest: hexadecimal that
 /// is not longer than a SHA-384 sum is no key.
 #[cfg(feature = "std")]
 pub fn is_key_for_new_path(path: impl AsRef<Path>) -> bool {
-    path.as_ref().symlink_metadata().is_err() && holds_key(&path.as_ref().to_string_lossy(), DIGEST + 1)
+    let path = path.as_ref();
+    path.symlink_metadata().is_err() && (holds_key(&path.to_string_lossy(), DIGEST + 1) || is_raw(path))
+}
+
+/// Whether a path may be the bytes of a key: names in an older encoding are not UTF-8 either, but have no control characters.
+#[cfg(feature = "std")]
+fn is_raw(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.len() >= RAW && core::str::from_utf8(bytes).is_err() && bytes.iter().any(u8::is_ascii_control)
 }
 
 /// Whether there is a label of PEM, base64, or this many digits of hexadecimal.
@@ -417,6 +428,15 @@ mod tests {
         assert_eq!(path(""), "");
         let (digest, base64) = ("9f86d081884c7d659a2feaa0c55ad015", "MFICAQAwCwYJYIZIAWUDBAMVBEBc+hhb6VxvKUDXt9Tte");
         assert!(is_key_for_path(digest) && !is_key_for_new_path(digest) && is_key_for_new_path(base64));
+        #[cfg(unix)]
+        {
+            use std::os::unix::ffi::OsStrExt;
+            let of = |bytes: &'static [u8]| std::ffi::OsStr::from_bytes(bytes);
+            let (raw, latin) =
+                (of(b"\x9a\x03\xf7Q\x88\xe0w\x1bz\xc4L\x91\xd2\x7fi\xb5"), of(b"Pr\xfcfung der Gr\xf6\xdfe.sig"));
+            assert!(is_key_for_path(raw) && is_key_for_new_path(raw));
+            assert!(!is_key_for_path(latin) && !is_key_for_new_path(latin));
+        }
         assert!(!is_key_for_path(root) && !is_key_for_new_path(format!("{root}/src")));
     }
 
