@@ -37,7 +37,7 @@ impl<'a> Messages<'a> {
 
     /// Copies the only message to where nobody else can change it.
     pub(crate) fn keep(&mut self, source: &Source) -> Result<(), Failure> {
-        let (mut reader, _) = source.reader().map_err(|failure| of_folder(source, failure))?;
+        let (mut reader, _) = reader(source)?;
         let mut copy = SpooledTempFile::new(KEPT);
         io::copy(&mut reader, &mut copy).map_err(|error| Failure::io("copy", source, &error))?;
         self.copy = Some(Mutex::new(copy));
@@ -62,7 +62,7 @@ impl<'a> Messages<'a> {
 
     /// All of a message.
     pub(crate) fn read(&self, source: &Source) -> Result<Vec<u8>, Failure> {
-        let (reader, length) = source.reader().map_err(|failure| of_folder(source, failure))?;
+        let (reader, length) = reader(source)?;
         self.all_of(source, reader, length)
     }
 
@@ -152,7 +152,7 @@ impl<'a> Messages<'a> {
         }
         let mut kept = self.copy.as_ref().map(|copy| copy.lock().unwrap_or_else(PoisonError::into_inner));
         let (mut reader, length): (Box<dyn Read + '_>, _) = match &mut kept {
-            None => source.reader().map_err(|failure| of_folder(source, failure))?,
+            None => reader(source)?,
             Some(copy) => {
                 let failed = |error: io::Error| Failure::io("read", source, &error);
                 let length = copy.seek(io::SeekFrom::End(0)).map_err(failed)?;
@@ -167,6 +167,11 @@ impl<'a> Messages<'a> {
         }
         Ok(jobs(keys, self.all_of(source, reader, length)?, mode))
     }
+}
+
+/// A message's reader, and its length if that is known.
+pub(crate) fn reader(source: &Source) -> Result<(Box<dyn Read>, Option<u64>), Failure> {
+    source.reader().map_err(|failure| of_folder(source, failure))
 }
 
 /// The error of a message that was not opened; of a folder, it says how its files are signed and verified.

@@ -5,7 +5,7 @@ use crate::diagnose::{Origin, Suspect, advice};
 use crate::files::{Access, CHECK_IT, Replace, Source, Sources, Target, is_directory};
 use crate::json::Word;
 use crate::keys::KeyFile;
-use crate::message::{Jobs, Messages};
+use crate::message::{self, Jobs, Messages};
 use crate::schemes::{self, InTool, of_scheme};
 use crate::signatures::{Candidate, Named, judge, lengths, missing, of_length, signature_of};
 use crate::verdicts::{Advice, Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
@@ -180,7 +180,7 @@ impl<S: InTool> Verification<'_, S> {
             Ok(Signed::Envelope(envelope)) => return self.of_envelope(index, &envelope, engine),
             Err(failure) => {
                 // Where both are wrong, the message is what was named.
-                file.reader()?;
+                message::reader(file)?;
                 return Err(self.absent(index, failure));
             }
         };

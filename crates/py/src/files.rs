@@ -31,9 +31,9 @@ pub(crate) struct GivenPath<'py> {
 pub(crate) struct Errors<'a>(pub(crate) Option<&'a Path>);
 
 impl<'py> GivenPath<'py> {
-    /// A str, or an object that has one (`os.PathLike`). `instead` says what takes other objects.
+    /// A path ([`is_path`]). `instead` says what takes other objects.
     pub(crate) fn of(object: &Object<'py>, what: &str, instead: &str) -> PyResult<GivenPath<'py>> {
-        if !object.is_instance_of::<PyString>() && !object.hasattr("__fspath__")? {
+        if !is_path(object)? {
             let kind = object.get_type().name()?;
             return Err(PyTypeError::new_err(format!("{what}: {kind} is no path; {instead}")));
         }
@@ -131,6 +131,11 @@ impl<'py> GivenPath<'py> {
     pub(crate) fn wrong(&self, why: impl fmt::Display) -> PyErr {
         bad(format!("{}: {why}", self.errors()))
     }
+}
+
+/// Whether an object is a path: a str, or what has one (`os.PathLike`).
+pub(crate) fn is_path(object: &Object<'_>) -> PyResult<bool> {
+    Ok(object.is_instance_of::<PyString>() || object.hasattr("__fspath__")?)
 }
 
 impl Errors<'_> {

@@ -5,7 +5,7 @@ use crate::columns::{Bytes, text};
 use crate::engine::{Engine, engine_of};
 use crate::error::{InvalidSignature, bad, exception};
 use crate::exit::detach;
-use crate::files::{Errors, GivenPath};
+use crate::files::{Errors, GivenPath, is_path};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::messages::MessageFile;
 use hypergrove::{Mode, ReadError, SlhDsa, VerifyingKey};
@@ -13,7 +13,7 @@ use hypergrove_files::envelope::{self, Header, Mismatch};
 use hypergrove_files::manifest::{self, ManifestError};
 use hypergrove_files::signers;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::PyBytes;
 use std::ffi::OsString;
 use std::io::{Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl<R: Read + Seek> Seekable for R {}
 
 impl Message {
     fn of(data: &Object<'_>) -> PyResult<Message> {
-        let is_file = data.is_instance_of::<PyString>() || data.hasattr("__fspath__")? || data.hasattr("fileno")?;
+        let is_file = is_path(data)? || data.hasattr("fileno")?;
         Ok(if is_file { Message::File(MessageFile::of(data)?) } else { Message::Bytes(Bytes::of(data, "data")?) })
     }
 

@@ -2,12 +2,11 @@
 
 use crate::calls::Object;
 use crate::error::exception;
-use crate::files::{Errors, GivenPath, Interruptible, interruptible};
+use crate::files::{Errors, GivenPath, Interruptible, interruptible, is_path};
 use crate::foreign::descriptor;
 use hypergrove::ReadError;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
@@ -24,8 +23,9 @@ pub(crate) struct MessageFile {
 impl MessageFile {
     /// A path, or a file that Python has opened: its message begins at the file's place.
     pub(crate) fn of(object: &Object<'_>) -> PyResult<MessageFile> {
-        let is_path = object.is_instance_of::<PyString>() || object.hasattr("__fspath__")?;
-        if !is_path && let Some(file) = opened(object)? {
+        if !is_path(object)?
+            && let Some(file) = opened(object)?
+        {
             return Ok(file);
         }
         let given = GivenPath::of(

@@ -432,7 +432,9 @@ fn folders_get_a_hint_that_fits_the_command() {
     for (command, hint) in [
         ("sign --key k.pem dir", "--recursive takes every file in it, and --manifest"),
         ("sign --key k.pem --prehash sha2-256 dir", "--recursive takes every file in it, and --manifest"),
-        ("verify --key p.pem dir -s m", ""),
+        ("verify --key p.pem dir", "--recursive takes every file in it, and --manifest"),
+        ("verify --key p.pem dir -s m", "--recursive takes every file in it, and --manifest"),
+        ("verify --key p.pem --output new dir -s m", "--recursive takes every file in it, and --manifest"),
         ("verify --key p.pem m -s dir", "name a file in that directory"),
         ("verify --key dir m", "name a file in that directory"),
         ("verify --allowed-signers dir m", "name a file in that directory"),
