@@ -145,8 +145,11 @@ pub fn message(text: &str) -> String {
     while let Some((start, mark)) = rest.char_indices().find(|(at, c)| is_opening(rest, *at, *c)) {
         let inside = &rest[start + 1..];
         let is_escaped = |at: usize| mark == '"' && (at - inside[..at].trim_end_matches('\\').len()) % 2 == 1;
+        // serde escapes no mark in the name of a field or variant, which is the last text in such marks.
+        let is_unescaped = mark == '`' && (rest[..start].ends_with("field ") || rest[..start].ends_with("variant "));
         let mut ends = inside.match_indices(mark).map(|(at, _)| at);
-        let end = ends.find(|at| !is_escaped(*at)).unwrap_or(inside.len());
+        let end = if is_unescaped { ends.next_back() } else { ends.find(|at| !is_escaped(*at)) };
+        let end = end.unwrap_or(inside.len());
         plain(&rest[..start], &mut shown);
         shown += &Quote::name(&inside[..end], names.iter().copied()).0;
         rest = inside.get(end + 1..).unwrap_or_default();
@@ -366,6 +369,14 @@ mod tests {
             (
                 "unknown variant `tru`, expected one of `true`, `false`",
                 "unknown variant 'tru' (did you mean 'true'?), expected one of `true`, `false`",
+            ),
+            (
+                "unknown field `ty`6S3cr3t-S3cr3t`, expected `type`",
+                "unknown field '…' (17 characters, not shown), expected `type`",
+            ),
+            (
+                "unknown field `a`S3cr3t``, there are no fields",
+                "unknown field '…' (9 characters, not shown), there are no fields",
             ),
             ("bad 9f86d081884c7d659a2feaa0c55ad0 at 1", "bad '…' (30 characters of hex, not shown) at 1"),
             ("bad name `a, expected 9f86d081884c7d659a2feaa0c55ad0`", "bad name '…' (42 characters, not shown)"),
