@@ -177,6 +177,8 @@ fn sign(call: &Call, signer: &str, status: Status, printer: &Printer) -> Result<
     let signature = engine.sign(&key, header.mode(&context), &payload, Randomizer::Hedged)?;
     let envelope = Envelope::new(header.clone(), signature.as_bytes()).map_err(unfit)?;
     printer.bytes(envelope.to_git().as_bytes())?;
+    // Git before 2.40 finds the line of the signature only after another line.
+    status.line("BEGIN_SIGNING H0")?;
     status.line(format_args!("SIG_CREATED D 0 0 00 0 {fingerprint}"))?;
     Ok(Exit::Good)
 }

@@ -144,7 +144,7 @@ fn settings_that_are_missing_or_wrong_are_named() {
     git(&place, "git commit -qS --allow-empty -m one").good();
     let run = signed("true").good();
     assert!(
-        run.stderr.starts_with("[GNUPG:] SIG_CREATED D ")
+        run.stderr.starts_with("[GNUPG:] BEGIN_SIGNING H0\n[GNUPG:] SIG_CREATED D ")
             && run.text().starts_with("-----BEGIN SIGNED MESSAGE-----\nVersion: 1\n")
     );
     signed("git config hypergrove.key ''").refuses(&[
