@@ -26,27 +26,37 @@ const AHEAD: usize = 4;
 #[derive(Clone)]
 pub struct ReadMessage(Arc<Digested>);
 
-/// H_msg(R, PK.seed, PK.root, M′), and its other inputs than M′.
+/// H_msg(R, PK.seed, PK.root, M′), and its other inputs than the message.
 struct Digested {
     /// The key, and whether it is to sign.
     key: VerifyingKey,
     signs: bool,
+    /// M′ without the message: the mode and its context.
+    mode: Vec<u8>,
     r: Vec<u8>,
     digest: Vec<u8>,
 }
 
 impl ReadMessage {
-    fn new(key: VerifyingKey, signs: bool, r: Vec<u8>, digest: Vec<u8>) -> ReadMessage {
-        ReadMessage(Arc::new(Digested { key, signs, r, digest }))
+    fn new(
+        key: VerifyingKey,
+        signs: bool,
+        mode: Mode<'_>,
+        r: Vec<u8>,
+        digest: Vec<u8>,
+    ) -> Result<ReadMessage, MessageError> {
+        Ok(ReadMessage(Arc::new(Digested { key, signs, mode: without_message(mode)?, r, digest })))
     }
 
-    /// Checks that the message was read for this key, to be signed or to be verified.
-    pub(crate) fn check(&self, key: &VerifyingKey, signs: bool) -> Result<(), Error> {
-        if self.0.key == *key && self.0.signs == signs {
+    /// Checks that the message was read for this key and this mode, to be signed or to be verified.
+    pub(crate) fn check(&self, key: &VerifyingKey, signs: bool, mode: Mode<'_>) -> Result<(), Error> {
+        let is_of_mode = without_message(mode).is_ok_and(|mode| mode == self.0.mode);
+        if self.0.key == *key && self.0.signs == signs && is_of_mode {
             return Ok(());
         }
-        let what = "the message was read for another key or another operation; read it again with this key".into();
-        Err(Error::Value { what })
+        let what =
+            "the message was read for another key, another operation or another mode; read it again for this job";
+        Err(Error::Value { what: what.into() })
     }
 
     pub(crate) fn r(&self) -> &[u8] {
@@ -62,6 +72,11 @@ impl fmt::Debug for ReadMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadMessage").field("set", &self.0.key.params()).finish_non_exhaustive()
     }
+}
+
+/// M′ of an empty message. Those of two modes or two contexts differ.
+fn without_message(mode: Mode<'_>) -> Result<Vec<u8>, MessageError> {
+    Ok(MPrime::new(mode, &[])?.parts().concat())
 }
 
 /// Why a message that is read in pieces was not signed or verified.
@@ -206,7 +221,7 @@ impl Engine {
             same(&r, &r_again)?;
             same(&digest, &digest_again)?;
         }
-        let message = JobMessage::Read(ReadMessage::new(key.verifying_key(), true, r, digest));
+        let message = JobMessage::Read(ReadMessage::new(key.verifying_key(), true, mode, r, digest)?);
         // The randomness is in R already.
         Ok(SignJob { key, mode, message, randomizer: Randomizer::Deterministic })
     }
@@ -262,13 +277,13 @@ impl Engine {
         let of_key = |(key, digest): (JobKey<'a, VerifyingKey>, Option<Vec<u8>>)| {
             let message = match (r(&key), digest) {
                 (Some(r), Some(digest)) => {
-                    JobMessage::Read(ReadMessage::new((*key).clone(), false, r.to_vec(), digest))
+                    JobMessage::Read(ReadMessage::new((*key).clone(), false, mode, r.to_vec(), digest)?)
                 }
                 _ => JobMessage::Bytes(Cow::default()),
             };
-            job(key, mode, message)
+            Ok(job(key, mode, message))
         };
-        Ok(keys.into_iter().zip(first).map(of_key).collect())
+        keys.into_iter().zip(first).map(of_key).collect()
     }
 }
 

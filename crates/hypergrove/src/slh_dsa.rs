@@ -330,8 +330,8 @@ impl Scheme for SlhDsa {
     fn check_job(key: KeyRef<'_, SlhDsa>, mode: Mode<'_>, message: &JobMessage<'_>) -> Result<(), Error> {
         match (message, &key) {
             (JobMessage::Bytes(message), _) => mode.check(message)?,
-            (JobMessage::Read(read), KeyRef::Private(key)) => read.check(&key.verifying_key(), true)?,
-            (JobMessage::Read(read), KeyRef::Public(key)) => read.check(key, false)?,
+            (JobMessage::Read(read), KeyRef::Private(key)) => read.check(&key.verifying_key(), true, mode)?,
+            (JobMessage::Read(read), KeyRef::Public(key)) => read.check(key, false, mode)?,
         }
         match key {
             KeyRef::Private(key) => Ok(key.as_ref().check_mode(mode)?),

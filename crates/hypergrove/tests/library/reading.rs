@@ -181,7 +181,7 @@ fn what_cannot_be_read_or_signed_is_an_error() {
     assert!(engine.sign_reader(&key, digest, &mut Cursor::new([0; 33]), Randomizer::Hedged).is_err());
 }
 
-/// Such a message serves one key, one operation and one R.
+/// Such a message serves one key, one mode, one operation and one R.
 #[test]
 fn a_read_message_is_bound_to_its_key_and_signature() {
     let (engine, key, other) = (engine(), key(4), key(5));
@@ -191,11 +191,16 @@ fn a_read_message_is_bound_to_its_key_and_signature() {
     let signature = engine.run(job.clone()).unwrap();
     job.key = (&other).into();
     let refused = engine.run(job.clone()).unwrap_err();
-    assert!(refused.to_string().starts_with("the message was read for another key or another operation"), "{refused}");
+    assert!(refused.to_string().starts_with("the message was read for another key, another operation"), "{refused}");
+    let job = engine.read_to_sign(&key, PURE, &mut Cursor::new(&message), Randomizer::Deterministic).unwrap();
+    assert!(
+        engine.run(job.clone().context(b"another")).is_err() && engine.run(job.clone().mode(Mode::Internal)).is_err()
+    );
     let to_verify = VerifyJob::new(&public, job.message.clone(), signature.as_bytes());
     assert!(engine.run(to_verify).is_err(), "it was read to be signed");
     let mut jobs = engine.read_to_verify([&public], PURE, &mut &message[..], signature.as_bytes()).unwrap();
     assert!(engine.run(jobs[0].clone()).unwrap());
+    assert!(engine.run(jobs[0].clone().context(b"another")).is_err(), "the verdict would be on another context");
     // The digest is that of the R that was there: with another one the signature is another.
     let mut altered = signature.as_bytes().to_vec();
     altered[0] ^= 1;
