@@ -19,7 +19,9 @@ pub(crate) fn run(args: &Passwd, printer: &Printer) -> Result<Exit, Failure> {
     // The file that a link leads to is changed, not the link.
     let path = fs::canonicalize(&args.key).map_err(|error| Failure::io("read", PathDisplay(&args.key), &error))?;
     let source = Source::File(args.key.clone());
-    let file = KeyFile::read(source.clone(), Some(&args.passphrase))?;
+    // Not by the name of a link, which may lead elsewhere by now.
+    let read = || Source::File(path.clone()).read_key("a key or a certificate");
+    let file = KeyFile::new(source.clone(), read()?, Some(&args.passphrase));
     if file.scheme(&args::KeyKind { set: None, scheme: None })? == Scheme::ZkDilithium {
         return Err(Failure::new(format!("{source} is a key of zkDilithium, which has no encrypted form"))
             .hint("encrypt the file with another program"));
@@ -47,6 +49,11 @@ pub(crate) fn run(args: &Passwd, printer: &Printer) -> Result<Exit, Failure> {
     if !matches!(&written.key, Key::Private(written) if written == key) {
         return Err(Failure::new(format!("{source} cannot be written anew: its text would hold another key"))
             .hint("put the private key alone into a file"));
+    }
+    // Whoever types a passphrase takes a while, and another run may have made a new key meanwhile.
+    if *read()? != *file.bytes {
+        return Err(Failure::new(format!("{source} was changed by another program meanwhile, and stays as it is now"))
+            .hint("run the command again"));
     }
     replace(&path, &bytes, printer)?;
     let done = match (&found.encryption, &new) {

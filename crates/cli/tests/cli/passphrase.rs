@@ -158,6 +158,19 @@ fn a_passphrase_is_changed_set_and_removed() {
     assert_eq!(opens("h.key", "new").good().stdout, place.read("h.pub"));
 }
 
+/// Another program makes a new key while somebody types the passphrase.
+#[cfg(unix)]
+#[test]
+fn a_key_that_was_replaced_meanwhile_stays() {
+    let place = place();
+    place.run(&["keygen", "--set", "sha2-128f", "-o", "o.pem"]).good();
+    // Once the pipe has a reader, the key was read.
+    let script = "mkfifo typed; $H passwd e.pem --passphrase-file pass --new-passphrase-file typed & exec 3> typed; cat o.pem > e.pem; \
+                  echo new >&3; exec 3>&-; wait $!";
+    place.shell(script).refuses(&["e.pem was changed by another program meanwhile"]);
+    assert_eq!(place.read("e.pem"), place.read("o.pem"));
+}
+
 #[cfg(unix)]
 #[test]
 fn a_changed_key_keeps_its_mode_and_its_links() {
