@@ -167,7 +167,7 @@ fn run(cli: &Cli, read: Sources, printer: &Printer) -> Result<Exit, Failure> {
         Command::Pubkey(args) => pubkey::run(args, &read, machine, printer),
         Command::Passwd(args) => passwd::run(args, printer),
         Command::Sign(args) => sign::run(args, read, machine, printer),
-        Command::Verify(args) => verify::run(args, &read, machine, printer),
+        Command::Verify(args) => verify::run(args, read, machine, printer),
         Command::Inspect(args) => inspect::run(args, printer),
         Command::Devices(args) => devices::run(args, machine, printer),
         Command::Explain(args) => explain::run(args, machine, printer),

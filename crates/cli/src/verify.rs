@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-pub(crate) fn run(args: &Verify, read: &Sources, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Verify, read: Sources, machine: &MachineOptions, printer: &Printer) -> Result<Exit, Failure> {
     // clap does not ask for what conflicts with something that is there.
     if args.issuer.is_some() && args.certificate.is_empty() {
         return Err(Failure::new("--issuer is for --certificate").hint("name the key with --key"));
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Verify, read: &Sources, machine: &MachineOptions, print
 fn by_keys<S: InTool>(
     args: &Verify,
     key_files: &[KeyFile<'_>],
-    read: &Sources,
+    mut read: Sources,
     machine: &MachineOptions,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
@@ -79,7 +79,9 @@ fn by_keys<S: InTool>(
         (_, false) => VerdictFormat::Lines,
     };
     let mut messages = Messages::new(machine, args.digest.as_ref());
-    let replace = Replace { force: args.force, read };
+    // The command line need not name the signature's file.
+    signatures.iter().filter(|_| output.is_some()).for_each(|signature| read.add(signature, signature));
+    let replace = Replace { force: args.force, read: &read };
     if let Some(output) = &output {
         let [file] = &files[..] else {
             return Err(Failure::new(format!("--output takes one message, {} files are given", files.len()))

@@ -460,6 +460,8 @@ fn messages_leave_after_their_verdict() {
     place.run(&[&verify[..], &["--output", "out", "--force"]].concat()).good();
     place.run(&[&verify[..], &["--output", "m", "--force"]].concat()).refuses(&["m"]);
     place.run(&[&verify[..], &["--output", "m.sig", "--force"]].concat()).refuses(&["m.sig"]);
+    let implied = ["verify", "--key", "p.pem", "m", "--output", "m.sig", "--force"];
+    place.run(&implied).refuses(&["m.sig would be replaced, and it is read"]);
     assert_eq!(place.read("m"), script.as_bytes());
     place.run(&[&verify[..], &["--force"]].concat()).refuses(&["--output"]);
     place.run(&[&verify[..], &["--output", "-", "--json"]].concat()).refuses(&["the message and JSON"]);
