@@ -79,7 +79,11 @@ pub(crate) fn advice(
     }
     Ok(Some(match best {
         Some((found, suspect)) => {
-            let command = command(args, (file, &message), signature, suspect, &found);
+            // A command without the list would accept what the key signs after its end.
+            let command = match suspect.left_out {
+                Some(left_out) if left_out.is_of_another_time() => None,
+                _ => command(args, (file, &message), signature, suspect, &found),
+            };
             let sentence = match suspect.left_out {
                 Some(left_out) if found.changes() == 0 => {
                     format!("signer left out: {left_out}; the signature is that signer's")

@@ -369,6 +369,11 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
+    /// Whether the list names the key, and not for this time.
+    pub(crate) fn is_of_another_time(&self) -> bool {
+        matches!(self.why, NotAllowed::Early { .. } | NotAllowed::Late { .. })
+    }
+
     /// The signer as one who may have signed nevertheless: with a context of the list, or at another time.
     fn suspects<'a>(&'a self, args: &'a Verify) -> Vec<Suspect<'a>> {
         let requested = args.message.mode_with(&self.key);
