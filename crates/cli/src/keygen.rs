@@ -85,12 +85,17 @@ fn targets(args: &Keygen) -> Result<(Target, Option<Target>), Failure> {
     match (&args.name, &args.output) {
         (Some(name), _) => {
             check_name(name)?;
-            let with = |end: &str| {
+            let with = |end: &str| -> Result<Target, Failure> {
                 let mut file = name.clone().into_os_string();
                 file.push(end);
-                Target::File(file.into())
+                // --force is for --output.
+                match Path::new(&file).symlink_metadata() {
+                    Ok(_) => Err(Failure::new(format!("{} exists", PathDisplay(Path::new(&file))))
+                        .hint("choose another name, or move the old pair away")),
+                    Err(_) => Ok(Target::File(file.into())),
+                }
             };
-            Ok((with(".key"), Some(with(".pub"))))
+            Ok((with(".key")?, Some(with(".pub")?)))
         }
         (None, Some(output)) => Ok((output.as_path().into(), public)),
         (None, None) if io::stdout().is_terminal() => {

@@ -306,10 +306,11 @@ fn a_pair_is_made_by_its_name() {
     }
     // Nothing is replaced, and no half of a pair is made.
     let before = (place.read("release.key"), place.read("release.pub"));
-    keygen(&["release"]).refuses(&["release.key exists"]);
+    let run = keygen(&["release"]).refuses(&["release.key exists", "choose another name, or move the old pair away"]);
+    assert!(!run.stderr.contains("--force"), "NAME and --force exclude each other");
     keygen(&["release", "--force"]).refuses(&["--force"]);
     place.write("half.pub", "mine");
-    keygen(&["half"]).refuses(&["half.pub exists"]);
+    keygen(&["half"]).refuses(&["half.pub exists", "move the old pair away"]);
     keygen(&["no/such"]).refuses(&["cannot write to no"]);
     assert_eq!(
         (place.read("release.key"), place.read("release.pub"), place.read("half.pub")),
