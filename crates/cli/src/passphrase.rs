@@ -70,7 +70,7 @@ impl PassphraseOptions {
             }
             None => {
                 let why = "the private key is to be encrypted";
-                let first = ask(format_args!("New passphrase of {key}: "), why)?;
+                let first = ask("New passphrase of the private key: ", why)?;
                 if first.is_empty() || ask("The same again: ", why)? == first {
                     first
                 } else {

@@ -210,8 +210,11 @@ impl<S: InTool> Signer<'_, S> {
 
 /// Where each signature goes.
 fn targets(args: &Sign, files: &[Named]) -> Result<Vec<Target>, Failure> {
-    if let Some(directory) = &args.out_dir {
-        is_directory(directory, "write to", MAKE_IT)?;
+    // With --recursive, folders are made as they are needed: here the last one.
+    match &args.out_dir {
+        Some(out) if args.recursive && !out.exists() => is_directory(directory(out), "write to", MAKE_IT)?,
+        Some(out) => is_directory(out, "write to", MAKE_IT)?,
+        None => {}
     }
     if let Some(output) = &args.output {
         if let [_] = files {

@@ -10,7 +10,7 @@ use crate::sign::armored;
 use crate::signatures::{Candidate, Named, Signer, judge_one, lengths, missing, signature_path};
 use crate::staged::is_temporary;
 use crate::verdicts::{Advice, Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
-use crate::verify::{Signed, fitting_key, keys_that_failed};
+use crate::verify::{Signed, fitting_key, keys_that_failed, note_failure};
 use hypergrove::Mode;
 use hypergrove::scheme::SignJob;
 use hypergrove_files::envelope::{Envelope, Header, Mismatch};
@@ -226,7 +226,7 @@ pub(crate) fn verify<S: InTool>(
             let is_invalid = matches!(verdict, Verdict::Invalid);
             let sentence = keys_that_failed(keys.iter().map(|key| &key.by));
             if is_invalid && !args.json {
-                printer.note(format_args!("FAILED: {sentence}"));
+                note_failure(args, &sentence, printer);
             }
             (verdict, (is_invalid && args.json).then(|| Advice { sentence, command: None }.into()))
         }
@@ -322,6 +322,7 @@ fn unreadable(args: &Verify, file: &Source, tree: &Path, error: &std::io::Error)
     match error.kind() {
         std::io::ErrorKind::NotFound if args.root.is_none() => failure
             .hint(format!("the files are looked for in {}; name another directory with --root", PathDisplay(tree))),
+        std::io::ErrorKind::NotFound => failure.hint(format!("it is missing in {}", PathDisplay(tree))),
         _ => failure,
     }
 }

@@ -1,6 +1,6 @@
 //! `hypergrove verify`.
 
-use crate::args::{self, Encoding, MachineOptions, Scheme, Verify};
+use crate::args::{self, Encoding, MachineOptions, MessageOptions, Scheme, Verify};
 use crate::diagnose::{Origin, Suspect, advice};
 use crate::files::{Access, CHECK_IT, Replace, Source, Sources, Target, is_directory};
 use crate::json::Word;
@@ -117,7 +117,7 @@ fn by_keys<S: InTool>(
     let done = judging.by(&engine);
     // Once for all files: their keys are the same.
     if judging.bare.load(Ordering::Relaxed) {
-        printer.note(format_args!("FAILED: {}", keys_that_failed(keys.iter().map(|key| &key.by))));
+        note_failure(args, &keys_that_failed(keys.iter().map(|key| &key.by)), printer);
     }
     drop(judging);
     let exit = verdicts.finish(done)?;
@@ -391,6 +391,16 @@ impl LeftOut {
         let of = |mode| Suspect { key: &self.key, mode, origin: &Origin::Word, left_out: Some(self) };
         modes.into_iter().map(of).collect()
     }
+}
+
+/// Notes why files fail that have no reason of their own. Whoever forgets the context would think that a release is forged.
+pub(crate) fn note_failure(args: &Verify, sentence: &str, printer: &Printer) {
+    let MessageOptions { context, context_hex, internal, .. } = &args.message;
+    let advice = match context.is_none() && context_hex.is_none() && !internal {
+        true => "; if the signer gave a context, name it with --context",
+        false => "",
+    };
+    printer.note(format_args!("FAILED: {sentence}{advice}"));
 }
 
 /// Which keys have not made a signature that fails.

@@ -355,6 +355,9 @@ fn a_bare_failure_names_its_keys() {
     let key = format!("{} of SLH-DSA-SHA2-128f", fingerprint(&place, "p.pem"));
     let run = place.run(&["verify", "--key", "p.pem", "m"]).exits(1);
     assert_eq!(run.text(), "m: FAILED\n");
+    let advice = "if the signer gave a context, name it with --context";
+    assert_eq!(run.stderr, format!("FAILED: no valid signature by the key {key}; {advice}\n"));
+    let run = place.run(&["verify", "--key", "p.pem", "--context", "c", "m"]).exits(1);
     assert_eq!(run.stderr, format!("FAILED: no valid signature by the key {key}\n"));
     let run = place.run(&["verify", "--key", "p.pem", "m", "--json"]).exits(1);
     assert!(run.text().contains(&format!("\"diagnosis\":\"no valid signature by the key {key}\"")), "{}", run.text());

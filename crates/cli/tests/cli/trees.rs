@@ -235,8 +235,10 @@ fn bad_manifests_and_trees_are_refused() {
 #[test]
 fn directories_are_signed_file_by_file() {
     let place = tree();
-    fs::create_dir(place.path("signatures")).unwrap();
-    let run = place.run(&["sign", "--key", "k.pem", "--recursive", "tree", "--out-dir", "signatures"]).exits(0);
+    let sign = |out| place.run(&["sign", "--key", "k.pem", "--recursive", "tree", "--out-dir", out]);
+    sign("none/signatures").refuses(&["make the directory first"]);
+    assert!(!place.path("none").exists());
+    let run = sign("signatures").exits(0);
     assert_eq!(run.text().lines().count(), 10);
     assert!(place.path("signatures/sub/deep").join("new\nline.sig").is_file());
     let verify = |more: &[&str]| place.run(&[&["verify", "--key", "p.pem", "-r", "tree"], more].concat());
