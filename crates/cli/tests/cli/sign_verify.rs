@@ -204,7 +204,11 @@ fn lists_name_files() {
     let expected: String =
         names.iter().map(|name| format!("{name}: {}\n", if name == "file 17" { "FAILED" } else { "OK" })).collect();
     assert_eq!(run.text(), expected);
-    assert!(run.stderr.ends_with("; if the signer gave a context, name it with --context\n39 OK, 1 FAILED\n"), "{}", run.stderr);
+    assert!(
+        run.stderr.ends_with("; if the signer gave a context, name it with --context\n39 OK, 1 FAILED\n"),
+        "{}",
+        run.stderr
+    );
     place.run(&verify(&["--list", "missing"])).refuses(&["cannot read missing"]);
     place.run(&verify(&["--list", "."])).refuses(&["directory"]);
     place.run_with(&verify(&["--list", "-", "-"]), b"").refuses(&["standard input is given twice"]);
