@@ -77,7 +77,7 @@ pub struct Server {
     pub config: Config,
     /// The engine that signs.
     pub engine: Engine,
-    /// The engine of keys and policies that ask for it: it computes everything twice and compares. It has no threads before it is used.
+    /// The engine, for keys and policies that ask for more checks: everything is computed twice and compared.
     pub redundant: Engine,
     /// The database.
     pub storage: Arc<dyn Storage>,
@@ -173,15 +173,14 @@ impl Server {
             access.tokens.insert(accessor, Arc::new(Token::new(record)));
         }
         let limits = &config.limits;
-        let engine = |redundant: bool| {
-            let engine = Engine::builder().queue(limits.queue_jobs, limits.memory as u64).redundant(redundant);
-            match config.engine.threads {
-                Some(threads) => engine.threads(threads).build(),
-                None => engine.build(),
-            }
+        let engine = Engine::builder().queue(limits.queue_jobs, limits.memory as u64).redundant(config.engine.redundant);
+        let engine = match config.engine.threads {
+            Some(threads) => engine.threads(threads).build()?,
+            None => engine.build()?,
         };
-        let redundant = engine(true)?;
-        let engine = if config.engine.redundant { redundant.clone() } else { engine(false)? };
+        let mut twice = engine.work_options();
+        twice.checks.redundant = true;
+        let redundant = engine.with(twice);
         Ok(Arc::new(Server {
             engine,
             redundant,

@@ -2,7 +2,7 @@
 
 use crate::state::{Opened, Server};
 use hypergrove::Engine;
-use metrics::{Label, counter, gauge, histogram};
+use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -39,9 +39,9 @@ pub fn items(operation: &'static str, items: usize) {
     counter!("hypergrove_items_total", "operation" => operation).increment(items as u64);
 }
 
-/// A histogram of an engine by powers of two, as Prometheus counts: each bucket has all smaller values.
-fn powers(name: &'static str, labels: &[Label], counts: &[u64], unit: f64) {
-    let bucket = |most: String| counter!(name, [labels, &[Label::new("le", most)]].concat());
+/// A histogram of the engine by powers of two, as Prometheus counts: each bucket has all smaller values.
+fn powers(name: &'static str, counts: &[u64], unit: f64) {
+    let bucket = |most: String| counter!(name, "le" => most);
     let mut sum = 0;
     for (power, count) in counts.iter().enumerate() {
         sum += count;
@@ -50,28 +50,26 @@ fn powers(name: &'static str, labels: &[Label], counts: &[u64], unit: f64) {
     bucket("+Inf".into()).absolute(sum);
 }
 
-/// The metrics of an engine.
-fn engine(engine: &Engine, labels: &[Label]) {
-    let (stats, labels) = (engine.stats(), labels.to_vec());
-    powers("hypergrove_engine_batch_jobs_bucket", &labels, &stats.tickets.batch_sizes, 1.0);
-    powers("hypergrove_engine_wait_seconds_bucket", &labels, &stats.tickets.waits, 1e-9);
-    powers("hypergrove_engine_service_seconds_bucket", &labels, &stats.tickets.service_times, 1e-9);
-    gauge!("hypergrove_engine_queued_jobs", labels.clone()).set(stats.tickets.queued as f64);
-    gauge!("hypergrove_engine_run_seconds", labels.clone()).set(stats.run_time.as_secs_f64());
-    counter!("hypergrove_engine_cancelled_total", labels.clone()).absolute(stats.tickets.cancelled);
-    counter!("hypergrove_engine_expired_total", labels.clone()).absolute(stats.tickets.expired);
-    counter!("hypergrove_engine_faults_total", labels.clone()).absolute(stats.faults);
-    counter!("hypergrove_engine_retried_jobs_total", labels.clone()).absolute(stats.retried_jobs);
-    gauge!("hypergrove_engine_disabled_devices", labels)
+/// The metrics of the engine.
+fn engine(engine: &Engine) {
+    let stats = engine.stats();
+    powers("hypergrove_engine_batch_jobs_bucket", &stats.tickets.batch_sizes, 1.0);
+    powers("hypergrove_engine_wait_seconds_bucket", &stats.tickets.waits, 1e-9);
+    powers("hypergrove_engine_service_seconds_bucket", &stats.tickets.service_times, 1e-9);
+    gauge!("hypergrove_engine_queued_jobs").set(stats.tickets.queued as f64);
+    gauge!("hypergrove_engine_run_seconds").set(stats.run_time.as_secs_f64());
+    counter!("hypergrove_engine_cancelled_total").absolute(stats.tickets.cancelled);
+    counter!("hypergrove_engine_expired_total").absolute(stats.tickets.expired);
+    counter!("hypergrove_engine_faults_total").absolute(stats.faults);
+    counter!("hypergrove_engine_retried_jobs_total").absolute(stats.retried_jobs);
+    counter!("hypergrove_engine_redundant_jobs_total").absolute(stats.redundant_jobs);
+    gauge!("hypergrove_engine_disabled_devices")
         .set(stats.devices.iter().filter(|device| device.is_disabled).count() as f64);
 }
 
-/// All metrics as text. Those of the engines are read now.
+/// All metrics as text. Those of the engine are read now.
 pub async fn render(server: &Server, open: &Opened) -> String {
-    engine(&server.engine, &[]);
-    if !server.config.engine.redundant {
-        engine(&server.redundant, &[Label::new("checks", "redundant")]);
-    }
+    engine(&server.engine);
     counter!("hypergrove_log_lines_lost_total").absolute(crate::log::lost());
     gauge!("hypergrove_free_jobs").set(server.jobs.available_permits() as f64);
     gauge!("hypergrove_free_memory_bytes").set(server.memory.available_permits() as f64 * 1024.0);

@@ -55,11 +55,11 @@ fn startable(most: usize) -> usize {
     count
 }
 
-/// Logs each notice of the engines once, such as that they lack threads.
+/// Logs each notice of the engine once, such as that they lack threads.
 pub async fn log_notices(server: Arc<Server>) {
     let mut logged: Vec<String> = Vec::new();
     loop {
-        for notice in [&server.engine, &server.redundant].into_iter().flat_map(|engine| engine.notices()) {
+        for notice in server.engine.notices() {
             if !logged.contains(&notice) {
                 tracing::warn!("{notice}");
                 logged.push(notice);

@@ -155,6 +155,24 @@ typedef struct hg_engine_options {
 /* Makes an engine. No thread is started and no driver loaded before they are needed. `options` may be NULL. */
 HG_MUST_CHECK hg_status hg_engine_new(const hg_engine_options *options, hg_engine **engine);
 
+typedef struct hg_work_options {
+    size_t size;
+    /* Milliseconds after which no more of a call's work begins: the call ends with HG_CANCELLED. 0: no limit. */
+    uint64_t timeout;
+    /* HG_VERIFY_SIGNATURES, HG_REDUNDANT. */
+    uint32_t flags;
+    uint32_t reserved;
+} hg_work_options;
+
+#define HG_WORK_OPTIONS_INIT {sizeof(hg_work_options), 0, 0, 0}
+
+/* The same engine for work with other options: both share devices, threads, memory and the queue, and each is freed for itself. `options`
+ * may be NULL: no more checks than signing always makes, and no limit. */
+HG_MUST_CHECK hg_status hg_engine_with(const hg_engine *engine, const hg_work_options *options, hg_engine **with);
+
+/* Ends the work of an engine of hg_engine_with, from any thread and for ever: no more of it begins, and its calls end with HG_CANCELLED. */
+HG_MUST_CHECK hg_status hg_engine_cancel(const hg_engine *engine);
+
 /* Frees an engine. NULL is ignored. Keys and hg_memory outlive it. */
 void hg_engine_free(hg_engine *engine);
 

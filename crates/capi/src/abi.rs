@@ -45,6 +45,7 @@ fn c_type(rust: &str) -> String {
         ("PublicKey", "hg_public_key"),
         ("Canceller", "hg_ticket"),
         ("EngineOptions", "hg_engine_options"),
+        ("WorkOptions", "hg_work_options"),
         ("MessageOptions", "hg_message_options"),
         ("CacheOptions", "hg_cache_options"),
         ("CColumn", "hg_column"),
@@ -116,6 +117,7 @@ fn made() -> String {
     out.push_str(&all.join("\n"));
     out.push_str("\n\n");
     layout::<crate::engine::EngineOptions>(&mut out);
+    layout::<crate::engine::WorkOptions>(&mut out);
     layout::<crate::keys::CacheOptions>(&mut out);
     layout::<crate::options::MessageOptions>(&mut out);
     layout::<crate::rows::CColumn>(&mut out);

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Status, call, value};
 use crate::pointers::{Handle, In, Out, OutHandle, c_structs, made, put_bytes};
-use hypergrove::{BACKENDS, Device, Engine, devices};
+use hypergrove::{BACKENDS, CancelToken, Device, Engine, devices};
 use std::ffi::c_char;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +21,16 @@ c_structs! {
         threads: u32,
         flags: u32,
         device_timeout: u64,
+    }
+}
+
+c_structs! {
+    /// `hg_work_options`.
+    WorkOptions is "hg_work_options" since 24 {
+        size: usize,
+        timeout: u64,
+        flags: u32,
+        reserved: u32,
     }
 }
 
@@ -67,6 +77,34 @@ fn built(options: &EngineOptions) -> Result<Engine, Failure> {
         milliseconds => builder.device_timeout(Duration::from_millis(milliseconds)),
     };
     Ok(builder.build()?)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_engine_with(engine: In<Engine>, options: In<WorkOptions>, with: OutHandle<Engine>) -> Status {
+    made(with, "with", || {
+        let (engine, options) = (engine.get("engine")?, options.versioned("options")?);
+        check_flags(options.flags, VERIFY_SIGNATURES | REDUNDANT)?;
+        if options.reserved != 0 {
+            return Err(Failure::unsupported(format!("reserved: it is {}; it must be 0", options.reserved)));
+        }
+        let mut work = engine.work_options();
+        work.checks.verify_signatures = options.flags & VERIFY_SIGNATURES != 0;
+        work.checks.redundant = options.flags & REDUNDANT != 0;
+        work.timeout = (options.timeout > 0).then(|| Duration::from_millis(options.timeout));
+        work.cancel = Some(CancelToken::default());
+        Ok(engine.with(work))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn hg_engine_cancel(engine: In<Engine>) -> Status {
+    call(|| match engine.get("engine")?.work_options().cancel {
+        Some(work) => {
+            work.cancel();
+            Ok(())
+        }
+        None => Err(Failure::bad_input("engine: cancel one of hg_engine_with, and only its work ends".into())),
+    })
 }
 
 #[unsafe(no_mangle)]

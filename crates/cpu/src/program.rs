@@ -10,7 +10,7 @@ use crate::verify::{SlotValues, Verification, VerifyGroup};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::trace::{Step, TraceContext};
-use hypergrove_engine::{Batch, Digests, Error, Key, Program, Timing, forward, wiped};
+use hypergrove_engine::{Batch, Digests, Error, Key, Places, Program, Timing, Work, forward, wiped};
 use hypergrove_fips205::plan::{Op, Plan, Slot, Stage};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, TweakableHash};
@@ -21,7 +21,6 @@ use std::time::Instant;
 pub(crate) struct CpuProgram {
     /// The hash in usual lanes, and in other lanes.
     hashes: [Arc<dyn TweakableHash>; 2],
-    relocated: bool,
     plan: Plan,
     policy: CpuPolicy,
     /// Layers that signing grows; the nodes of the layers above come with the key.
@@ -80,14 +79,10 @@ impl CpuProgram {
         let signs = matches!(plan.op, Op::Sign | Op::Verify);
         let kept = vec![0; if signs { batch * SlotValues::bytes(plan.params) } else { 0 }];
         let hashes = [hash.clone(), Arc::new(Swapped(hash))];
-        CpuProgram { hashes, relocated: false, plan, policy, grown, pool: Pool::default(), kept, jobs: 0 }
+        CpuProgram { hashes, plan, policy, grown, pool: Pool::default(), kept, jobs: 0 }
     }
 
-    fn hash(&self) -> &dyn TweakableHash {
-        &*self.hashes[usize::from(self.relocated)]
-    }
-
-    fn forest<'a>(&'a self, keys: &'a [KeyState], leaves: Leaves, trees: &'a [Tree], tasks: usize) -> Forest<'a> {
+    fn forest<'a>(&'a self, keys: &'a Prepared<'a>, leaves: Leaves, trees: &'a [Tree], tasks: usize) -> Forest<'a> {
         let p = self.plan.params;
         let (chunk, height) = match leaves {
             Leaves::Fors => (self.policy.fors_leaves, p.a),
@@ -96,11 +91,12 @@ impl CpuProgram {
         // Chunks are smaller if there would be too few for the threads.
         let wanted = ((trees.len() << height) / tasks).max(1).next_power_of_two();
         let least = if leaves == Leaves::Fors { 64 } else { 4 };
-        Forest { p, hash: self.hash(), keys, leaves, trees, chunk: chunk.min(wanted.max(least)) }
+        let Prepared { hash, keys } = keys;
+        Forest { p, hash: *hash, keys, leaves, trees, chunk: chunk.min(wanted.max(least)) }
     }
 
     /// Grows XMSS trees with all of a batch's threads, for key pairs and for cached nodes.
-    fn grow_xmss(&self, keys: &[KeyState], trees: &[Tree], roots: &mut [u8], nodes: &mut [u8]) {
+    fn grow_xmss(&self, keys: &Prepared<'_>, trees: &[Tree], roots: &mut [u8], nodes: &mut [u8]) {
         let parallel = self.policy.threads > 1;
         let tasks = if parallel { 4 * self.policy.threads } else { 1 };
         let forest = self.forest(keys, Leaves::Xmss, trees, tasks);
@@ -163,9 +159,9 @@ impl CpuProgram {
         kept.fors_roots().copy_from_slice(&fors_roots[..p.k * n]);
 
         let adrs = Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf);
-        let one = Keys::One(&keys[key as usize]);
+        let one = Keys::One(&keys.keys[key as usize]);
         clock.start();
-        self.hash().t_l(one, &[adrs.0], p.k, &fors_roots[..p.k * n], kept.fors_pk());
+        keys.hash.t_l(one, &[adrs.0], p.k, &fors_roots[..p.k * n], kept.fors_pk());
         clock.lap("fors_pk");
 
         let digits = sized(&mut scratch.digits, len);
@@ -178,7 +174,7 @@ impl CpuProgram {
         clock.lap("wots_select");
         scratch.fors_roots = fors_roots;
         scratch.traces = traces;
-        let done = self.sign_cached(scratch, one, cached_nodes, at, cached_parts, &mut kept);
+        let done = self.sign_cached(scratch, (keys.hash, one), cached_nodes, at, cached_parts, &mut kept);
         if self.plan.cached_layers > 0 {
             clock.lap("cached");
         }
@@ -191,7 +187,7 @@ impl CpuProgram {
     fn sign_cached(
         &self,
         scratch: &mut Scratch,
-        key: Keys<'_>,
+        (hash, key): (&dyn TweakableHash, Keys<'_>),
         nodes: &[u8],
         at: &Position,
         parts: &mut [u8],
@@ -214,11 +210,11 @@ impl CpuProgram {
             adrs.extend((0..len as u32).map(|i| prf.chain(i).0));
         }
         let chains = sized(values, adrs.len() * n);
-        self.hash().prf(key, adrs, chains);
+        hash.prf(key, adrs, chains);
         for a in adrs.iter_mut() {
             a[4] = AdrsType::WotsHash as u32;
         }
-        self.hash().chain(key, adrs, p.w(), Steps::To(all_digits), chains, None);
+        hash.chain(key, adrs, p.w(), Steps::To(all_digits), chains, None);
         let parts = parts.chunks_mut(p.xmss_bytes()).zip(chains.chunks(len * n));
         for (layer, (part, chains)) in nodes.layers().zip(parts) {
             let (tree, leaf) = at.at_layer(p, layer);
@@ -233,7 +229,13 @@ impl CpuProgram {
 
     /// Runs a batch, which must have been checked.
     #[expect(clippy::too_many_lines, reason = "the stages of an operation, in their order")]
-    fn execute(&mut self, batch: &Batch<'_>, digests: Option<&dyn Digests>, out: &mut [u8]) -> Result<Timing, Error> {
+    fn execute(
+        &mut self,
+        batch: &Batch<'_>,
+        digests: Option<&dyn Digests>,
+        places: Places,
+        out: &mut [&mut [u8]],
+    ) -> Result<Timing, Error> {
         let start = Instant::now();
         let p: &'static Params = self.plan.params;
         let (jobs, threads) = (batch.len(), self.policy.threads);
@@ -242,6 +244,8 @@ impl CpuProgram {
             1 => batch.keys.iter().map(state).collect(),
             _ => batch.keys.par_iter().with_min_len(KEYS_OF_A_THREAD).map(state).collect(),
         };
+        let hash = self.hashes[usize::from(places != Places::Usual)].clone();
+        let keys = Prepared { hash: &*hash, keys };
         let mut kept = std::mem::take(&mut self.kept);
         let each = SlotValues::bytes(p);
         if matches!(self.plan.op, Op::Sign | Op::Verify) {
@@ -256,7 +260,9 @@ impl CpuProgram {
         match self.plan.op {
             Op::Keygen => {
                 // Many keys at once share lanes. Their number in a pass is bounded, to bound memory.
-                for (of, roots) in batch.key_of.chunks(4096).zip(out.chunks_mut(4096 * p.n)) {
+                let mut left = batch.key_of;
+                for roots in out.iter_mut().flat_map(|part| part.chunks_mut(4096 * p.n)) {
+                    let of = left.split_off(..roots.len() / p.n).expect("a key for each root");
                     let trees: Vec<Tree> = of.iter().map(|key| Tree { key: *key, ..top }).collect();
                     clock.start();
                     trace.step(Step::Group, of.len(), || self.grow_xmss(&keys, &trees, roots, &mut []));
@@ -264,7 +270,7 @@ impl CpuProgram {
                 }
             }
             Op::Cache => {
-                for (key, nodes) in batch.key_of.iter().zip(out.chunks_mut(self.plan.out_bytes().max(1))) {
+                for (key, nodes) in batch.key_of.iter().zip(rows(out, self.plan.out_bytes())) {
                     let mut rest = nodes;
                     for layer in (0..p.d).rev().take(self.plan.cached_layers) {
                         let trees: Vec<Tree> = (0..1u64 << (p.hp * (p.d - 1 - layer)))
@@ -283,7 +289,7 @@ impl CpuProgram {
                 // With few messages, the threads share the trees of each message. With many, each thread takes a message, and they share the trees
                 // of the last messages, so that all end at about the same time.
                 let are_few = jobs < 2 * threads || clock.runs();
-                let tasks = out.chunks_mut(p.sig_bytes()).zip(kept.chunks_mut(each)).enumerate().map(
+                let tasks = rows(out, p.sig_bytes()).zip(kept.chunks_mut(each)).enumerate().map(
                     |(job, (signature, kept))| Job {
                         is_shared: threads > 1 && (are_few || jobs - job <= threads),
                         keys: &keys,
@@ -307,7 +313,10 @@ impl CpuProgram {
                 failed = error.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
             }
             Op::Verify => {
-                let (mut roots, mut kept, mut next) = (&mut *out, &mut kept[..jobs * each], 0);
+                let [out] = out else {
+                    return Err(Error::Value { what: "roots of signatures go to one part of memory".into() });
+                };
+                let (mut roots, mut kept, mut next) = (&mut **out, &mut kept[..jobs * each], 0);
                 let groups = self.policy.groups(jobs, p.d).map(|size| {
                     let of_roots = roots.split_off_mut(..size * p.n).expect("a root for each job");
                     let of_kept = kept.split_off_mut(..size * each).expect("memory for each job");
@@ -315,7 +324,7 @@ impl CpuProgram {
                     next = jobs.end;
                     VerifyGroup::new(jobs, of_roots, of_kept)
                 });
-                let all = Verification { p, hash: self.hash(), keys: &keys, batch, digests };
+                let all = Verification { p, hash: keys.hash, keys: &keys.keys, batch, digests };
                 let groups: Vec<_> = groups.collect();
                 let threads = if clock.runs() { 1 } else { threads };
                 share::by_threads(threads, groups, |next, offer| {
@@ -333,9 +342,20 @@ impl CpuProgram {
     }
 }
 
+/// The rows of memory for results, over its parts.
+fn rows<'o>(out: &'o mut [&mut [u8]], size: usize) -> impl Iterator<Item = &'o mut [u8]> {
+    out.iter_mut().flat_map(move |part| part.chunks_mut(size.max(1)))
+}
+
+/// The keys of a batch, prepared for a hash in the lanes that the batch is computed in.
+struct Prepared<'a> {
+    hash: &'a dyn TweakableHash,
+    keys: Vec<KeyState>,
+}
+
 /// The inputs and outputs of signing one message.
 struct Job<'a> {
-    keys: &'a [KeyState],
+    keys: &'a Prepared<'a>,
     key: u32,
     cached_nodes: &'a [u8],
     at: &'a Position,
@@ -351,33 +371,35 @@ impl Program for CpuProgram {
         &self.plan
     }
 
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        batch.check(&self.plan, out.len())?;
-        // Verification has no secrets: signatures and public keys are public.
-        match self.plan.op {
-            Op::Verify => self.execute(batch, None, out),
-            _ => wiped(|| self.execute(batch, None, out)),
+    /// A thread hashes the messages of the signatures that it verifies, of any length. When signing, the host's threads hash them before.
+    fn hashes(&self) -> usize {
+        if self.plan.op == Op::Verify { usize::MAX } else { 0 }
+    }
+
+    fn run(&mut self, mut work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error> {
+        let bytes = out.iter().map(|part| part.len()).sum();
+        if self.plan.op == Op::Verify {
+            // Verification has no secrets: signatures and public keys are public.
+            let Work { batch, digests, places, .. } = work;
+            match &digests {
+                Some(_) => batch.check_all_but_positions(&self.plan, bytes)?,
+                None => batch.check(&self.plan, bytes)?,
+            }
+            return self.execute(&batch, digests.as_deref(), places, out);
         }
-    }
-
-    fn run_fetched(
-        &mut self,
-        batch: &Batch<'_>,
-        digests: &mut dyn Digests,
-        out: &mut [u8],
-    ) -> Option<Result<Timing, Error>> {
-        if self.plan.op != Op::Verify {
-            return None;
+        let positions = work.positions()?;
+        let batch = Batch { positions: &positions, ..work.batch };
+        batch.check(&self.plan, bytes)?;
+        let timing = wiped(|| self.execute(&batch, None, work.places, out))?;
+        if let (Op::Sign, Some(_)) = (self.plan.op, &work.accept)
+            && let Some(roots) = self.read(Slot::XmssRoots)?
+        {
+            work.accept_top_roots(self.plan.params, &roots)?;
         }
-        let checked = batch.check_all_but_positions(&self.plan, out.len());
-        Some(checked.and_then(|()| self.execute(batch, Some(&*digests), out)))
+        Ok(timing)
     }
 
-    forward!(self => self; not_held, no_time_limit);
-
-    fn relocated(&mut self, relocated: bool) {
-        self.relocated = relocated;
-    }
+    forward!(self => self; is_proven, no_time_limit);
 
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         let (p, each) = (self.plan.params, SlotValues::bytes(self.plan.params));
@@ -411,10 +433,10 @@ mod tests {
             let hash: Arc<dyn TweakableHash> = crate::Cpu::with(isa).expect("available").hash(p, isa);
             let mut program = CpuProgram::new(hash, plan.clone(), 1, CpuPolicy::default());
             let seed = vec![7; p.n];
-            let keys = [hypergrove_engine::Key { pk_seed: &seed, sk_seed: &seed, cached_nodes: &[], cached_id: 0 }];
+            let keys = [Key::of_seeds(&seed, &seed)];
             let positions = [Position::split(p, &vec![0x5a; p.m])];
             let batch = Batch { keys: &keys, key_of: &[0], positions: &positions, signatures: &[] };
-            program.run(&batch, &mut vec![0; p.sig_bytes()]).expect("signs");
+            program.run(Work::of(&batch), &mut [&mut vec![0; p.sig_bytes()]]).expect("signs");
             let held = program.pool.bytes() + program.kept.len();
             assert!(held as u64 <= estimate, "{p}: holds {held}, estimated {estimate}");
         }
@@ -436,13 +458,7 @@ mod tests {
                     })
                     .collect();
                 let signatures: Vec<&[u8]> = rows.iter().map(|row| &row[..]).collect();
-                let key = |of| hypergrove_engine::Key {
-                    pk_seed: digests.pk_seed(of),
-                    sk_seed: &[],
-                    cached_nodes: &[],
-                    cached_id: 0,
-                };
-                let (keys, key_of) = ([0, 1, 2].map(key), (0..jobs).map(|job| (job % KEYS) as u32).collect::<Vec<_>>());
+                let (keys, key_of) = ([0, 1, 2].map(|of| digests.key(of)), (0..jobs).map(|job| (job % KEYS) as u32).collect::<Vec<_>>());
                 let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &signatures };
                 let isa = hypergrove_lanes::Isa::fastest();
                 let hash = crate::Cpu::with(isa).expect("available").hash(p, isa);
@@ -450,12 +466,12 @@ mod tests {
                 let mut program = CpuProgram::new(hash, Plan::new(p, Op::Verify), jobs, policy);
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
                 let (mut expected, mut got) = (vec![0; jobs * p.n], vec![0; jobs * p.n]);
-                let positions = digests.positions();
-                pool.install(|| program.run(&Batch { positions: &positions, ..batch }, &mut expected))
-                    .expect("verified");
+                let positions = digests.positions().expect("positions");
+                let with_positions = Batch { positions: &positions, ..batch };
+                pool.install(|| program.run(Work::of(&with_positions), &mut [&mut expected])).expect("verified");
                 digests.is_queried = false;
-                let done = pool.install(|| program.run_fetched(&batch, &mut digests, &mut got));
-                done.expect("it verifies").expect("verified");
+                let work = Work { digests: Some(&mut digests), ..Work::of(&batch) };
+                pool.install(|| program.run(work, &mut [&mut got])).expect("verified");
                 assert!(got == expected && !digests.is_queried, "{p}, {jobs} jobs, {threads} threads");
                 // Different messages give different roots.
                 assert!(jobs == 1 || got[..p.n] != got[p.n..2 * p.n], "{p}");
@@ -470,14 +486,14 @@ mod tests {
         let p = &hypergrove_fips205::SLH_DSA_SHA2_128F;
         let hash = || crate::Cpu::new().hash(p, hypergrove_lanes::Isa::fastest());
         let seed = vec![7; p.n];
-        let keys = [hypergrove_engine::Key { pk_seed: &seed, sk_seed: &seed, cached_nodes: &[], cached_id: 0 }];
+        let keys = [Key::of_seeds(&seed, &seed)];
         let positions = [Position::split(p, &vec![0x5a; p.m])];
         let batch = Batch { keys: &keys, key_of: &[0], positions: &positions, signatures: &[] };
         let sign = |stages, threads| {
             let policy = CpuPolicy { stages, threads, ..CpuPolicy::default() };
             let mut program = CpuProgram::new(hash(), Plan::new(p, Op::Sign), 1, policy);
             let mut signature = vec![0; p.sig_bytes()];
-            let timing = program.run(&batch, &mut signature).expect("signs");
+            let timing = program.run(Work::of(&batch), &mut [&mut signature]).expect("signs");
             (signature, timing)
         };
         let (right, plain) = sign(0, 1);

@@ -117,9 +117,9 @@ impl Verification<'_> {
     /// FIPS 205, Algorithm 20: lines 4–11.
     fn positions(&self, jobs: Range<usize>, digests: &dyn Digests) -> Vec<Position> {
         let of = |job: usize| {
-            let pk_seed = self.batch.keys[self.batch.key_of[job] as usize].pk_seed;
+            let key = &self.batch.keys[self.batch.key_of[job] as usize];
             let r = &self.batch.signatures[job][self.p.r_range()];
-            digests.position(self.p, job, r, pk_seed)
+            digests.position(self.p, job, r, key)
         };
         jobs.map(of).collect()
     }

@@ -2,7 +2,7 @@
 
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
 use hypergrove_cpu::{Cpu, Isa};
-use hypergrove_engine::{Backend, Policy, THREADS, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
+use hypergrove_engine::{Backend, Places, Policy, THREADS, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
 use hypergrove_testkit::zk_suite::{LENGTHS, bytes};
 use hypergrove_testkit::zk_tests;
 use hypergrove_testkit::zkdilithium::{boundary, public, special, verify_only};
@@ -176,18 +176,17 @@ fn expanded_keys_are_used_where_they_are_passed() {
     let one_place = zk.bytes();
     let jobs = [ZkSign::new(&pair, message), ZkSign { expanded: Some(&expanded), ..ZkSign::new(&pair, message) }];
     let jobs = [jobs[0], jobs[0], jobs[1], jobs[0]];
-    for (relocated, expected) in
-        [(false, [true, true, false, true]), (true, [true; 4]), (false, [true, true, false, true])]
-    {
-        zk.relocated(relocated);
-        let signatures = pool.install(|| sign_to_vec(&mut *zk, &jobs)).expect("signatures");
+    let (given, anew) = ([true, true, false, true], [true; 4]);
+    for (places, expected) in [(Places::Usual, given), (Places::Other, anew), (Places::Usual, given)] {
+        let signatures = pool.install(|| sign_to_vec(&mut *zk, &jobs, places)).expect("signatures");
         assert_eq!(signatures.iter().map(|signature| *signature == right).collect::<Vec<_>>(), expected);
     }
     assert!(zk.bytes() > one_place, "lanes of both places are kept");
     let wrong = other.verifying_key().expand();
     let job = ZkVerify::new(&public, message, right.as_bytes());
     let mut verdicts = Vec::new();
-    pool.install(|| zk.verify(&[job, ZkVerify { expanded: Some(&wrong), ..job }], &mut verdicts)).expect("verdicts");
+    let jobs = [job, ZkVerify { expanded: Some(&wrong), ..job }];
+    pool.install(|| zk.verify(&jobs, &mut verdicts, Places::Usual)).expect("verdicts");
     assert_eq!(verdicts, [true, false]);
 }
 
@@ -200,7 +199,7 @@ fn keys_are_written_in_their_order() {
     for threads in [1, 2] {
         let mut zk = program(threads).expect("the CPU has it");
         assert!(seeds.len() > zk.jobs(Op::Keygen));
-        assert!(pool.install(|| keygen_to_vec(&mut *zk, &seeds)).expect("keys") == expected);
+        assert!(pool.install(|| keygen_to_vec(&mut *zk, &seeds, Places::Usual)).expect("keys") == expected);
     }
 }
 

@@ -116,17 +116,28 @@ impl Policy {
 }
 
 /// The bytes of one key that a batch needs.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Key<'a> {
     /// PK.seed, n bytes.
     pub pk_seed: &'a [u8],
+    /// PK.root, n bytes; empty if the batch has positions.
+    pub pk_root: &'a [u8],
     /// SK.seed, n bytes; empty when verifying. Secret.
     pub sk_seed: &'a [u8],
+    /// SK.prf, n bytes; empty when verifying, and if the batch has positions. Secret.
+    pub sk_prf: &'a [u8],
     /// Nodes of the top layers, as [`Op::Cache`](hypergrove_fips205::Op) puts them out; empty if the plan caches none.
     pub cached_nodes: &'a [u8],
     /// The id of `cached_nodes`, by which a backend may keep its own copy between batches: keys with equal ids have equal nodes, whatever else
     /// differs. 0 if there are no nodes, or if no later batch will use them.
     pub cached_id: u64,
+}
+
+impl<'a> Key<'a> {
+    /// PK.seed and SK.seed, for a batch with positions.
+    pub fn of_seeds(pk_seed: &'a [u8], sk_seed: &'a [u8]) -> Key<'a> {
+        Key { pk_seed, sk_seed, ..Key::default() }
+    }
 }
 
 /// From this many positions on, the threads of the current pool check them together: checking fewer takes no longer than waking the threads.
@@ -223,9 +234,12 @@ pub struct Timing {
     pub download: Duration,
     /// The time of each stage alone, in the order in which the stages ran; empty unless the policy asked for the times by [`STAGES`].
     pub stages: Vec<StageTime>,
+    /// Whether the device had all signatures before the host had computed the positions; `None` unless the device fetched many signatures by
+    /// itself.
+    pub host_was_late: Option<bool>,
 }
 
-/// Adds up the times, but leaves `stages` as they are, because they belong to one run.
+/// Adds up the times. The other fields belong to one run, and stay.
 impl AddAssign<&Timing> for Timing {
     fn add_assign(&mut self, more: &Timing) {
         self.upload += more.upload;
@@ -341,6 +355,8 @@ pub trait SlhDsaPrograms: Send + Sync {
     fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy);
     /// Programs of this plan in flight that keep the device busy, at most [`Device::queue`].
     fn queue(&self, device: &Device, plan: &Plan) -> u32;
+    /// What programs of this plan do by themselves.
+    fn abilities(&self, device: &Device, plan: &Plan) -> Abilities;
     /// Bytes of the host's memory that a program prepared for batches of up to `batch` jobs holds, scratch of all its threads included. The batch
     /// itself and its output are the caller's, and the device's own memory does not count. The call is cheap, because planning makes it often.
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64;
@@ -371,71 +387,116 @@ pub trait ZkDilithiumPrograms: Send + Sync {
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error>;
 }
 
-/// Checks bytes that a device computed. An error says what is wrong with them.
-pub type Accept<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;
+/// Checks roots that a device computed: the index of the first job, and n bytes for each job. An error says what is wrong with them.
+pub type Accept<'a> = &'a mut (dyn FnMut(usize, &[u8]) -> Result<(), Error> + Send);
 
-/// The positions that the messages of a batch select. A program asks for them, or for the values from which it computes them (FIPS 205, Algorithm 19,
-/// lines 1 to 10, and Algorithm 20, lines 4 to 11).
-pub trait Digests: Sync {
-    /// Computes the positions of the jobs on the host, in the order of the jobs; when signing, R too.
-    fn positions(&mut self) -> Vec<Position>;
-    /// Computes the positions once more, after [`positions`](Digests::positions). A job's R that differs is an error; the program itself compares the
-    /// positions.
-    fn positions_again(&mut self) -> Result<Vec<Position>, Error>;
-    /// Bytes that are hashed for a job, including a message that is pre-hashed; no fewer than M′ has.
-    fn hashed_bytes(&self, job: usize) -> usize;
-    /// A job's M′. Not of a job that has `usize::MAX` bytes to hash: its message was hashed before.
+/// The messages of a batch, of which a program needs the positions (FIPS 205, Algorithm 19, lines 1 to 10, and Algorithm 20, lines 4 to 11).
+pub trait Digests: Send + Sync {
+    /// Computes the positions of the jobs on the host, in the order of the jobs; when signing, R too. A program asks once for each of the
+    /// [`Places`] where it computes the jobs. It is an error if a second answer differs from the first.
+    fn positions(&mut self) -> Result<Vec<Position>, Error>;
+    /// Bytes of the longest message that is hashed, no fewer than M′ has, including a message that is pre-hashed. `usize::MAX` if the program must
+    /// not hash the messages.
+    fn longest(&self) -> usize;
+    /// A job's M′, if [`longest`](Digests::longest) is less than `usize::MAX`.
     fn m_prime(&self, job: usize) -> MPrime<'_>;
-    /// The position of a job that is verified, from R of its signature and PK.seed of its key. For all jobs.
-    fn position(&self, p: &Params, job: usize, r: &[u8], pk_seed: &[u8]) -> Position {
-        Position::of(p, r, pk_seed, self.pk_root(job), &self.m_prime(job))
+    /// The position of a job that is verified, from R of its signature and its key. For all jobs.
+    fn position(&self, p: &Params, job: usize, r: &[u8], key: &Key<'_>) -> Position {
+        Position::of(p, r, key.pk_seed, key.pk_root, &self.m_prime(job))
     }
     /// A job's opt_rand, n bytes; none when verifying.
     fn opt_rand(&self, job: usize) -> &[u8];
-    /// PK.root of a job's key, n bytes.
-    fn pk_root(&self, job: usize) -> &[u8];
-    /// SK.prf of a job's key, n bytes; none when verifying. Secret.
-    fn sk_prf(&self, job: usize) -> &[u8];
+    /// Whether the device had its signatures in earlier batches before the host had computed the positions.
+    fn host_is_late(&self) -> bool {
+        false
+    }
+}
+
+/// Where on a device the jobs of a run are computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Places {
+    /// Every job in its usual place.
+    #[default]
+    Usual,
+    /// Every job in another place than usual, a single job too: another lane of a vector, another thread. A batch that is run both ways gives
+    /// different bytes if one place is faulty. [`Program::read`] means nothing after such a run. The error is `OutOfMemory` if there is no room for
+    /// another place. If a device has only one place, it is the usual one.
+    Other,
+    /// First in the usual places, then in others, both times from the keys and messages on. The device compares the results, and none leaves it
+    /// unless all agree; [`Error::differs`] names the result that differs. Only for programs with this [ability](Abilities::compares). The error is
+    /// `OutOfMemory` if there is no room for both results.
+    Both,
+}
+
+/// What the programs of a kind of work do by themselves on a device, which the scheduler knows before a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Abilities {
+    /// Whether results reach the caller's memory only when all checks of a run have passed.
+    pub holds: bool,
+    /// The fewest jobs that a program computes in [`Places::Both`]; `usize::MAX` if it does not.
+    pub compares: usize,
+}
+
+impl Abilities {
+    /// Those of a program that writes results as it computes them, and leaves comparisons to the host.
+    pub const NONE: Abilities = Abilities { holds: false, compares: usize::MAX };
+}
+
+/// A run of a program: a batch, and all that the program is told about it.
+pub struct Work<'a> {
+    /// The jobs. They have positions unless there are `digests`.
+    pub batch: Batch<'a>,
+    /// The messages from which positions follow.
+    pub digests: Option<&'a mut dyn Digests>,
+    /// When signing, checks the roots of the highest trees that were grown before the run ends. A program that
+    /// [holds](Abilities::holds) results back writes none before.
+    pub accept: Option<Accept<'a>>,
+    /// Where the jobs are computed.
+    pub places: Places,
+}
+
+impl<'a> Work<'a> {
+    /// A run of a batch with positions, in the usual places. Any root is accepted.
+    pub fn of(batch: &Batch<'a>) -> Work<'a> {
+        Work { batch: *batch, digests: None, accept: None, places: Places::Usual }
+    }
+
+    /// Reborrows all that the program is told.
+    pub fn lend(&mut self) -> Work<'_> {
+        let Work { batch, digests, accept, places } = self;
+        let digests = if let Some(digests) = digests { Some(&mut **digests as _) } else { None };
+        let accept = if let Some(accept) = accept { Some(&mut **accept as _) } else { None };
+        Work { batch: *batch, digests, accept, places: *places }
+    }
+
+    /// The batch's positions, or those that the host computes.
+    pub fn positions(&mut self) -> Result<Cow<'a, [Position]>, Error> {
+        match &mut self.digests {
+            Some(digests) => digests.positions().map(Cow::Owned),
+            None => Ok(Cow::Borrowed(self.batch.positions)),
+        }
+    }
+
+    /// Has the roots of the top trees checked, given the roots of all layers of each job.
+    pub fn accept_top_roots(&mut self, p: &Params, roots: &[u8]) -> Result<(), Error> {
+        let Some(accept) = &mut self.accept else { return Ok(()) };
+        let of_job = roots.len() / self.batch.len().max(1);
+        let tops: Vec<u8> = roots.chunks_exact(of_job.max(1)).flat_map(|roots| &roots[of_job - p.n..]).copied().collect();
+        accept(0, &tops)
+    }
 }
 
 /// A plan prepared for one device.
 pub trait Program: Send {
     /// The plan.
     fn plan(&self) -> &Plan;
-    /// Runs a batch; `out` takes [`Plan::out_bytes`] a job. When signing, the program leaves each signature's R as it is.
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error>;
-    /// Signs a batch, and holds its signatures back on the device until `accept` agreed. `accept` gets the root of the highest tree that was grown
-    /// for each job, n bytes each. The batch has no positions, because `digests` has them. `rows` takes the signatures in the order of the jobs,
-    /// split over its buffers. If the program asked `digests` for positions, each signature's R is undefined. After an error nothing of the batch is
-    /// left on the device, but some of it may be in `rows`. `None` if results are not held back, or not those of so many jobs: nothing has happened
-    /// then.
-    ///
-    /// With `twice`, the program computes everything twice, from the keys and messages on, the second time [elsewhere](Program::relocated). It
-    /// compares both times' signatures and roots before anything reaches `rows`; [`Error::differs`] names the result that differs. After such a run
-    /// [`read`](Program::read) means nothing. `None` also if the device has no memory for both times' signatures.
-    fn run_held(
-        &mut self,
-        batch: &Batch<'_>,
-        digests: &mut dyn Digests,
-        rows: &mut [&mut [u8]],
-        accept: Accept<'_>,
-        twice: bool,
-    ) -> Option<Result<Timing, Error>>;
-    /// Verifies a batch whose signatures the device fetches by itself, or whose messages it hashes. The batch has no positions, because `digests`
-    /// computes them if asked, while the device fetches. `None` if the device does neither: nothing has happened then.
-    fn run_fetched(
-        &mut self,
-        batch: &Batch<'_>,
-        digests: &mut dyn Digests,
-        out: &mut [u8],
-    ) -> Option<Result<Timing, Error>>;
-    /// Bytes of the longest message that the device hashes by itself in [`run_held`](Program::run_held) and [`run_fetched`](Program::run_fetched),
-    /// wherever the signatures to verify lie; 0 if the host hashes all messages.
-    fn most_hashed(&self) -> usize;
-    /// Sets whether the next runs put every job in another place of the device than usual, a single job too: another lane of a vector, another
-    /// thread. A batch that is run both ways gives different bytes if one place is faulty. [`read`](Program::read) means nothing after such a run.
-    /// `run` fails with `OutOfMemory` if there is no room for another place. If there is only one place, this does nothing.
-    fn relocated(&mut self, relocated: bool);
+    /// Bytes of the longest message that the device hashes by itself; `usize::MAX` if there is no limit, 0 if the host hashes all messages.
+    fn hashes(&self) -> usize;
+    /// Makes tests of the device that were not made yet and that a batch of so many jobs needs. The longest message of the batch has `longest` bytes.
+    fn prove(&mut self, jobs: usize, longest: &dyn Fn() -> usize) -> Result<(), Error>;
+    /// Runs a batch. `out` takes [`Plan::out_bytes`] a job, in the order of the jobs, in one part of memory or several. R of a signature is undefined
+    /// if the host computes the positions. After an error nothing of the batch is left on the device, but some of it may be in `out`.
+    fn run(&mut self, work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error>;
     /// Sets how long a wait for the device may take from now on; `None` sets no limit. When the time is over, the program gives the device up: this
     /// run and all later ones on the device fail. Until the first call the limit is [`DEVICE_TIMEOUT`]. A program that computes on the host's threads
     /// has no limit.
@@ -443,4 +504,11 @@ pub trait Program: Send {
     /// An intermediate value of the last run, for checks alone: all of job 0's bytes, then job 1's; roots layer by layer from the lowest. `None` if
     /// the program does not keep the value. A device's program copies it from the device.
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error>;
+}
+
+impl<'p> dyn Program + 'p {
+    /// Runs a batch with positions, in the usual places, into one part of memory.
+    pub fn run_batch(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        self.run(Work::of(batch), &mut [out])
+    }
 }

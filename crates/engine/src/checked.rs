@@ -1,8 +1,8 @@
 //! A backend that compares two backends: every result, and every value on the way to it that both keep.
 
 use crate::{
-    Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms, Timing,
-    capabilities, forward,
+    Abilities, Axis, Backend, Device, Error, Hasher, Messages, Places, Policy, Program, Sha256Programs,
+    SlhDsaPrograms, Timing, Work, capabilities, forward,
 };
 use hypergrove_fips205::plan::{Plan, Slot};
 use std::sync::Arc;
@@ -25,7 +25,6 @@ pub(crate) struct Pair<P: ?Sized> {
     device: String,
     pub(crate) subject: Box<P>,
     pub(crate) reference: Box<P>,
-    relocated: bool,
 }
 
 impl<P: ?Sized> Pair<P> {
@@ -53,7 +52,7 @@ impl Checked {
         let other = self.reference_device()?;
         let subject = prepare(&*self.subject, device, policy)?;
         let reference = prepare(&*self.reference, &other, &Policy::default())?;
-        Ok(Box::new(Pair { device: device.name.clone(), subject, reference, relocated: false }))
+        Ok(Box::new(Pair { device: device.name.clone(), subject, reference }))
     }
 }
 
@@ -75,6 +74,10 @@ impl SlhDsaPrograms for Checked {
         let reference = self.reference.slh_dsa().zip(self.reference_device().ok());
         let reference = reference.map_or(0, |(its, device)| its.bytes(&device, plan, batch, &Policy::default()));
         subject + reference + (batch * plan.out_bytes()) as u64
+    }
+    /// Outputs are compared where both programs have written them.
+    fn abilities(&self, _: &Device, _: &Plan) -> Abilities {
+        Abilities::NONE
     }
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let prepare =
@@ -146,20 +149,27 @@ impl Program for Pair<dyn Program> {
     fn plan(&self) -> &Plan {
         self.subject.plan()
     }
-    forward!(self => self; only_run);
-    forward!(self => self.subject; time_limit);
+    forward!(self => self; hashes_none);
+    forward!(self => self.subject; prove, time_limit);
 
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        let mut expected = out.to_vec();
-        let outcome = self.subject.run(batch, out).and_then(|timing| {
-            self.reference.run(batch, &mut expected)?;
+    fn run(&mut self, mut work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error> {
+        let [out] = out else {
+            return Err(Error::Value { what: "results that are compared need one part of memory".into() });
+        };
+        let positions = work.positions()?;
+        let mut work = Work { digests: None, ..work.lend() };
+        work.batch.positions = &positions;
+        let (mut expected, places, jobs) = (out.to_vec(), work.places, work.batch.len());
+        let outcome = self.subject.run(work.lend(), &mut [out]).and_then(|timing| {
+            work.accept = None;
+            self.reference.run(work.lend(), &mut [&mut expected])?;
             // Slots mean nothing after a run that put jobs in other places.
-            for slot in SLOTS.into_iter().filter(|_| !self.relocated) {
+            for slot in SLOTS.into_iter().filter(|_| places == Places::Usual) {
                 if let (Some(a), Some(b)) = (self.subject.read(slot)?, self.reference.read(slot)?) {
-                    self.compare(&format!("{slot:?}"), batch.len(), &a, &b)?;
+                    self.compare(&format!("{slot:?}"), jobs, &a, &b)?;
                 }
             }
-            self.compare(&format!("the output of {:?}", self.plan().op), batch.len(), out, &expected)?;
+            self.compare(&format!("the output of {:?}", self.plan().op), jobs, out, &expected)?;
             Ok(timing)
         });
         // Two signatures that differ are two uses of a one-time key, enough to forge: neither may leave.
@@ -168,11 +178,6 @@ impl Program for Pair<dyn Program> {
             expected.zeroize();
         }
         outcome
-    }
-    fn relocated(&mut self, relocated: bool) {
-        self.relocated = relocated;
-        self.subject.relocated(relocated);
-        self.reference.relocated(relocated);
     }
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         self.subject.read(slot)

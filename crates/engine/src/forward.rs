@@ -91,8 +91,26 @@ macro_rules! forward {
         }
     };
 
-    (@ relocated $self:ident $to:expr) => {
-        fn relocated(&mut $self, relocated: bool) { $to.relocated(relocated) }
+    (@ abilities $self:ident $to:expr) => {
+        fn abilities(&$self, device: &$crate::Device, plan: &$crate::forward::Plan) -> $crate::Abilities {
+            $to.abilities(device, plan)
+        }
+    };
+    (@ hashes $self:ident $to:expr) => {
+        fn hashes(&$self) -> usize { $to.hashes() }
+    };
+    (@ prove $self:ident $to:expr) => {
+        fn prove(&mut $self, jobs: usize, longest: &dyn Fn() -> usize) -> Result<(), $crate::Error> {
+            $to.prove(jobs, longest)
+        }
+    };
+    // For a program that leaves the hashing of messages to the host.
+    (@ hashes_none $self:ident $to:expr) => {
+        fn hashes(&$self) -> usize { 0 }
+    };
+    // For a program whose tests are made around it, if at all.
+    (@ is_proven $self:ident $to:expr) => {
+        fn prove(&mut $self, _: usize, _: &dyn Fn() -> usize) -> Result<(), $crate::Error> { Ok(()) }
     };
     (@ time_limit $self:ident $to:expr) => {
         fn time_limit(&mut $self, limit: Option<std::time::Duration>) { $to.time_limit(limit) }
@@ -116,6 +134,9 @@ macro_rules! forward {
         }
         fn compile(&$self, _: &$crate::Device, _: &$crate::forward::Plan, _: usize, _: &$crate::Policy) {}
         fn queue(&$self, device: &$crate::Device, _: &$crate::forward::Plan) -> u32 { device.queue }
+        fn abilities(&$self, _: &$crate::Device, _: &$crate::forward::Plan) -> $crate::Abilities {
+            $crate::Abilities::NONE
+        }
     };
     // For a hasher whose memory is the host's: nothing is resident elsewhere, and there is no link.
     (@ hashes_on_host $self:ident $to:expr) => {
@@ -130,36 +151,6 @@ macro_rules! forward {
         }
         fn link(&mut $self) -> Result<Option<f64>, $crate::Error> { Ok(None) }
         $crate::forward!(@ no_time_limit $self $to);
-    };
-
-    // For a program that reads or changes outputs: with `run` alone, they lie in memory that it reaches.
-    (@ only_run $self:ident $to:expr) => {
-        $crate::forward!(@ not_held $self $to);
-        fn run_fetched(
-            &mut $self,
-            _: &$crate::Batch<'_>,
-            _: &mut dyn $crate::Digests,
-            _: &mut [u8],
-        ) -> Option<Result<$crate::Timing, $crate::Error>> {
-            None
-        }
-    };
-
-    // For a program that holds no signatures back, and leaves the hashing of messages to the host.
-    (@ not_held $self:ident $to:expr) => {
-        fn most_hashed(&$self) -> usize {
-            0
-        }
-        fn run_held(
-            &mut $self,
-            _: &$crate::Batch<'_>,
-            _: &mut dyn $crate::Digests,
-            _: &mut [&mut [u8]],
-            _: $crate::Accept<'_>,
-            _: bool,
-        ) -> Option<Result<$crate::Timing, $crate::Error>> {
-            None
-        }
     };
 
     (@ longest $self:ident $to:expr) => {

@@ -2,7 +2,7 @@
 
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::{Facts, Habits, Kind, NO_SET, Prepared, ProgramFactory, Scheme, Site};
-use crate::{Axis, Error, Policy, THREADS, Timing};
+use crate::{Abilities, Axis, Error, Policy, THREADS, Timing};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -146,9 +146,6 @@ pub struct HashProgram(pub Box<dyn Hasher>);
 
 impl Prepared for HashProgram {
     crate::forward!(self => self.0; time_limit);
-
-    /// Does nothing, because digests are computed once.
-    fn relocated(&mut self, _: bool) {}
 }
 
 struct Hashers;
@@ -162,7 +159,9 @@ impl ProgramFactory for Hashers {
         site.backend.sha256_on(site.device)?;
         let default = site.policy.with(THREADS, group.threads as u32);
         let (jobs, queue, space, compressions) = (usize::MAX, 1, Vec::new(), COMPRESSIONS);
-        Ok(Facts { jobs, queue, default, space, compressions, predicted: None, own: Box::new(()), program: None })
+        let abilities = Abilities { holds: true, ..Abilities::NONE };
+        let (own, predicted) = (Box::new(()), None);
+        Ok(Facts { jobs, queue, abilities, default, space, compressions, predicted, own, program: None })
     }
 
     fn bytes(&self, _: &Site<'_>, _: &GroupFacts, _: usize, _: &Policy) -> u64 {

@@ -24,8 +24,9 @@ pub mod trace;
 mod zkdilithium;
 
 pub use backend::{
-    Accept, Axis, Backend, Batch, DEVICE_TIMEOUT, Device, Digests, HostMemory, Key, Policy, Program, ReachableMemory,
-    STAGES, Sha256Programs, SlhDsaPrograms, StageTime, THREADS, Timing, ZkDilithiumPrograms, time_limit,
+    Abilities, Accept, Axis, Backend, Batch, DEVICE_TIMEOUT, Device, Digests, HostMemory, Key, Places, Policy, Program,
+    ReachableMemory, STAGES, Sha256Programs, SlhDsaPrograms, StageTime, THREADS, Timing, Work, ZkDilithiumPrograms,
+    time_limit,
 };
 pub use checked::Checked;
 pub use choice::{Choice, Knowledge, PolicySource};

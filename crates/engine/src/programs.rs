@@ -5,10 +5,10 @@ use crate::choice::Chosen;
 use crate::planner::bucket;
 use crate::scheduler::lock;
 use crate::scheme::{Facts, Habits, Kind, Prepared, Site};
-use crate::{Axis, Backend, Choice, Device, Error, Knowledge, Policy, PolicySource};
+use crate::{Abilities, Axis, Backend, Choice, Device, Error, Knowledge, Policy, PolicySource, Timing};
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,8 @@ pub struct GroupFacts {
     pub group: Group,
     /// The habits of the group's kind, by which the scheduler decides.
     pub habits: Habits,
+    /// What the group's programs do by themselves.
+    pub abilities: Abilities,
     /// Programs in flight that keep the device busy.
     pub queue: usize,
     /// The policy of the group's programs where nothing is known: the number of threads, if that is a choice.
@@ -55,7 +57,12 @@ pub struct GroupFacts {
     predicted: Option<f64>,
     /// Measured seconds a job, by the logarithm of the bucket; 0 if no such batch ran yet.
     measured: Mutex<[f64; usize::BITS as usize]>,
+    /// Batches whose messages the device shall hash although the host could do so meanwhile, because the host was late.
+    late: AtomicU32,
 }
+
+/// Batches after which a host that was late hashes again, and may be in time. (docs/lab/2026-11-24-numpy.md compares 15 and 63.)
+const HASHED_AFTER_LATE: u32 = 63;
 
 impl fmt::Debug for GroupFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,6 +100,19 @@ impl GroupFacts {
         let seconds = took.as_secs_f64().max(1e-9) / jobs.max(1) as f64;
         let old = &mut lock(&self.measured)[bucket(jobs).ilog2() as usize];
         *old = if *old == 0.0 { seconds } else { (*old + seconds) / 2.0 };
+    }
+
+    /// Whether the host had not computed the positions of a recent batch when the device had fetched its signatures.
+    pub fn host_is_late(&self) -> bool {
+        self.late.load(Relaxed) > 0
+    }
+
+    fn note_lateness(&self, timing: &Timing) {
+        match timing.host_was_late {
+            Some(true) => self.late.store(HASHED_AFTER_LATE, Relaxed),
+            Some(false) => drop(self.late.try_update(Relaxed, Relaxed, |late| late.checked_sub(1))),
+            None => {}
+        }
     }
 
     /// Whether programs share the engine's threads.
@@ -220,18 +240,22 @@ pub struct LentProgram<'a> {
 }
 
 impl LentProgram<'_> {
-    /// Gives the program back after it has computed its jobs `times` times, and records the time that this took. If the program `is_unchanged`, it has
-    /// computed nothing.
-    pub fn give_back(self, times: u32, is_unchanged: bool) {
+    /// Makes the tests that a batch needs. Their time is none of the batch's.
+    pub(crate) fn prove(&mut self, longest: &dyn Fn() -> usize) -> Result<(), Error> {
+        self.program.prove(self.jobs, longest)?;
+        self.since = Instant::now();
+        Ok(())
+    }
+
+    /// Gives the program back after it has computed its jobs `times` times, and records the time that this took.
+    pub fn give_back(self, times: u32, timing: &Timing) {
+        self.facts.note_lateness(timing);
         let (programs, facts, jobs, bucket) = (self.run.programs, self.facts, self.jobs, self.bucket);
         let (took, overlapped) = (programs.took(self.since) / times, self.run.has_overlapped());
         let policy = self.policy.clone();
         self.make_idle();
         let dropped = lock(&programs.pool).shrink(programs.budget);
         drop(dropped);
-        if is_unchanged {
-            return;
-        }
         programs.with_chosen(facts, jobs, |chosen| {
             // If the program is for many more jobs, each job takes longer, which says nothing about the prediction.
             if chosen.choice.policy == policy && 4 * jobs >= 3 * bucket {
@@ -308,11 +332,12 @@ impl Programs {
             return Ok(facts.clone());
         }
         // Not under the lock, because a program may have to be prepared. Other threads that ask meanwhile get the same facts.
-        let Facts { jobs, queue, default, space, compressions, predicted, own, program } =
+        let Facts { jobs, queue, abilities, default, space, compressions, predicted, own, program } =
             group.kind.scheme.factory.facts(&self.site(), group)?;
         let facts = Arc::new(GroupFacts {
             group,
             habits: group.kind.habits(),
+            abilities,
             queue,
             default,
             space,
@@ -324,6 +349,7 @@ impl Programs {
             own,
             predicted,
             measured: Mutex::new([0.0; usize::BITS as usize]),
+            late: AtomicU32::new(0),
         });
         if let Some(program) = program {
             let (bucket, policy) = (facts.bucket(jobs), facts.default.clone());

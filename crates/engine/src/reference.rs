@@ -3,7 +3,7 @@
 use crate::nodes::CachedNodes;
 use crate::{
     Axis, Backend, Batch, Device, Error, Hasher, Messages, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms,
-    Timing,
+    Timing, Work,
 };
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::reference::{Implied, implied_by, pk_root, sign_at, xmss_node};
@@ -97,11 +97,15 @@ impl Program for ReferenceProgram {
         &self.plan
     }
 
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        batch.check(&self.plan, out.len())?;
+    /// All jobs have one place.
+    fn run(&mut self, mut work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error> {
+        let positions = work.positions()?;
+        let batch = Batch { positions: &positions, ..work.batch };
+        batch.check(&self.plan, out.iter().map(|part| part.len()).sum())?;
         let (start, p, layers) = (Instant::now(), self.plan.params, self.plan.cached_layers);
         self.kept.clear();
-        for (job, out) in out.chunks_exact_mut(self.plan.out_bytes()).enumerate() {
+        let size = self.plan.out_bytes();
+        for (job, out) in out.iter_mut().flat_map(|part| part.chunks_exact_mut(size)).enumerate() {
             let key = &batch.keys[batch.key_of[job] as usize];
             match self.plan.op {
                 Op::Keygen => out.copy_from_slice(&pk_root(p, key.sk_seed, key.pk_seed)),
@@ -137,13 +141,15 @@ impl Program for ReferenceProgram {
                 }
             }
         }
+        if self.plan.op == Op::Sign
+            && let Some(roots) = self.read(Slot::XmssRoots)?
+        {
+            work.accept_top_roots(p, &roots)?;
+        }
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
     }
 
-    crate::forward!(self => self; only_run, no_time_limit);
-
-    /// Does nothing, because all jobs have one place.
-    fn relocated(&mut self, _: bool) {}
+    crate::forward!(self => self; hashes_none, is_proven, no_time_limit);
 
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         let (p, op) = (self.plan.params, self.plan.op);

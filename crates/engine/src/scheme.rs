@@ -2,7 +2,7 @@
 //! [`programs`](crate::programs), name no scheme.
 
 use crate::programs::{Group, GroupFacts};
-use crate::{Axis, Backend, Choice, Device, Error, Knowledge, Policy};
+use crate::{Abilities, Axis, Backend, Choice, Device, Error, Knowledge, Policy};
 use std::any::Any;
 use std::fmt;
 use std::ptr;
@@ -115,6 +115,8 @@ pub struct Facts {
     pub jobs: usize,
     /// Programs in flight that keep the device busy.
     pub queue: usize,
+    /// What its programs do by themselves.
+    pub abilities: Abilities,
     /// The policy where nothing is known.
     pub default: Policy,
     /// The axes that a policy can choose.
@@ -155,6 +157,9 @@ pub trait ProgramFactory: Send + Sync {
 pub trait Prepared: Any + Send {
     /// Sets how long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
     fn time_limit(&mut self, limit: Option<Duration>);
-    /// Sets whether the next runs put every job in another place: see [`Program::relocated`](crate::Program::relocated).
-    fn relocated(&mut self, relocated: bool);
+    /// Makes tests of the device that were not made yet: see [`Program::prove`](crate::Program::prove). Other schemes test a device when they
+    /// prepare a program.
+    fn prove(&mut self, _jobs: usize, _longest: &dyn Fn() -> usize) -> Result<(), Error> {
+        Ok(())
+    }
 }

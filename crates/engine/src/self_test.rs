@@ -6,8 +6,8 @@
 use crate::scheduler::{lock, outside_pools};
 use crate::trace::{self, Step, TraceContext};
 use crate::{
-    Accept, Backend, Batch, Device, Digests, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs,
-    SlhDsaPrograms, THREADS, Timing, capabilities, forward,
+    Backend, Batch, Device, Digests, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms,
+    THREADS, Timing, Work, capabilities, forward,
 };
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::params::*;
@@ -93,7 +93,7 @@ fn bytes(len: usize, first: u8) -> Vec<u8> {
 fn answer(program: &mut dyn Program) -> Result<u128, Error> {
     let Plan { params: p, op, .. } = program.plan().clone();
     let (pk_seed, sk_seed) = (bytes(p.n, 1), if op == Op::Verify { Vec::new() } else { bytes(p.n, 2) });
-    let key = Key { pk_seed: &pk_seed, sk_seed: &sk_seed, cached_nodes: &[], cached_id: 0 };
+    let key = Key::of_seeds(&pk_seed, &sk_seed);
     let at = Position::split(p, &bytes(p.m, 3));
     // The signature leads to some root, which only right hashes find.
     let signature = bytes(p.sig_bytes(), 4);
@@ -104,7 +104,7 @@ fn answer(program: &mut dyn Program) -> Result<u128, Error> {
         signatures: if op == Op::Verify { &[&signature] } else { &[] },
     };
     let mut out = vec![0; program.plan().out_bytes()];
-    program.run(&batch, &mut out)?;
+    program.run_batch(&batch, &mut out)?;
     Ok(half_digest(&out))
 }
 
@@ -115,21 +115,19 @@ const HASHED: usize = 17;
 /// Messages that a program hashes by itself, and the values that the host computes from them.
 struct KnownMessages {
     p: &'static Params,
-    /// PK.seed, PK.root, and when signing SK.prf and opt_rand.
-    key: [Vec<u8>; 4],
+    /// PK.seed, PK.root, and when signing SK.seed, SK.prf and opt_rand.
+    parts: [Vec<u8>; 5],
     text: Vec<u8>,
     /// R of each job.
     rs: Vec<Vec<u8>>,
-    /// Whether positions were requested from the host.
-    is_requested: bool,
 }
 
 impl KnownMessages {
     /// The messages of these signatures, or of jobs to sign if there are none.
     fn new(p: &'static Params, signatures: &[u8], longest: usize) -> KnownMessages {
         let secret = |first| if signatures.is_empty() { bytes(p.n, first) } else { Vec::new() };
-        let key = [bytes(p.n, 1), bytes(p.n, 5), secret(6), secret(7)];
-        let mut known = KnownMessages { p, key, text: bytes(longest, 8), rs: Vec::new(), is_requested: false };
+        let parts = [bytes(p.n, 1), bytes(p.n, 5), secret(2), secret(6), secret(7)];
+        let mut known = KnownMessages { p, parts, text: bytes(longest, 8), rs: Vec::new() };
         known.rs = match signatures.is_empty() {
             false => signatures.chunks_exact(p.sig_bytes()).map(|signature| signature[p.r_range()].to_vec()).collect(),
             true => (0..HASHED).map(|job| known.random(job)).collect(),
@@ -138,7 +136,7 @@ impl KnownMessages {
     }
     fn random(&self, job: usize) -> Vec<u8> {
         let mut r = vec![0; self.p.n];
-        prf_msg(self.p, self.sk_prf(job), self.opt_rand(job), &self.m_prime(job), &mut r);
+        prf_msg(self.p, &self.parts[3], self.opt_rand(job), &self.m_prime(job), &mut r);
         r
     }
     /// The message of a job. The jobs' messages have many lengths, the longest too.
@@ -147,58 +145,43 @@ impl KnownMessages {
     }
 }
 
+/// The key of known messages.
+fn key([pk_seed, pk_root, sk_seed, sk_prf, _]: &[Vec<u8>; 5]) -> Key<'_> {
+    Key { pk_root, sk_prf, ..Key::of_seeds(pk_seed, sk_seed) }
+}
+
 impl Digests for KnownMessages {
-    fn positions(&mut self) -> Vec<Position> {
-        self.is_requested = true;
-        let of = |(job, r): (usize, &Vec<u8>)| Position::of(self.p, r, &self.key[0], &self.key[1], &self.m_prime(job));
-        self.rs.iter().enumerate().map(of).collect()
+    fn positions(&mut self) -> Result<Vec<Position>, Error> {
+        let of = |(job, r): (usize, &Vec<u8>)| self.position(self.p, job, r, &key(&self.parts));
+        Ok(self.rs.iter().enumerate().map(of).collect())
     }
-    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
-        // R is known already, so it cannot differ.
-        Ok(self.positions())
-    }
-    fn hashed_bytes(&self, job: usize) -> usize {
-        self.message(job).len()
+    fn longest(&self) -> usize {
+        self.text.len()
     }
     fn m_prime(&self, job: usize) -> MPrime<'_> {
         MPrime::new(Mode::Internal, self.message(job)).expect("any message has an internal form")
     }
     fn opt_rand(&self, _: usize) -> &[u8] {
-        &self.key[3]
-    }
-    fn pk_root(&self, _: usize) -> &[u8] {
-        &self.key[1]
-    }
-    fn sk_prf(&self, _: usize) -> &[u8] {
-        &self.key[2]
+        &self.parts[4]
     }
 }
 
-/// Whether a program that hashes messages gives the same output as if the host had hashed them. `None` if it did not hash them.
-fn hashes_messages(program: &mut dyn Program) -> Result<Option<bool>, Error> {
-    let (Plan { params: p, op, .. }, longest) = (program.plan().clone(), program.most_hashed());
-    let (pk_seed, sk_seed) = (bytes(p.n, 1), if op == Op::Verify { Vec::new() } else { bytes(p.n, 2) });
-    let key = Key { pk_seed: &pk_seed, sk_seed: &sk_seed, cached_nodes: &[], cached_id: 0 };
+/// Whether a program that hashes messages gives the same output as if the host had hashed them.
+fn hashes_messages(program: &mut dyn Program) -> Result<bool, Error> {
+    let (Plan { params: p, op, .. }, longest) = (program.plan().clone(), program.hashes());
     let (size, each) = (p.sig_bytes(), program.plan().out_bytes());
     let (mut by_device, mut by_host) = (vec![0; HASHED * each], vec![0; HASHED * each]);
     let rows = if op == Op::Verify { bytes(HASHED * size, 4) } else { Vec::new() };
     let signatures: Vec<&[u8]> = rows.chunks_exact(size).collect();
-    let batch = Batch { keys: &[key], key_of: &[0; HASHED], positions: &[], signatures: &signatures };
     let mut known = KnownMessages::new(p, &rows, longest);
-    let done = match op {
-        Op::Verify => program.run_fetched(&batch, &mut known, &mut by_device),
-        _ => program.run_held(&batch, &mut known, &mut [&mut by_device[..]], &mut |_| Ok(()), false),
-    };
-    let Some(done) = done else { return Ok(None) };
-    done?;
-    if known.is_requested {
-        return Ok(None);
-    }
-    program.run(&Batch { positions: &known.positions(), ..batch }, &mut by_host)?;
+    let (positions, rs, parts) = (known.positions()?, known.rs.clone(), known.parts.clone());
+    let batch = Batch { keys: &[key(&parts)], key_of: &[0; HASHED], positions: &[], signatures: &signatures };
+    program.run(Work { digests: Some(&mut known), ..Work::of(&batch) }, &mut [&mut by_device])?;
+    program.run_batch(&Batch { positions: &positions, ..batch }, &mut by_host)?;
     if op == Op::Sign {
-        by_host.chunks_exact_mut(size).zip(&known.rs).for_each(|(row, r)| row[p.r_range()].copy_from_slice(r));
+        by_host.chunks_exact_mut(size).zip(&rs).for_each(|(row, r)| row[p.r_range()].copy_from_slice(r));
     }
-    Ok(Some(by_device == by_host))
+    Ok(by_device == by_host)
 }
 
 pub(crate) fn half_digest(bytes: &[u8]) -> u128 {
@@ -318,7 +301,7 @@ fn ask(device: &str, known: &KnownAnswer, program: &mut dyn Program) -> Result<(
     }
 }
 
-/// A program that does the known job before its first batch.
+/// A program of a device that was not tested fully yet.
 struct TestedProgram {
     program: Box<dyn Program>,
     device: String,
@@ -335,54 +318,21 @@ struct Untested {
     backend: Arc<dyn Backend>,
     device: Device,
     policy: Policy,
-    /// Whether such a program was asked, and did not hash the known messages.
-    hashes_none: bool,
 }
 
 impl TestedProgram {
-    /// Whether the program may hash the messages of a batch. A program of the known answer's plan is asked instead: this one may need keys with
+    /// Tests whether the device hashes messages rightly. A program of the known answer's plan is asked instead: this one may need keys with
     /// cached nodes.
-    fn may_hash(&mut self, batch: &Batch<'_>, digests: &dyn Digests) -> Result<bool, Error> {
-        // A program that is not tested yet declines; `run` then tests it.
-        if !self.has_passed {
-            return Ok(false);
-        }
-        let Some(Untested { backend, device, policy, hashes_none }) = &mut self.messages else { return Ok(true) };
-        if *hashes_none || batch.len() < HASHED {
-            return Ok(false);
-        }
-        let most = self.program.most_hashed();
-        if (0..batch.len()).any(|job| digests.hashed_bytes(job) > most) {
-            // The host hashes the messages.
-            return Ok(true);
-        }
+    fn prove_messages(&mut self, Untested { backend, device, policy }: &Untested) -> Result<(), Error> {
         let op = self.program.plan().op;
-        let tested =
-            self.results.settle(Subject::new(TestedKind::Messages(self.known.0.name, op), policy), false, || {
-                let programs = backend.slh_dsa_on(device)?;
-                let mut program =
-                    programs.prepare(device, &Plan::new(self.known.0, op), HASHED, &policy.with(THREADS, 1))?;
-                match hashes_messages(&mut *program)? {
-                    Some(false) => {
-                        Err(wrong(&self.device, &format!("hashing messages for {} by {}", title(op), self.known.0)))
-                    }
-                    Some(true) => Ok(()),
-                    None => {
-                        *hashes_none = true;
-                        Err(Error::Unsupported {
-                            device: self.device.clone(),
-                            what: "a batch of known messages".into(),
-                        })
-                    }
-                }
-            });
-        // If there is no memory for another program, the next batch asks again.
-        if *hashes_none || matches!(tested, Err(Error::OutOfMemory { .. })) {
-            return Ok(false);
-        }
-        self.messages = tested.map(|()| None)?;
-        // This batch's time includes that of the test, which says nothing of the device: `run` does the batch, and is timed.
-        Ok(false)
+        let subject = Subject::new(TestedKind::Messages(self.known.0.name, op), policy);
+        self.results.settle(subject, false, || {
+            let programs = backend.slh_dsa_on(device)?;
+            let plan = Plan::new(self.known.0, op);
+            let mut program = programs.prepare(device, &plan, HASHED, &policy.with(THREADS, 1))?;
+            let what = || format!("hashing messages for {} by {}", title(op), self.known.0);
+            if hashes_messages(&mut *program)? { Ok(()) } else { Err(wrong(&self.device, &what())) }
+        })
     }
 }
 
@@ -390,46 +340,61 @@ impl Program for TestedProgram {
     fn plan(&self) -> &Plan {
         self.program.plan()
     }
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+    fn hashes(&self) -> usize {
+        self.program.hashes()
+    }
+    fn prove(&mut self, jobs: usize, longest: &dyn Fn() -> usize) -> Result<(), Error> {
         if !self.has_passed {
             self.results.settle(self.subject.clone(), false, || ask(&self.device, self.known, &mut *self.program))?;
             self.has_passed = true;
         }
-        self.program.run(batch, out)
+        if jobs < HASHED || self.messages.is_none() || longest() > self.program.hashes() {
+            return Ok(());
+        }
+        let Some(untested) = self.messages.take() else { return Ok(()) };
+        let tested = self.prove_messages(&untested);
+        if tested.is_err() {
+            self.messages = Some(untested);
+        }
+        // If there is no memory for another program, the host hashes this batch, and the next one asks again.
+        if matches!(tested, Err(Error::OutOfMemory { .. })) { Ok(()) } else { tested }
     }
-    fn run_held(
-        &mut self,
-        batch: &Batch<'_>,
-        digests: &mut dyn Digests,
-        rows: &mut [&mut [u8]],
-        accept: Accept<'_>,
-        twice: bool,
-    ) -> Option<Result<Timing, Error>> {
-        match self.may_hash(batch, digests) {
-            Ok(true) => self.program.run_held(batch, digests, rows, accept, twice),
-            Ok(false) => None,
-            Err(why) => Some(Err(why)),
+    fn run(&mut self, mut work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error> {
+        let (jobs, longest) = (work.batch.len(), work.digests.as_ref().map_or(usize::MAX, |digests| digests.longest()));
+        self.prove(jobs, &|| longest)?;
+        let mut work = work.lend();
+        match work.digests.take() {
+            Some(digests) if self.messages.is_some() => {
+                let mut on_host = OnHost(digests);
+                self.program.run(Work { digests: Some(&mut on_host), ..work.lend() }, out)
+            }
+            digests => self.program.run(Work { digests, ..work }, out),
         }
     }
-    fn run_fetched(
-        &mut self,
-        batch: &Batch<'_>,
-        digests: &mut dyn Digests,
-        out: &mut [u8],
-    ) -> Option<Result<Timing, Error>> {
-        match self.may_hash(batch, digests) {
-            Ok(true) => self.program.run_fetched(batch, digests, out),
-            Ok(false) => None,
-            Err(why) => Some(Err(why)),
-        }
-    }
-    fn most_hashed(&self) -> usize {
-        self.program.most_hashed()
-    }
-    forward!(self => self.program; relocated, time_limit);
-
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         self.program.read(slot)
+    }
+    forward!(self => self.program; time_limit);
+}
+
+/// Messages that the host hashes.
+struct OnHost<'d>(&'d mut dyn Digests);
+
+impl Digests for OnHost<'_> {
+    fn positions(&mut self) -> Result<Vec<Position>, Error> {
+        self.0.positions()
+    }
+    fn longest(&self) -> usize {
+        usize::MAX
+    }
+    fn m_prime(&self, job: usize) -> MPrime<'_> {
+        self.0.m_prime(job)
+    }
+    fn position(&self, p: &Params, job: usize, r: &[u8], key: &Key<'_>) -> Position {
+        self.0.position(p, job, r, key)
+    }
+    fn opt_rand(&self, job: usize) -> &[u8] {
+        self.0.opt_rand(job)
     }
 }
 
@@ -444,7 +409,7 @@ impl Backend for SelfTested {
 
 /// Used only if the subject has the capability: otherwise [`Backend::slh_dsa`] gives `None`.
 impl SlhDsaPrograms for SelfTested {
-    forward!(self => self.subject.slh_dsa().expect("the subject has SLH-DSA"); space, jobs, compile, queue, bytes);
+    forward!(self => self.subject.slh_dsa().expect("the subject has SLH-DSA"); space, jobs, compile, queue, abilities, bytes);
 
     /// A program of the known answer's own plan is tested itself, by one more job, so that no program is prepared for the test.
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
@@ -461,13 +426,13 @@ impl SlhDsaPrograms for SelfTested {
             has_passed = true;
         }
         let program = programs.prepare(device, plan, batch, policy)?;
-        let hashes = program.most_hashed() > 0
+        let hashes = (1..usize::MAX).contains(&program.hashes())
             && !results.has_passed(&Subject::new(TestedKind::Messages(known.0.name, plan.op), policy));
         if has_passed && !hashes {
             return Ok(program);
         }
         let (backend, policy) = (self.subject.clone(), policy.clone());
-        let untested = || Untested { backend, device: device.clone(), policy, hashes_none: false };
+        let untested = || Untested { backend, device: device.clone(), policy };
         let messages = hashes.then(untested);
         Ok(Box::new(TestedProgram { program, device: device.id(), known, subject, results, has_passed, messages }))
     }
@@ -560,7 +525,7 @@ mod tests {
     }
 
     impl SlhDsaPrograms for Double {
-        forward!(self => Reference; space, jobs, compile, queue, bytes);
+        forward!(self => Reference; space, jobs, compile, queue, abilities, bytes);
 
         fn prepare(
             &self,
@@ -638,18 +603,17 @@ mod tests {
         fn plan(&self) -> &Plan {
             self.0.plan()
         }
-        fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-            let timing = self.0.run(batch, out)?;
+        fn run(&mut self, work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error> {
+            let timing = self.0.run(work, out)?;
             if self.plan().op == self.1 && self.2.try_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
-                *out.last_mut().expect("it has bytes") ^= 0x80;
+                *out[0].last_mut().expect("it has bytes") ^= 0x80;
             }
             Ok(timing)
         }
-        forward!(self => self.0; relocated, time_limit, only_run);
-
         fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
             self.0.read(slot)
         }
+        forward!(self => self.0; hashes, prove, time_limit);
     }
 
     /// A program that hashes messages by itself. It flips a bit in R, or in a message's position, as often as its counter says.
@@ -659,60 +623,63 @@ mod tests {
         fn is_wrong(&self) -> bool {
             self.1.try_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
         }
-        fn position(&self, batch: &Batch<'_>, digests: &dyn Digests, job: usize, r: &[u8]) -> Position {
-            let pk_seed = batch.keys[batch.key_of[job] as usize].pk_seed;
-            Position::of(self.plan().params, r, pk_seed, digests.pk_root(job), &digests.m_prime(job))
-        }
     }
 
     impl Program for HashingProgram {
         fn plan(&self) -> &Plan {
             self.0.plan()
         }
-        fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-            self.0.run(batch, out)
-        }
-        fn run_held(
-            &mut self,
-            batch: &Batch<'_>,
-            digests: &mut dyn Digests,
-            rows: &mut [&mut [u8]],
-            _: Accept<'_>,
-            twice: bool,
-        ) -> Option<Result<Timing, Error>> {
-            assert!(!twice, "no test asks for it");
-            let p = self.plan().params;
-            let (mut out, mut positions) = (vec![0; batch.len() * p.sig_bytes()], Vec::new());
-            let mut rs = vec![vec![0; p.n]; batch.len()];
-            for (job, r) in rs.iter_mut().enumerate() {
-                prf_msg(p, digests.sk_prf(job), digests.opt_rand(job), &digests.m_prime(job), r);
-                positions.push(self.position(batch, digests, job, r));
-            }
-            rs[batch.len() - 1][0] ^= u8::from(self.is_wrong());
-            let done = self.run(&Batch { positions: &positions, ..*batch }, &mut out);
-            out.chunks_exact_mut(p.sig_bytes()).zip(&rs).for_each(|(row, r)| row[p.r_range()].copy_from_slice(r));
-            rows[0].copy_from_slice(&out);
-            Some(done)
-        }
-        fn run_fetched(
-            &mut self,
-            batch: &Batch<'_>,
-            digests: &mut dyn Digests,
-            out: &mut [u8],
-        ) -> Option<Result<Timing, Error>> {
-            let r = |job: usize| &batch.signatures[job][self.plan().params.r_range()];
-            let of = |job| self.position(batch, digests, job, r(job));
-            let mut positions: Vec<_> = (0..batch.len()).map(of).collect();
-            positions[batch.len() - 1].idx_leaf ^= u32::from(self.is_wrong());
-            Some(self.run(&Batch { positions: &positions, ..*batch }, out))
-        }
-        fn most_hashed(&self) -> usize {
+        fn hashes(&self) -> usize {
             100
         }
-        forward!(self => self.0; relocated, time_limit);
-
+        fn run(&mut self, work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error> {
+            let p = self.plan().params;
+            let (batch, jobs) = (work.batch, work.batch.len());
+            let Some(digests) = work.digests.as_deref().filter(|digests| digests.longest() <= self.hashes()) else {
+                return self.0.run(work, out);
+            };
+            let key = |job: usize| &batch.keys[batch.key_of[job] as usize];
+            let mut rs = vec![vec![0; p.n]; jobs];
+            for (job, r) in rs.iter_mut().enumerate() {
+                match batch.signatures.get(job) {
+                    Some(signature) => r.copy_from_slice(&signature[p.r_range()]),
+                    None => prf_msg(p, key(job).sk_prf, digests.opt_rand(job), &digests.m_prime(job), r),
+                }
+            }
+            let of = |(job, r): (usize, &Vec<u8>)| digests.position(p, job, r, key(job));
+            let mut positions: Vec<_> = rs.iter().enumerate().map(of).collect();
+            let is_wrong = self.is_wrong();
+            let signs = self.plan().op == Op::Sign;
+            rs[jobs - 1][0] ^= u8::from(is_wrong && signs);
+            positions[jobs - 1].idx_leaf ^= u32::from(is_wrong && !signs);
+            let timing = self.0.run_batch(&Batch { positions: &positions, ..batch }, out[0])?;
+            if signs {
+                out[0].chunks_exact_mut(p.sig_bytes()).zip(&rs).for_each(|(row, r)| row[p.r_range()].copy_from_slice(r));
+            }
+            Ok(timing)
+        }
         fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
             self.0.read(slot)
+        }
+        forward!(self => self.0; prove, time_limit);
+    }
+
+    /// Known messages that count how often the host computed their positions.
+    struct Counted(KnownMessages, usize);
+
+    impl Digests for Counted {
+        fn positions(&mut self) -> Result<Vec<Position>, Error> {
+            self.1 += 1;
+            self.0.positions()
+        }
+        fn longest(&self) -> usize {
+            self.0.longest()
+        }
+        fn m_prime(&self, job: usize) -> MPrime<'_> {
+            self.0.m_prime(job)
+        }
+        fn opt_rand(&self, job: usize) -> &[u8] {
+            self.0.opt_rand(job)
         }
     }
 
@@ -731,34 +698,34 @@ mod tests {
             let prepare = || backend.slh_dsa().unwrap().prepare(&device, &Plan::new(p, op), 1, &policy).unwrap();
             let (mut first, mut second) = (prepare(), prepare());
             let memory = vec![3; HASHED * p.sig_bytes()];
-            let mut known = KnownMessages::new(p, if op == Op::Verify { &memory } else { &[] }, 10);
-            let (pk_seed, sk_seed) = (bytes(p.n, 1), if op == Op::Verify { Vec::new() } else { bytes(p.n, 2) });
-            let key = Key { pk_seed: &pk_seed, sk_seed: &sk_seed, cached_nodes: &[], cached_id: 0 };
+            let messages = KnownMessages::new(p, if op == Op::Verify { &memory } else { &[] }, 10);
+            let (parts, mut known) = (messages.parts.clone(), Counted(messages, 0));
+            let keys = [Key { sk_seed: if op == Op::Verify { &[] } else { &parts[2] }, ..key(&parts) }];
             let signatures: Vec<&[u8]> = memory.chunks(p.sig_bytes()).filter(|_| op == Op::Verify).collect();
-            let batch = Batch { keys: &[key], key_of: &[0; HASHED], positions: &[], signatures: &signatures };
+            let batch = Batch { keys: &keys, key_of: &[0; HASHED], positions: &[], signatures: &signatures };
             let mut out = vec![0; HASHED * first.plan().out_bytes()];
-            let mut hash = |program: &mut dyn Program, known: &mut KnownMessages| match op {
-                Op::Verify => program.run_fetched(&batch, known, &mut out),
-                _ => program.run_held(&batch, known, &mut [&mut out[..]], &mut |_| Ok(()), false),
+            // The outcome, and how often the host computed the positions.
+            let mut hash = |program: &mut dyn Program| {
+                let work = Work { digests: Some(&mut known), ..Work::of(&batch) };
+                let done = program.run(work, &mut [&mut out]).map(drop);
+                (done, std::mem::take(&mut known.1))
             };
-            assert!(hash(&mut *first, &mut known).is_none(), "an op that is not tested is tested first");
-            answer(&mut *first).unwrap();
             is_full.store(true, Relaxed);
-            assert!(hash(&mut *first, &mut known).is_none(), "without memory for the test the host hashes");
+            assert_eq!(hash(&mut *first), (Ok(()), 1), "without memory for the test the host hashes");
             is_full.store(false, Relaxed);
+            first.prove(HASHED - 1, &|| 10).unwrap();
+            first.prove(HASHED, &|| 101).unwrap();
+            assert_eq!(left.load(Relaxed), wrong, "no batch needs the test yet");
+            let what = format!("its self-test, hashing messages for {} by {p}, gave a wrong answer", title(op));
+            let why = Error::Inconsistent { device: "reference:0".into(), what };
+            let expected = || if wrong == 1 { Err(why.clone()) } else { Ok(()) };
             for program in [&mut first, &mut second] {
-                answer(&mut **program).unwrap();
-                if wrong == 0 {
-                    assert!(hash(&mut **program, &mut known).is_none(), "the test's time is no batch's");
-                }
-                let done = hash(&mut **program, &mut known).expect("it hashes messages").map(drop);
-                let what = format!("its self-test, hashing messages for {} by {p}, gave a wrong answer", title(op));
-                let why = Error::Inconsistent { device: "reference:0".into(), what };
-                assert_eq!(done, if wrong == 1 { Err(why) } else { Ok(()) }, "{op:?}");
-                assert!(!known.is_requested && left.load(Relaxed) == 0);
+                assert_eq!(program.prove(HASHED, &|| 10), expected(), "{op:?}");
+                assert_eq!(hash(&mut **program), (expected(), 0), "{op:?}");
+                assert_eq!(left.load(Relaxed), 0);
             }
-            let third = hash(&mut *prepare(), &mut known).expect("a set that was tested").map(drop);
-            assert_eq!(third.is_err(), wrong == 1);
+            // A set that was tested.
+            assert_eq!(hash(&mut *prepare()), (expected(), 0));
         }
     }
 

@@ -45,7 +45,7 @@ impl GroupFacts {
 pub struct SlhDsaProgram(pub Box<dyn Program>);
 
 impl Prepared for SlhDsaProgram {
-    crate::forward!(self => self.0; time_limit, relocated);
+    crate::forward!(self => self.0; time_limit, prove);
 }
 
 struct Plans;
@@ -77,9 +77,9 @@ impl ProgramFactory for Plans {
         let measured_once = known_already.filter(|choice| choice.source != PolicySource::Default);
         let predicted = measured_once.and_then(|choice| choice.seconds).map(|(seconds, _)| seconds);
         let work = plan.work();
-        let compressions = work.compressions();
+        let (compressions, abilities) = (work.compressions(), programs.abilities(site.device, &plan));
         let own = Box::new(PlanFacts { plan, work });
-        Ok(Facts { jobs, queue, default, space, compressions, predicted, own, program: None })
+        Ok(Facts { jobs, queue, abilities, default, space, compressions, predicted, own, program: None })
     }
 
     fn choose(&self, site: &Site<'_>, facts: &GroupFacts, jobs: usize) -> Option<Choice> {

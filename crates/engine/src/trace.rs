@@ -138,11 +138,6 @@ pub fn step<R>(step: Step, jobs: usize, work: impl FnOnce() -> R) -> R {
 }
 
 impl Scheduler {
-    /// Hands the events of all later work to an observer.
-    pub fn observe(&mut self, observer: Option<Observer>) {
-        self.observer = observer;
-    }
-
     /// The context of a call.
     pub(crate) fn trace_of_call(&self) -> TraceContext {
         TraceContext(self.observer.clone().map(|observer| (observer, None)))

@@ -7,7 +7,7 @@ pub use self_test::test_known_answers;
 
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::{Facts, FirstChunks, Habits, Kind, NO_SET, Prepared, ProgramFactory, Scheme, Site};
-use crate::{Axis, Error, Policy, THREADS, Timing};
+use crate::{Abilities, Axis, Error, Places, Policy, THREADS, Timing};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{
     ExpandedSigningKey, ExpandedVerifyingKey, Message, Op, Signature, SignatureBytes, SigningKey, SigningKeyBytes,
@@ -54,7 +54,8 @@ impl<'a> ZkVerify<'a> {
 }
 
 /// A device prepared for zkDilithium. Results are in the order of the jobs; verdicts are appended, and after an error there are none. Keys that are
-/// the same in memory are prepared once.
+/// the same in memory are prepared once. In [`Places::Other`], a program expands signing keys anew, whatever the caller passes. So a batch that is run
+/// in both places has its expansions compared as well. No program computes in [`Places::Both`].
 pub trait ZkDilithium: Send {
     /// The axes that a policy can choose.
     fn space(&self) -> Vec<Axis>;
@@ -68,36 +69,51 @@ pub trait ZkDilithium: Send {
     fn jobs(&self, op: Op) -> usize;
     /// Programs in flight that keep the device busy.
     fn queue(&self, op: Op) -> u32;
-    /// Bytes of the host's memory that the program works in, on all its threads; after the first `elsewhere(true)`, in both
-    /// places. A GPU's pinned memory does not count.
+    /// Bytes of the host's memory that the program works in, on all its threads; after the first run in other places, those in both. A GPU's
+    /// pinned memory does not count.
     fn bytes(&self) -> u64;
-    /// Sets whether the next calls put every job in another place of the device than usual: see [`Program::relocated`](crate::Program::relocated).
-    /// Elsewhere, a program expands signing keys anew, whatever the caller passes. So a batch that is run both ways has its expansions compared as
-    /// well.
-    fn relocated(&mut self, relocated: bool);
     /// Sets how long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
     fn time_limit(&mut self, limit: Option<Duration>);
     /// Writes the key of each seed to its place in the caller's memory. There are as many places as seeds. After an error, the caller
     /// wipes them.
-    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error>;
+    fn keygen(
+        &mut self,
+        seeds: &[[u8; SEED_BYTES]],
+        keys: &mut [&mut SigningKeyBytes],
+        places: Places,
+    ) -> Result<Timing, Error>;
     /// Writes the signature of each job to its place in the caller's memory, as [`keygen`](ZkDilithium::keygen) writes keys.
-    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error>;
+    fn sign(
+        &mut self,
+        jobs: &[ZkSign<'_>],
+        signatures: &mut [&mut SignatureBytes],
+        places: Places,
+    ) -> Result<Timing, Error>;
     /// Appends the verdict on each signature to `out`.
-    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error>;
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>, places: Places) -> Result<Timing, Error>;
 }
 
 /// The keys of these seeds, each in memory of its own.
-pub fn keygen_to_vec(program: &mut dyn ZkDilithium, seeds: &[[u8; SEED_BYTES]]) -> Result<Vec<SigningKey>, Error> {
+pub fn keygen_to_vec(
+    program: &mut dyn ZkDilithium,
+    seeds: &[[u8; SEED_BYTES]],
+    places: Places,
+) -> Result<Vec<SigningKey>, Error> {
     let mut keys: Vec<SigningKey> = seeds.iter().map(|_| SigningKey::zeros()).collect();
-    let mut places: Vec<_> = keys.iter_mut().map(SigningKey::secret_bytes_mut).collect();
-    program.keygen(seeds, &mut places)?;
+    let mut to: Vec<_> = keys.iter_mut().map(SigningKey::secret_bytes_mut).collect();
+    program.keygen(seeds, &mut to, places)?;
     Ok(keys)
 }
 
 /// The signatures of these jobs, each in memory of its own.
-pub fn sign_to_vec(program: &mut dyn ZkDilithium, jobs: &[ZkSign<'_>]) -> Result<Vec<Signature>, Error> {
+pub fn sign_to_vec(
+    program: &mut dyn ZkDilithium,
+    jobs: &[ZkSign<'_>],
+    places: Places,
+) -> Result<Vec<Signature>, Error> {
     let mut signatures: Vec<Signature> = jobs.iter().map(|_| Signature::zeros()).collect();
-    program.sign(jobs, &mut signatures.iter_mut().map(Signature::bytes_mut).collect::<Vec<_>>())?;
+    let mut to: Vec<_> = signatures.iter_mut().map(Signature::bytes_mut).collect();
+    program.sign(jobs, &mut to, places)?;
     Ok(signatures)
 }
 
@@ -142,7 +158,7 @@ impl GroupFacts {
 pub struct ZkDilithiumProgram(pub Box<dyn ZkDilithium>);
 
 impl Prepared for ZkDilithiumProgram {
-    crate::forward!(self => self.0; time_limit, relocated);
+    crate::forward!(self => self.0; time_limit);
 }
 
 struct Factory;
@@ -169,7 +185,9 @@ impl ProgramFactory for Factory {
         let own = Box::new(OwnFacts { uses_expanded_keys: program.uses_expanded_keys(), bytes: program.bytes() });
         let (space, compressions, predicted) = (Vec::new(), COMPRESSIONS, None);
         let program: Option<Box<dyn Prepared>> = Some(Box::new(ZkDilithiumProgram(program)));
-        Ok(Facts { jobs, queue, default, space, compressions, predicted, own, program })
+        // Keys are checked before they sign. The results need no other check.
+        let abilities = Abilities { holds: true, ..Abilities::NONE };
+        Ok(Facts { jobs, queue, abilities, default, space, compressions, predicted, own, program })
     }
 
     fn bytes(&self, _: &Site<'_>, facts: &GroupFacts, _: usize, _: &Policy) -> u64 {

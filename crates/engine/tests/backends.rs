@@ -4,8 +4,8 @@ use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::programs::{Group, Programs, typed};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{
-    Axis, Backend, Batch, Checked, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Policy, PolicySource,
-    Program, Reference, SelfTest, Sha256Programs, SlhDsaProgram, SlhDsaPrograms, Timing, ZkDilithium,
+    Abilities, Axis, Backend, Batch, Checked, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Places, Policy,
+    PolicySource, Program, Reference, SelfTest, Sha256Programs, SlhDsaProgram, SlhDsaPrograms, Timing, ZkDilithium,
     ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities,
 };
 use hypergrove_fips205::plan::{Op, Plan, Rates, Slot, cache_bytes};
@@ -36,11 +36,11 @@ fn run(backend: &dyn Backend, plan: &Plan, batch: &Batch<'_>) -> Result<(Vec<u8>
     let device = &backend.devices()?[0];
     let mut program = backend.slh_dsa_on(device)?.prepare(device, plan, batch.len(), &Policy::default())?;
     let mut out = vec![0; batch.len() * plan.out_bytes()];
-    program.run(batch, &mut out).map(|_| (out, program))
+    program.run_batch(batch, &mut out).map(|_| (out, program))
 }
 
 fn key(p: &Params) -> Key<'static> {
-    Key { pk_seed: &PK_SEED[..p.n], sk_seed: &SK_SEED[..p.n], cached_nodes: &[], cached_id: 0 }
+    Key::of_seeds(&PK_SEED[..p.n], &SK_SEED[..p.n])
 }
 
 fn signing<'a>(keys: &'a [Key<'a>], positions: &'a [Position]) -> Batch<'a> {
@@ -138,7 +138,7 @@ fn checked_passes_what_agrees_and_withholds_what_differs() {
         let device = &checked.devices().unwrap()[0];
         let mut program = checked.slh_dsa().unwrap().prepare(device, &plan, 3, &Policy::default()).unwrap();
         let mut out = vec![0; 3 * plan.out_bytes()];
-        (program.run(&batch, &mut out).map(drop), out)
+        (program.run_batch(&batch, &mut out).map(drop), out)
     };
     let (outcome, out) = check(|_, _| {});
     assert_eq!((outcome, out), (Ok(()), run(&Reference, &plan, &batch).unwrap().0));
@@ -163,8 +163,6 @@ struct Telling(u8);
 
 /// Calls of [`SlhDsaPrograms::compile`], which answers nothing.
 static COMPILED: AtomicUsize = AtomicUsize::new(0);
-/// Calls of [`ZkDilithium::relocated`], which answers nothing.
-static MOVED: AtomicUsize = AtomicUsize::new(0);
 /// Limits that hashers and programs of zkDilithium were given.
 static LIMITED: AtomicUsize = AtomicUsize::new(0);
 
@@ -211,6 +209,9 @@ impl SlhDsaPrograms for Telling {
     }
     fn queue(&self, _: &Device, _: &Plan) -> u32 {
         78
+    }
+    fn abilities(&self, _: &Device, _: &Plan) -> Abilities {
+        Abilities { holds: true, compares: 1 }
     }
     fn bytes(&self, _: &Device, _: &Plan, _: usize, _: &Policy) -> u64 {
         84
@@ -282,20 +283,29 @@ impl ZkDilithium for Telling {
     fn bytes(&self) -> u64 {
         98
     }
-    fn relocated(&mut self, relocated: bool) {
-        MOVED.fetch_add(usize::from(relocated), Ordering::Relaxed);
-    }
     fn time_limit(&mut self, limit: Option<Duration>) {
         LIMITED.fetch_add(usize::from(limit.is_some()), Ordering::Relaxed);
     }
-    fn keygen(&mut self, seeds: &[[u8; 32]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
+    fn keygen(
+        &mut self,
+        seeds: &[[u8; 32]],
+        keys: &mut [&mut SigningKeyBytes],
+        places: Places,
+    ) -> Result<Timing, Error> {
+        assert_eq!(places, Places::Other, "it is told where to compute");
         for (i, (seed, key)) in seeds.iter().zip(keys).enumerate() {
             key.copy_from_slice(reference::keygen(seed).secret_bytes());
             key[0] ^= if i == 1 { self.0 } else { 0 };
         }
         Ok(Timing::default())
     }
-    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
+    fn sign(
+        &mut self,
+        jobs: &[ZkSign<'_>],
+        signatures: &mut [&mut SignatureBytes],
+        places: Places,
+    ) -> Result<Timing, Error> {
+        assert_eq!(places, Places::Other, "it is told where to compute");
         for (i, (job, signature)) in jobs.iter().zip(signatures).enumerate() {
             let made = reference::sign(&job.key.expand(), job.message, &mut Trace::default());
             signature.copy_from_slice(made.as_bytes());
@@ -303,7 +313,8 @@ impl ZkDilithium for Telling {
         }
         Ok(Timing::default())
     }
-    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>, places: Places) -> Result<Timing, Error> {
+        assert_eq!(places, Places::Other, "it is told where to compute");
         out.extend((0..jobs.len()).map(|i| i == 1 && self.0 != 0));
         Ok(Timing::default())
     }
@@ -328,6 +339,7 @@ fn checked_answers_what_its_subject_answers() {
     assert_eq!(checked.clock(device), Some(82.0));
     assert_eq!(checked.fingerprint(device), "a fingerprint");
     assert_eq!(checked.free(device), Some(83));
+    assert_eq!(programs.abilities(device, &plan), Abilities::NONE, "results are compared where both have written them");
     assert_eq!(programs.bytes(device, &plan, 2, &policy), 2 * 84 + 2 * plan.out_bytes() as u64);
     assert!(
         programs.prepare(device, &plan, 1, &policy).is_err_and(|why| why.to_string().contains("refuses on purpose"))
@@ -338,8 +350,6 @@ fn checked_answers_what_its_subject_answers() {
         (vec![Axis::new("hashed", &[8])], 90, Ok(Some(92.0)))
     );
     let mut zk = checked.zkdilithium().unwrap().prepare(device, &policy).unwrap();
-    zk.relocated(true);
-    assert_eq!(MOVED.load(Ordering::Relaxed), 2, "both move");
     for limit in [None, Some(Duration::from_secs(1))] {
         hasher.time_limit(limit);
         zk.time_limit(limit);
@@ -378,19 +388,19 @@ fn checked_compares_hashes_keys_signatures_and_verdicts() {
         let mut keys = [(); 3].map(|()| SigningKey::zeros());
         let seeds = [[1; 32], [2; 32], [3; 32]];
         says(
-            zk.keygen(&seeds, &mut keys.each_mut().map(SigningKey::secret_bytes_mut)).map(drop),
+            zk.keygen(&seeds, &mut keys.each_mut().map(SigningKey::secret_bytes_mut), Places::Other).map(drop),
             "the key of seed 1 differs",
         );
         let job = ZkSign::new(&keys[0], Message::Bytes(b"message"));
         says(
-            zk.sign(&[job; 2], &mut signatures.each_mut().map(Signature::bytes_mut)).map(drop),
+            zk.sign(&[job; 2], &mut signatures.each_mut().map(Signature::bytes_mut), Places::Other).map(drop),
             "the signature of job 1 differs",
         );
         let is_wiped = |signature: &Signature| signature.as_bytes().iter().all(|byte| *byte == 0);
         assert!(signatures.iter().all(|signature| is_wiped(signature) == (wrong != 0)));
         let public = keys[0].verifying_key();
         let job = ZkVerify::new(&public, job.message, &[]);
-        says(zk.verify(&[job; 2], &mut verdicts).map(drop), "the verdict of job 1 differs");
+        says(zk.verify(&[job; 2], &mut verdicts, Places::Other).map(drop), "the verdict of job 1 differs");
         assert_eq!(verdicts.len(), if wrong == 0 { 2 } else { 0 });
     }
 }
@@ -422,12 +432,12 @@ fn what_other_programs_take_of_a_device_is_not_blamed_on_a_policy() {
         let mut lent = programs.lend(&keygen, 1, (u64::MAX, u64::MAX)).unwrap();
         meanwhile();
         let SlhDsaProgram(program) = typed(&mut *lent.program);
-        program.run(&batch, &mut vec![0; p.n]).unwrap();
-        lent.give_back(1, false);
+        program.run_batch(&batch, &mut vec![0; p.n]).unwrap();
+        lent.give_back(1, &Timing::default());
         let Choice { source, why, .. } = programs.choice(&keygen, 1);
         (source, why)
     };
-    let signing = || programs.lend(&sign, 1, (u64::MAX, u64::MAX)).unwrap().give_back(1, false);
+    let signing = || programs.lend(&sign, 1, (u64::MAX, u64::MAX)).unwrap().give_back(1, &Timing::default());
     for runs in 1..=5 {
         let why = format!("a row; runs that overlapped with other programs, not judged: {runs}");
         assert_eq!(run(&signing), (PolicySource::Table, why));

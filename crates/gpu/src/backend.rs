@@ -4,11 +4,11 @@ use crate::cache::Cache;
 use crate::gpu::{Facts, Gpu};
 use crate::nodes::NodesCache;
 use crate::policy::{self, GpuPolicy};
-use crate::program::{self, GpuProgram};
+use crate::program::{self, FEW_JOBS, GpuProgram};
 use crate::sha256::{GpuHasher, HashPolicy};
 use hypergrove_engine::{
-    Axis, Backend, Device, Error, Hasher, HostMemory, Policy, Program, ReachableMemory, SelfTest, Sha256Programs,
-    SlhDsaPrograms, capabilities,
+    Abilities, Axis, Backend, Device, Error, Hasher, HostMemory, Policy, Program, ReachableMemory, SelfTest,
+    Sha256Programs, SlhDsaPrograms, capabilities,
 };
 use hypergrove_fips205::plan::{Op, Plan, Rates};
 use hypergrove_kernels::{CPU_FINGERPRINT, FINGERPRINT};
@@ -161,6 +161,11 @@ impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
     }
     fn queue(&self, _: &Device, plan: &Plan) -> u32 {
         if plan.op == Op::Verify { QUEUE } else { QUEUE_OF_OTHERS }
+    }
+    /// Roots and nodes leave at the end of a run, so that nothing holds them back.
+    fn abilities(&self, _: &Device, plan: &Plan) -> Abilities {
+        let compares = if plan.op == Op::Sign { FEW_JOBS + 1 } else { usize::MAX };
+        Abilities { holds: true, compares }
     }
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         // `prepare` reports that there is no such device or policy.

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 pub(crate) struct HostGpu {
     pub(crate) facts: Facts,
@@ -23,6 +24,8 @@ pub(crate) struct HostGpu {
     pub(crate) submissions: AtomicU64,
     /// Bytes that were copied between the device and programs' own pinned memory.
     pub(crate) staged: AtomicU64,
+    /// Microseconds that a wait for a mark takes, at least.
+    pub(crate) delay: AtomicU64,
     /// The kernel (its number) after whose next launch one bit of what it wrote is changed; `u32::MAX` for none.
     pub(crate) fault: AtomicU32,
     /// The kernel whose next launch does nothing; `u32::MAX` for none.
@@ -79,6 +82,7 @@ impl HostGpu {
             most_locked: AtomicU64::new(u64::MAX),
             submissions: AtomicU64::new(u64::MAX),
             staged: AtomicU64::new(0),
+            delay: AtomicU64::new(0),
             fault: AtomicU32::new(u32::MAX),
             skip: AtomicU32::new(u32::MAX),
             planted: Mutex::default(),
@@ -362,6 +366,7 @@ impl Queue for HostQueue {
         Ok(())
     }
     fn wait_for(&mut self, slot: usize) -> Result<(), Error> {
+        std::thread::sleep(Duration::from_micros(self.gpu.delay.load(Ordering::Relaxed)));
         self.work(self.marks[slot]);
         Ok(())
     }

@@ -10,19 +10,19 @@ mod layout;
 pub(crate) use layout::device_bytes;
 pub(crate) use layout::{host_bytes, least_bytes};
 
+use self::launches::PassSteps;
 use self::layout::{FEW_KEYS, Layout, Part, Shape, cache_trees, flag_words};
 use crate::gpu::{Facts, Gpu, Launch, Queue, Step, WaitLimit, wipe};
 use crate::keys;
 use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
-use crate::ring::{Ring, each_row, in_threads};
+use crate::ring::{Chunk, Ring, chunks, copy_rows, each_row, in_threads};
 use crate::runs::reached;
-use hypergrove_engine::{Accept, Batch, Digests, Error, Key, Program, StageTime, Timing};
+use hypergrove_engine::{Batch, Digests, Error, Places, Program, StageTime, Timing, Work, forward};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
-use hypergrove_kernels::arguments::JobArguments;
 use hypergrove_kernels::{COOPERATIVE_ROWS, CPU_FORS_LEVELS, JOB_WORDS, KEY_WORDS, Kernel};
-use rayon::prelude::*;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
@@ -41,27 +41,12 @@ pub(crate) struct GpuProgram<G: Gpu> {
     cache: Arc<NodesCache<G>>,
     /// Bytes of device memory that the program may take.
     budget: u64,
-    /// Whether jobs change places: see [`Program::relocated`].
-    relocated: bool,
-    /// Whether this pass computes signatures for the second time, and the device compares them with the first.
-    compares: bool,
-    /// Whether the host has laid out the keys of this pass: then kernels read them where they were uploaded to.
-    keys_laid_out: bool,
-    /// Whether WOTS+ signatures are stored behind the nodes of all keys of this batch.
-    stored: bool,
-    /// The messages that the device hashes in this pass, if it hashes any.
-    hashed: Option<DigestShape>,
-    /// Whether the device had this pass's signatures before the host's own work was done: the wait for them took less than `late`.
-    is_late: bool,
-    late: Duration,
-    /// The device hashes the messages of so many more batches of over [`MOST_IN_COLUMNS`] signatures, since the host was late.
-    hashes: u32,
     /// How long the program's waits may take.
     limit: WaitLimit,
-    /// The key of the last usual pass, and of the last relocated pass, under which it could have been recorded.
-    last: [Option<RecordingKey>; 2],
-    /// Recorded steps of usual passes, and of relocated passes, each for one [`RecordingKey`].
-    recorded: [Option<Recorded<<G::Queue as Queue>::Recording>>; 2],
+    /// The last usual pass and the last moved pass.
+    last: [Option<Pass>; 2],
+    /// A usual pass and a moved pass whose steps are recorded.
+    recorded: [Option<(Pass, <G::Queue as Queue>::Recording)>; 2],
     /// Roots and FORS roots of the last run, as words.
     kept: RootValues,
 }
@@ -73,6 +58,62 @@ struct DigestShape {
     rows: usize,
     keys: usize,
 }
+
+/// All that the steps of a pass depend on: passes that are equal share a recording.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Pass {
+    /// Jobs that are computed, each in a place of its own.
+    jobs: usize,
+    /// Distinct keys.
+    keys: usize,
+    /// Whether WOTS+ signatures are stored behind the nodes of all keys.
+    stored: bool,
+    /// As in [`PassJobs`].
+    moved: bool,
+    /// As in [`PassJobs`].
+    compares: bool,
+    /// The messages that the device hashes, if it hashes any.
+    hashed: Option<DigestShape>,
+}
+
+/// Jobs of a batch that one pass computes.
+struct PassJobs {
+    jobs: Range<usize>,
+    /// Whether every job is in its neighbour's place, so that a fault of a place hits another job than usual. A single job is computed twice then,
+    /// and the result in the second place counts.
+    moved: bool,
+    /// Whether the pass before has computed the signatures too, and the device compares both.
+    compares: bool,
+}
+
+impl PassJobs {
+    /// Jobs in their usual places.
+    fn of(jobs: Range<usize>) -> PassJobs {
+        PassJobs { jobs, moved: false, compares: false }
+    }
+    fn places(&self) -> usize {
+        if self.moved { self.jobs.len().max(2) } else { self.jobs.len() }
+    }
+    /// The job in a place. If the jobs are moved, the first place is the second job's, and the last place the first job's.
+    fn at(&self, place: usize) -> usize {
+        let job = self.jobs.start + place + usize::from(self.moved);
+        if job < self.jobs.end { job } else { self.jobs.start }
+    }
+}
+
+/// All that passes compute from.
+#[derive(Clone, Copy)]
+struct Inputs<'r> {
+    batch: Batch<'r>,
+    /// The addresses of the keys' nodes, and whether WOTS+ signatures are stored behind all of them.
+    nodes: &'r [u64],
+    stored: bool,
+    /// The messages that the device hashes, and the words of a row of them. Without these the batch has positions.
+    messages: Option<(&'r dyn Digests, usize)>,
+}
+
+/// Positions of jobs for the run's places, of which there may be two. Or if the device hashes the messages, the words of a row of them.
+type Prepared<'r> = ([Cow<'r, [Position]>; 2], Option<usize>);
 
 /// A program's work, as errors name it.
 fn work(op: Op) -> &'static str {
@@ -89,19 +130,10 @@ pub(crate) fn wait_limit(work: &'static str, time: Option<Duration>, facts: &Fac
     WaitLimit { work, time: time.filter(|_| !facts.is_cpu) }
 }
 
-/// Passes that agree in this can share a recording: jobs, keys, whether signatures are stored, whether they are compared, and the messages
-/// that the device hashes.
-type RecordingKey = (usize, usize, bool, bool, Option<DigestShape>);
-
-struct Recorded<R> {
-    what: RecordingKey,
-    recording: R,
-}
-
 /// Signatures that a pass verifies.
 enum SignatureInput<'a> {
     /// Signatures that are still to be sent; none if the pass signs, or has them among its other inputs.
-    Later(&'a [&'a [u8]]),
+    Later(Cow<'a, [&'a [u8]]>),
     /// The device fetches the signatures. The link is this program's until the device has the columns that it fetches first. The steps fetch the
     /// other columns while the device computes.
     UnderWay(MutexGuard<'a, ()>, Vec<Step>),
@@ -124,6 +156,10 @@ fn alloc<G: Gpu>(gpu: &Arc<G>, cache: &NodesCache<G>, bytes: usize) -> Result<G:
     }
 }
 
+fn lacks_memory(facts: &Facts, needs: usize, has: u64) -> Error {
+    Error::OutOfMemory { device: facts.id.clone(), needs: needs as u64, has }
+}
+
 impl<G: Gpu> GpuProgram<G> {
     pub(crate) fn new(
         gpu: &Arc<G>,
@@ -144,11 +180,9 @@ impl<G: Gpu> GpuProgram<G> {
         let largest = gpu.facts().largest;
         while !(shape.indexable(&layout) && layout.device as u64 <= budget && layout.host as u64 <= largest) {
             if jobs == 1 {
-                let (needs, has) = match layout.host as u64 {
-                    host if host > largest => (host, largest),
-                    _ => (layout.device as u64, budget),
-                };
-                return Err(Error::OutOfMemory { device: gpu.facts().id.clone(), needs, has });
+                let of_host = layout.host as u64 > largest;
+                let (needs, has) = if of_host { (layout.host, largest) } else { (layout.device, budget) };
+                return Err(lacks_memory(gpu.facts(), needs, has));
             }
             jobs = jobs.div_ceil(2);
             layout = shape.layout(jobs);
@@ -180,14 +214,6 @@ impl<G: Gpu> GpuProgram<G> {
             cache: cache.clone(),
             second: None,
             budget,
-            relocated: false,
-            compares: false,
-            keys_laid_out: false,
-            stored: false,
-            hashed: None,
-            is_late: false,
-            late: LATE,
-            hashes: 0,
             limit,
             last: [None, None],
             recorded: [None, None],
@@ -283,55 +309,40 @@ impl<G: Gpu> GpuProgram<G> {
     fn download(&self, part: Part, bytes: usize) -> Step {
         Step::Download { to: self.on_host(part), from: self.device(part), bytes }
     }
-    /// The addresses of keys and jobs on the device.
-    fn jobs(&self) -> JobArguments {
-        let keys = self.device(if self.keys_laid_out { self.layout.seeds } else { self.layout.keys });
-        JobArguments { params: self.p(), keys, jobs: self.device(self.layout.positions) }
-    }
-    /// The address of the signatures on the device that this pass verifies or makes.
-    fn signatures(&self) -> u64 {
-        match &self.second {
-            Some(second) if self.compares => G::address(second),
-            _ => self.device(if self.plan.op == Op::Verify { self.layout.input } else { self.layout.output }),
-        }
-    }
 
     /// Steps that wipe secrets in device memory.
-    fn wipes(&self) -> Vec<Step> {
+    fn wipes(&self, pass: Pass) -> Vec<Step> {
         let l = &self.layout;
         // The part for messages is in use only if the device hashes this pass's messages.
-        let messages = if self.hashed.is_some() { l.messages } else { Part::default() };
+        let messages = if pass.hashed.is_some() { l.messages } else { Part::default() };
         let secrets = [l.seeds, l.keys, messages, l.trace, l.cached_trace];
         let secrets = secrets.into_iter().filter(|part| part.bytes > 0 && self.plan.op != Op::Verify);
         secrets.map(|part| Step::Zero { at: self.device(part), bytes: part.bytes }).collect()
     }
 
-    /// Submits steps. With `record`, replays the recording with this key, which is made first if there is none.
-    /// Returns the time of each launch if launches are timed alone.
+    /// Submits a pass's steps. With `may_record`, replays their recording, which is made first if there is none. Returns the time of each launch if
+    /// launches are timed alone.
     fn submit(
         &mut self,
-        steps: impl Fn(&Self) -> Vec<Step>,
-        record: Option<RecordingKey>,
+        pass: Pass,
+        steps: impl Fn(&PassSteps<'_, G>) -> Vec<Step>,
+        may_record: bool,
     ) -> Result<Vec<StageTime>, Error> {
-        let steps = |program: &Self| merged(&program.bounded(steps(program)));
-        let Some(what) = record.filter(|_| self.shape.policy.stages == 0) else {
+        let steps = |program: &Self| merged(&program.bounded(steps(&PassSteps { program, pass })));
+        if self.shape.policy.stages == 1 {
             let steps = steps(self);
-            if self.shape.policy.stages == 1 {
-                return self.one_by_one(&steps);
-            }
+            return self.one_by_one(&steps);
+        }
+        if !may_record {
+            let steps = steps(self);
             return self.queue.submit(&self.kernels, &steps).map(|()| Vec::new());
+        }
+        let recording = match self.recorded[usize::from(pass.moved)].take_if(|(of, _)| *of == pass) {
+            Some((_, recording)) => recording,
+            None => self.queue.record(&self.kernels, &steps(self))?,
         };
-        let place = usize::from(self.relocated);
-        let recorded = self.recorded[place].take().filter(|recorded| recorded.what == what);
-        let recorded = match recorded {
-            Some(recorded) => recorded,
-            None => {
-                let recording = self.queue.record(&self.kernels, &steps(self))?;
-                Recorded { what, recording }
-            }
-        };
-        let done = self.queue.replay(&recorded.recording);
-        self.recorded[place] = Some(recorded);
+        let done = self.queue.replay(&recording);
+        self.recorded[usize::from(pass.moved)] = Some((pass, recording));
         done.map(|()| Vec::new())
     }
 
@@ -368,41 +379,43 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// Has the device compute a pass that is not recorded, with no signatures to send and nothing to receive.
-    fn go_alone(&mut self, steps: impl Fn(&Self) -> Vec<Step>) -> Result<Timing, Error> {
-        self.go(steps, None, SignatureInput::Later(&[]), |_| Ok(()))
+    fn go_alone(&mut self, pass: Pass, steps: impl Fn(&PassSteps<'_, G>) -> Vec<Step>) -> Result<Timing, Error> {
+        self.go(pass, steps, false, SignatureInput::Later(Cow::default()), |_| Ok(()))
     }
 
     /// Has the device compute a pass, and wipes secrets. The keys in the host's memory are wiped also after an error.
     fn go(
         &mut self,
-        steps: impl Fn(&Self) -> Vec<Step>,
-        record: Option<RecordingKey>,
+        pass: Pass,
+        steps: impl Fn(&PassSteps<'_, G>) -> Vec<Step>,
+        may_record: bool,
         signatures: SignatureInput<'_>,
         receive: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<Timing, Error> {
         let (sent, turn) = match signatures {
-            SignatureInput::Later(signatures) => (self.send(signatures), None),
+            SignatureInput::Later(signatures) => (self.send(&signatures), None),
             SignatureInput::UnderWay(turn, _) => (Ok(()), Some(turn)),
         };
-        let mut done = sent.and_then(|()| self.submit(steps, record));
+        let mut done = sent.and_then(|()| self.submit(pass, steps, may_record));
+        let mut host_was_late = None;
         if let (Ok(_), Some(_turn)) = (&done, turn) {
             let start = Instant::now();
             // The turn ends after this wait. This pass's other copies to the device are ahead of the next program's signatures.
             done = self.queue.wait_for(0).and(done);
             // With launches that are timed alone, the program has waited already.
-            self.is_late = done.is_ok() && self.shape.policy.stages == 0 && start.elapsed() < self.late;
+            host_was_late = Some(self.shape.policy.stages == 0 && start.elapsed() < LATE);
         }
         if done.is_ok() {
             done = receive(self).and(done);
         }
-        let wiped = if done.is_ok() { self.queue.follow(&self.kernels, &self.wipes()) } else { Ok(()) };
+        let wiped = if done.is_ok() { self.queue.follow(&self.kernels, &self.wipes(pass)) } else { Ok(()) };
         let waited = self.queue.wait();
         self.queue.limit(self.limit);
         // The driver overwrites memory that a hung device may still use.
         if self.gpu.hung().is_none() {
             let (seeds, messages) = (self.layout.seeds, self.layout.messages);
             wipe(self.bytes(seeds));
-            if let (Some(DigestShape { rows, keys, .. }), Op::Sign) = (self.hashed, self.plan.op) {
+            if let (Some(DigestShape { rows, keys, .. }), Op::Sign) = (pass.hashed, self.plan.op) {
                 // The keys have SK.prf, the rows opt_rand.
                 wipe(&mut self.bytes(messages)[..rows + keys]);
             }
@@ -412,13 +425,13 @@ impl<G: Gpu> GpuProgram<G> {
         }
         let stages = done?;
         wiped?;
-        let timing = waited?.unwrap_or_default();
+        let timing = Timing { host_was_late, ..waited?.unwrap_or_default() };
         if stages.is_empty() {
             return Ok(timing);
         }
         // Launches were timed alone, so the last wait was for copies.
         let execute = stages.iter().map(|stage| stage.time).sum();
-        Ok(Timing { execute, download: timing.execute, upload: timing.upload, stages })
+        Ok(Timing { execute, download: timing.execute, stages, ..timing })
     }
 
     /// Wipes all memory: nothing of a failed pass stays, since a signature that failed its check would help an attacker.
@@ -450,12 +463,10 @@ impl<G: Gpu> GpuProgram<G> {
     fn fetches(&self, rows: &[&[u8]]) -> Option<[Vec<Step>; 2]> {
         let (row, to) = (self.p().sig_bytes(), self.device(self.layout.input));
         let runs = reached(&*self.gpu, rows.iter().map(|signature| (signature.as_ptr() as u64, row)), 0)?;
-        if !(LEAST_IN_COLUMNS..=MOST_IN_COLUMNS).contains(&rows.len()) {
-            return Some([runs.iter().map(|run| run.upload(to)).collect(), Vec::new()]);
-        }
-        let first = first_columns(self.p());
+        let is_split = (LEAST_IN_COLUMNS..=MOST_IN_COLUMNS).contains(&rows.len());
+        let first = if is_split { first_columns(self.p()) } else { row };
+        // A set with a single tree has no other columns.
         if first == row {
-            // A set with a single tree has no other columns.
             return Some([runs.iter().map(|run| run.upload(to)).collect(), Vec::new()]);
         }
         let columns = |columns: Range<usize>| {
@@ -465,31 +476,14 @@ impl<G: Gpu> GpuProgram<G> {
         Some([columns(0..first), columns(first..row)])
     }
 
-    /// Waits for the signatures of so many jobs; an error if a check failed.
-    fn wait_for_signatures(&mut self, jobs: usize) -> Result<(), Error> {
-        self.queue.mark(0)?;
-        self.queue.wait_for(0)?;
-        self.checked(jobs)
-    }
-
-    /// Copies signatures without R from the device, unless a check failed. In a relocated pass, the device's first signature is the second job's,
-    /// and its last one the first job's.
-    fn receive(&mut self, out: &mut [u8]) -> Result<(), Error> {
-        let (p, from) = (self.p(), self.device(self.layout.output));
-        self.wait_for_signatures(out.len() / p.sig_bytes())?;
-        let (last, first) = out.split_at_mut(if self.relocated { p.sig_bytes() } else { 0 });
-        self.ring().receive([first, last], p.n, from)
-    }
-
-    /// Copies signatures into several parts. The device itself writes parts that it reaches; there R is undefined if the host makes it.
-    fn receive_held(&mut self, rows: &mut [&mut [u8]]) -> Result<(), Error> {
-        let (p, mut from) = (self.p(), self.device(self.layout.output));
-        // If the host makes R, the host also writes it.
-        let skip = if self.hashed.is_some() { 0 } else { p.n };
+    /// Copies signatures into several parts, without the first `skip` bytes of each signature. The device itself writes parts that it reaches, and
+    /// writes all bytes there.
+    fn receive(&mut self, parts: Vec<&mut [u8]>, skip: usize) -> Result<(), Error> {
+        let mut from = self.device(self.layout.output);
         // Parts that the device does not reach, collected as long as they follow each other.
         let (mut others, mut from_others): (Vec<&mut [u8]>, u64) = (Vec::new(), from);
-        for rows in rows {
-            let (to, bytes) = (rows.as_mut_ptr() as u64, rows.len());
+        for part in parts {
+            let (to, bytes) = (part.as_mut_ptr() as u64, part.len());
             if self.gpu.reaches(to, bytes) {
                 self.ring().receive(std::mem::take(&mut others), skip, from_others)?;
                 // The wait has no limit: the caller has lent this memory until the device is done with it. The device has only copies left to do.
@@ -499,21 +493,25 @@ impl<G: Gpu> GpuProgram<G> {
                 if others.is_empty() {
                     from_others = from;
                 }
-                others.push(rows);
+                others.push(part);
             }
             from += bytes as u64;
         }
         self.ring().receive(others, skip, from_others)
     }
 
-    /// For each job of the current pass, the root of the highest tree that was grown.
-    fn highest_roots(&self, jobs: usize) -> Vec<u8> {
+    /// For each job, the root of the highest tree that was grown.
+    fn highest_roots(&self, jobs: &PassJobs) -> Vec<u8> {
         let (p, grown) = (self.p(), self.shape.grown);
         let row = (p.d + 1) * p.n;
-        let of_jobs = self.view(self.layout.roots, jobs * row).chunks_exact(row);
-        let mut roots = Vec::with_capacity(jobs * p.n);
-        of_jobs.for_each(|of_job| roots.extend_from_slice(&of_job[grown * p.n..][..p.n]));
+        let of_places = self.view(self.layout.roots, jobs.places() * row).chunks_exact(row);
+        let mut roots = Vec::with_capacity(jobs.places() * p.n);
+        of_places.for_each(|of_place| roots.extend_from_slice(&of_place[grown * p.n..][..p.n]));
         in_bytes(p, &mut roots);
+        if jobs.moved {
+            roots.rotate_right(p.n);
+        }
+        roots.truncate(jobs.jobs.len() * p.n);
         roots
     }
 
@@ -542,25 +540,21 @@ impl<G: Gpu> GpuProgram<G> {
         Error::Inconsistent { device: self.gpu.facts().id.clone(), what }
     }
 
-    /// Lays out the keys of a pass. Returns the first job of each key, and writes the keys' numbers to `numbers`.
-    fn put_keys(&mut self, batch: &Batch<'_>, of: &[u32], numbers: &mut [u32], nodes: &[u64]) -> Vec<usize> {
+    /// Lays out the keys of a pass. Returns the distinct keys, and their numbers among these.
+    fn put_keys(&mut self, batch: &Batch<'_>, jobs: &PassJobs, nodes: &[u64]) -> (Vec<usize>, Vec<u32>) {
         let each = self.plan.op == Op::Keygen;
-        let (mut distinct, mut firsts) = (Vec::new(), Vec::new());
-        for (job, key) in of.iter().enumerate() {
-            if each || numbers[*key as usize] == u32::MAX {
-                numbers[*key as usize] = distinct.len() as u32;
-                distinct.push(*key as usize);
-                firsts.push(job);
+        let (mut distinct, mut numbers) = (Vec::new(), vec![u32::MAX; batch.keys.len()]);
+        for place in 0..jobs.places() {
+            let key = batch.key_of[jobs.at(place)] as usize;
+            if each || numbers[key] == u32::MAX {
+                numbers[key] = distinct.len() as u32;
+                distinct.push(key);
             }
         }
-        // In a relocated pass, the last job's key gets the last place: jobs that share this key may have left it in its usual place.
-        if self.relocated
-            && !each
-            && let Some(last) = of.last()
-        {
-            let at = numbers[*last as usize];
+        // If the jobs are moved, the last place's key gets the last number: jobs that share this key may have left it its usual number.
+        if jobs.moved && !each {
+            let at = numbers[batch.key_of[jobs.at(jobs.places() - 1)] as usize];
             distinct[at as usize..].rotate_left(1);
-            firsts[at as usize..].rotate_left(1);
             distinct[at as usize..].iter().zip(at..).for_each(|(key, number)| numbers[*key] = number);
         }
         let (p, few, seeds) = (self.p(), distinct.len() <= FEW_KEYS, self.layout.seeds);
@@ -579,76 +573,46 @@ impl<G: Gpu> GpuProgram<G> {
                 to[2 * p.n..].copy_from_slice(&nodes.to_le_bytes());
             }
         });
-        self.keys_laid_out = few;
-        firsts
+        (distinct, numbers)
     }
 
-    fn put_positions(&mut self, of: &[u32], numbers: &[u32], positions: &[Position]) {
+    fn put_positions(&mut self, batch: &Batch<'_>, jobs: &PassJobs, numbers: &[u32]) {
         let (k, part, parallel) = (self.p().k, self.layout.positions, in_threads(self.shape.policy.threads));
         let row = (JOB_WORDS + k) * 4;
-        let rows = &mut self.bytes(part)[..of.len() * row];
-        each_row(rows, row, (parallel && of.len() >= 256).then_some(64), |job, to| {
-            let at = &positions[job];
-            let head = [numbers[of[job] as usize], (at.idx_tree >> 32) as u32, at.idx_tree as u32, at.idx_leaf];
+        let rows = &mut self.bytes(part)[..jobs.places() * row];
+        each_row(rows, row, (parallel && jobs.places() >= 256).then_some(64), |place, to| {
+            let job = jobs.at(place);
+            let (at, number) = (&batch.positions[job], numbers[batch.key_of[job] as usize]);
+            let head = [number, (at.idx_tree >> 32) as u32, at.idx_tree as u32, at.idx_leaf];
             for (to, word) in to.chunks_exact_mut(4).zip(head.iter().chain(&*at.fors)) {
                 to.copy_from_slice(&word.to_le_bytes());
             }
         });
     }
 
-    /// Words of a row of the messages that the device is to hash. `None` if it hashes none, if a message is too long for it, or if jobs of one key
-    /// differ in PK.root: the device gets one PK.root for each key.
-    fn message_words(&self, digests: &dyn Digests, batch: &Batch<'_>) -> Option<usize> {
-        let most = self.shape.most_hashed();
-        if most == 0 {
-            return None;
-        }
-        let (key_of, mut firsts) = (batch.key_of, vec![usize::MAX; batch.keys.len()]);
-        for (job, key) in key_of.iter().enumerate() {
-            // A key that does not exist is an error of the batch, which the batch's check reports.
-            let first = firsts.get_mut(*key as usize)?;
-            *first = job.min(*first);
-        }
-        let fits = |job: usize| {
-            let (bytes, first) = (digests.hashed_bytes(job), firsts[key_of[job] as usize]);
-            let has_root = first == job || digests.pk_root(first) == digests.pk_root(job);
-            (has_root && bytes <= most).then_some(bytes)
-        };
-        let longest = if in_threads(self.shape.policy.threads) && key_of.len() >= 256 {
-            (0..key_of.len()).into_par_iter().with_min_len(64).map(fits).try_reduce(|| 0, |a, b| Some(a.max(b)))
-        } else {
-            (0..key_of.len()).try_fold(0, |longest, job| Some(fits(job)?.max(longest)))
-        };
-        Some(self.shape.message_words(longest?))
-    }
-
-    /// Lays out messages in rows of so many words, and their keys behind the rows. Each key has its first job's values.
+    /// Lays out messages in rows of so many words, and their keys behind the rows.
     fn put_messages(
         &mut self,
-        of: &[u32],
-        (numbers, firsts): (&[u32], &[usize]),
+        batch: &Batch<'_>,
+        jobs: &PassJobs,
+        (distinct, numbers): (&[usize], &[u32]),
         (digests, words): (&dyn Digests, usize),
-        keys: &[Key<'_>],
-    ) {
+    ) -> DigestShape {
         let (n, part, parallel) = (self.p().n, self.layout.messages, in_threads(self.shape.policy.threads));
-        // In a relocated pass, the first place is the second job's, and the last place the first job's.
-        let moved = usize::from(self.relocated);
-        let hashed = DigestShape { words, rows: of.len() * words * 4, keys: firsts.len() * 3 * n };
+        let hashed = DigestShape { words, rows: jobs.places() * words * 4, keys: distinct.len() * 3 * n };
         let (rows, of_keys) = self.bytes(part)[..hashed.rows + hashed.keys].split_at_mut(hashed.rows);
-        let job_at = |place: usize| (place + moved) % of.len();
-        let parallel = parallel && of.len() >= 256;
-        each_row(of_keys, 3 * n, parallel.then_some(256), |key, to| {
-            let job = job_at(firsts[key]);
-            let sk_prf = digests.sk_prf(job);
-            to[..sk_prf.len()].copy_from_slice(sk_prf);
-            to[n..2 * n].copy_from_slice(keys[of[firsts[key]] as usize].pk_seed);
-            to[2 * n..].copy_from_slice(digests.pk_root(job));
+        let parallel = parallel && jobs.places() >= 256;
+        each_row(of_keys, 3 * n, parallel.then_some(256), |number, to| {
+            let key = &batch.keys[distinct[number]];
+            to[..key.sk_prf.len()].copy_from_slice(key.sk_prf);
+            to[n..2 * n].copy_from_slice(key.pk_seed);
+            to[2 * n..].copy_from_slice(key.pk_root);
         });
         each_row(rows, 4 * words, parallel.then_some(64), |place, to| {
-            let job = job_at(place);
+            let job = jobs.at(place);
             let (m_prime, opt_rand) = (digests.m_prime(job), digests.opt_rand(job));
             let bytes: usize = m_prime.parts().iter().map(|part| part.len()).sum();
-            to[..4].copy_from_slice(&numbers[of[place] as usize].to_le_bytes());
+            to[..4].copy_from_slice(&numbers[batch.key_of[job] as usize].to_le_bytes());
             to[4..8].copy_from_slice(&(bytes as u32).to_le_bytes());
             to[8..][..opt_rand.len()].copy_from_slice(opt_rand);
             // R's place is between opt_rand and M′.
@@ -658,7 +622,7 @@ impl<G: Gpu> GpuProgram<G> {
                 at += part.len();
             }
         });
-        self.hashed = Some(hashed);
+        hashed
     }
 
     /// Where so many jobs have PK_FORS and their roots, and their FORS roots, and how many bytes.
@@ -693,152 +657,45 @@ impl<G: Gpu> GpuProgram<G> {
         G::host_view(&self.host, part.on_host..part.on_host + bytes)
     }
 
-    /// Runs a pass with every job in its neighbour's place, so that a fault of a place hits another job than the first time. A single job is computed twice,
-    /// and the result in the second place counts.
-    fn relocated_pass(
-        &mut self,
-        batch: &Batch<'_>,
-        jobs: std::ops::Range<usize>,
-        nodes: &[u64],
-        out: &mut [u8],
-    ) -> Result<Timing, Error> {
-        let (first, each) = (jobs.start, self.plan.out_bytes());
-        let order: Vec<usize> = match jobs.len() {
-            1 => vec![first; 2],
-            _ => (first + 1..jobs.end).chain([first]).collect(),
-        };
-        if order.len() > self.layout.jobs {
-            let needs = self.shape.layout(order.len()).device as u64;
-            return Err(Error::OutOfMemory {
-                device: self.gpu.facts().id.clone(),
-                needs,
-                has: self.layout.device as u64,
-            });
-        }
-        let key_of: Vec<u32> = order.iter().map(|job| batch.key_of[*job]).collect();
-        let positions: Vec<Position> = order.iter().filter_map(|job| batch.positions.get(*job)).cloned().collect();
-        let signatures: Vec<&[u8]> = order.iter().filter_map(|job| batch.signatures.get(*job)).copied().collect();
-        let moved = Batch { keys: batch.keys, key_of: &key_of, positions: &positions, signatures: &signatures };
-        let signatures = SignatureInput::Later(moved.signatures);
-        if self.plan.op == Op::Sign && order.len() > FEW_JOBS {
-            // `receive` knows that the jobs are relocated, and puts each signature where it belongs.
-            return self.pass(&moved, 0..order.len(), nodes, None, signatures, out);
-        }
-        // The rows become the caller's if all goes well. After an error they may hold secrets, and are wiped.
-        let mut rows = vec![0; order.len() * each];
-        let timing =
-            self.pass(&moved, 0..order.len(), nodes, None, signatures, &mut rows).inspect_err(|_| wipe(&mut rows))?;
-        // The host has already written R to `out`.
-        let r_bytes = if self.plan.op == Op::Sign { self.p().n } else { 0 };
-        // For a single job, the second place counts.
-        let moved_to = |i: usize| if jobs.len() == 1 { 1 } else { (i + jobs.len() - 1) % jobs.len() };
-        each_row(out, each, in_threads(self.shape.policy.threads).then_some(ROWS_OF_A_TASK), |job, out| {
-            out[r_bytes..].copy_from_slice(&rows[moved_to(job) * each..][r_bytes..each]);
-        });
-        Ok(timing)
-    }
-
-    /// Lays out keys of a pass, and positions, or messages in rows of so many words. Returns the number of distinct keys.
-    fn lay_out(
-        &mut self,
-        batch: &Batch<'_>,
-        jobs: std::ops::Range<usize>,
-        nodes: &[u64],
-        messages: Option<(&dyn Digests, usize)>,
-    ) -> usize {
-        let of = &batch.key_of[jobs.clone()];
-        let mut numbers = vec![u32::MAX; batch.keys.len()];
-        let firsts = self.put_keys(batch, of, &mut numbers, nodes);
+    /// Lays out keys of a pass, and positions or messages.
+    fn lay_out(&mut self, inputs: &Inputs<'_>, jobs: &PassJobs) -> Pass {
+        let Inputs { batch, nodes, stored, messages } = inputs;
+        let (distinct, numbers) = self.put_keys(batch, jobs, nodes);
         for part in [self.layout.compared, self.layout.flag] {
             self.bytes(part).fill(0);
         }
-        self.hashed = None;
-        match messages {
-            Some(messages) => self.put_messages(of, (&numbers, &firsts), messages, batch.keys),
-            None if self.plan.op == Op::Keygen => {}
-            None => self.put_positions(of, &numbers, &batch.positions[jobs]),
+        let hashed = messages.map(|messages| self.put_messages(batch, jobs, (&distinct, &numbers), messages));
+        if hashed.is_none() && self.plan.op != Op::Keygen {
+            self.put_positions(batch, jobs, &numbers);
         }
-        firsts.len()
+        let PassJobs { moved, compares, .. } = *jobs;
+        Pass { jobs: jobs.places(), keys: distinct.len(), stored: *stored, moved, compares, hashed }
     }
 
-    /// Runs a pass that signs. `receive` gets the roots of the highest trees when the layers have passed their checks.
-    fn pass_held(
-        &mut self,
-        batch: &Batch<'_>,
-        nodes: &[u64],
-        messages: Option<(&dyn Digests, usize)>,
-        receive: impl FnOnce(&mut Self, Vec<u8>) -> Result<(), Error>,
-    ) -> Result<Timing, Error> {
-        let (start, count) = (Instant::now(), batch.len());
-        let keys = self.lay_out(batch, 0..count, nodes, messages);
-        let record = self.recordable(count, keys);
-        let laid_out = start.elapsed();
-        let steps = |program: &Self| program.sign_steps(count, keys);
-        let mut timing = self.go(steps, record, SignatureInput::Later(&[]), |program| {
-            program.wait_for_signatures(count)?;
-            program.keep(count)?;
-            let roots = program.highest_roots(count);
-            receive(program, roots)
-        })?;
-        timing.upload += laid_out;
-        Ok(timing)
-    }
-
-    /// Runs two passes that sign. The first pass's signatures stay on the device. In the second pass, every job is in its neighbour's place: the
-    /// first signature is the second job's, the last one the first job's. The device compares both passes, and only then hands out the first's.
-    fn held_twice(
-        &mut self,
-        batch: &Batch<'_>,
-        nodes: &[u64],
-        (digests, words): (&mut dyn Digests, Option<usize>),
-        rows: &mut [&mut [u8]],
-        accept: Accept<'_>,
-    ) -> Result<Timing, Error> {
-        let mut first = Vec::new();
-        let mut timing = self.pass_held(batch, nodes, words.map(|words| (&*digests, words)), |_, roots| {
-            accept(&roots)?;
-            first = roots;
-            Ok(())
-        })?;
-        let mut key_of = batch.key_of.to_vec();
-        key_of.rotate_left(1);
-        let mut positions = Vec::new();
-        if words.is_none() {
-            positions = positions_again(digests, batch.positions).inspect_err(|_| self.forget())?;
-            positions.rotate_left(1);
+    /// Makes sure that jobs can be computed in these places, by passes of at least so many jobs. The program keeps the memory for second signatures.
+    fn make_room(&mut self, places: Places, least: usize) -> Result<(), Error> {
+        let Layout { jobs, device, output, .. } = self.layout;
+        let lacks = |needs: usize| Err(lacks_memory(self.gpu.facts(), needs, device as u64));
+        match places {
+            Places::Other if jobs < 2 => lacks(self.shape.layout(2).device),
+            Places::Both => {
+                let (needs, compares) = (device + output.bytes, self.plan.op == Op::Sign && least > FEW_JOBS);
+                if !compares || needs as u64 > self.budget {
+                    return lacks(needs);
+                }
+                if self.second.is_none() {
+                    self.second = Some(alloc(&self.gpu, &self.cache, output.bytes)?);
+                }
+                Ok(())
+            }
+            Places::Usual | Places::Other => Ok(()),
         }
-        let moved = Batch { key_of: &key_of, positions: &positions, ..*batch };
-        (self.relocated, self.compares) = (true, true);
-        let messages = words.map(|words| (&*digests, words));
-        let second = self.pass_held(&moved, nodes, messages, |program, mut roots| {
-            roots.rotate_right(program.p().n);
-            program.same(&first, &roots)?;
-            program.receive_held(rows)
-        });
-        (self.relocated, self.compares, self.kept) = (false, false, RootValues::default());
-        let second = second?;
-        timing += &second;
-        timing.stages.extend(second.stages);
-        Ok(timing)
-    }
-
-    /// Whether there is memory for the second computation's signatures. The program keeps it from then on.
-    fn has_room_for_second(&mut self) -> Result<bool, Error> {
-        let bytes = self.layout.output.bytes;
-        if self.second.is_none() && (self.layout.device + bytes) as u64 <= self.budget {
-            self.second = match alloc(&self.gpu, &self.cache, bytes) {
-                Ok(memory) => Some(memory),
-                Err(Error::OutOfMemory { .. }) => None,
-                Err(why) => return Err(why),
-            };
-        }
-        Ok(self.second.is_some())
     }
 
     /// Fails unless both computations gave the same signatures, as the device has found, and the same roots. Signatures that were not compared
     /// count as different.
-    fn same(&self, first: &[u8], second: &[u8]) -> Result<(), Error> {
-        let n = self.p().n;
+    fn same(&self, jobs: &PassJobs, first: &[u8], second: &[u8]) -> Result<(), Error> {
+        let (n, start) = (self.p().n, jobs.jobs.start);
         let words = self.view(self.layout.compared, first.len() / n * 4);
         let signature = words.chunks_exact(4).position(|word| word != 1u32.to_le_bytes());
         let root = first.chunks_exact(n).zip(second.chunks_exact(n)).position(|(first, second)| first != second);
@@ -847,81 +704,75 @@ impl<G: Gpu> GpuProgram<G> {
             (None, Some(job)) => ("the top tree's root", job),
             (None, None) => return Ok(()),
         };
-        Err(Error::differs(self.gpu.facts().id.clone(), result, job))
+        Err(Error::differs(self.gpu.facts().id.clone(), result, start + job))
     }
 
-    /// The key under which a pass is to be recorded: always for few jobs, and for more jobs if the last pass had the same key.
-    fn recordable(&mut self, jobs: usize, keys: usize) -> Option<RecordingKey> {
-        let what = (jobs, keys, self.stored, self.compares, self.hashed);
-        let last = &mut self.last[usize::from(self.relocated)];
-        let is_again = last.replace(what) == Some(what) && jobs <= MOST_RECORDED_AGAIN;
-        (self.shape.policy.record == 1 && (jobs <= FEW_JOBS || is_again)).then_some(what)
+    /// Whether a pass is to be recorded: always if its jobs are few, and with more jobs if the last pass was equal.
+    fn may_record(&mut self, pass: Pass) -> bool {
+        let last = self.last[usize::from(pass.moved)].replace(pass);
+        let is_again = last == Some(pass) && pass.jobs <= MOST_RECORDED_AGAIN;
+        self.shape.policy.record == 1 && (pass.jobs <= FEW_JOBS || is_again)
     }
 
-    /// Whether a batch is one pass of more than a few jobs, in their usual places.
-    fn is_one_large_pass(&self, batch: &Batch<'_>) -> bool {
-        !self.relocated && batch.len() > FEW_JOBS && batch.len() <= self.layout.jobs
-    }
-
-    /// Runs a pass that verifies the signatures that `uploads` and `others` fetch.
-    fn verify_fetched(
+    /// The signatures that a pass verifies. If there are more than a few, and the device reaches them, it begins to fetch them.
+    fn signatures<'r>(
         &mut self,
-        batch: &Batch<'_>,
-        [uploads, others]: [Vec<Step>; 2],
-        digests: &mut dyn Digests,
-        out: &mut [u8],
-    ) -> Result<Timing, Error> {
-        self.kept = RootValues::default();
+        link: &'r NodesCache<G>,
+        batch: &Batch<'r>,
+        jobs: &PassJobs,
+    ) -> Result<SignatureInput<'r>, Error> {
+        let signatures = match jobs.moved && self.plan.op == Op::Verify {
+            true => (0..jobs.places()).map(|place| batch.signatures[jobs.at(place)]).collect(),
+            false => Cow::Borrowed(batch.signatures.get(jobs.jobs.clone()).unwrap_or_default()),
+        };
+        let fetches = if signatures.len() > FEW_JOBS { self.fetches(&signatures) } else { None };
+        let Some([first, others]) = fetches else { return Ok(SignatureInput::Later(signatures)) };
+        let turn = link.turn();
+        self.queue.submit(&self.kernels, &first)?;
+        self.queue.mark(0)?;
+        Ok(SignatureInput::UnderWay(turn, others))
+    }
+
+    /// Decides whether the device hashes the messages. If not, gets the positions, and checks them.
+    fn positions<'r>(
+        &self,
+        work: &mut Work<'r>,
+        out: usize,
+        are_large: bool,
+        is_fetched: bool,
+    ) -> Result<Prepared<'r>, Error> {
         // While the device fetches many signatures, the host has time to hash, unless its threads have other work. (An H200 verifies 5.4 million
         // signatures of 128s a second, and 4.5 million if the device hashes their messages.)
-        let are_few = batch.len() <= MOST_IN_COLUMNS;
-        let words = if are_few || self.hashes > 0 { self.message_words(digests, batch) } else { None };
-        self.is_late = false;
-        let shared = self.cache.clone();
-        let turn = shared.turn();
-        let under_way = self.queue.submit(&self.kernels, &uploads).and_then(|()| self.queue.mark(0));
-        let positions = if words.is_none() { digests.positions() } else { Vec::new() };
-        let batch = &Batch { positions: &positions, ..*batch };
-        if let Err(why) = under_way.and_then(|()| self.check(batch, words, out.len())) {
-            // When this returns, the signatures are the caller's again: no copy may be under way.
-            let _ = self.queue.wait();
-            return Err(why);
+        let has_time = is_fetched && work.batch.len() > MOST_IN_COLUMNS;
+        let most = if are_large { self.shape.most_hashed() } else { 0 };
+        let hashed = work.digests.as_ref().filter(|digests| most > 0 && (!has_time || digests.host_is_late()));
+        if let Some(longest) = hashed.map(|digests| digests.longest()).filter(|longest| *longest <= most) {
+            return Ok((Default::default(), Some(self.shape.message_words(longest))));
         }
-        let messages = words.map(|words| (&*digests, words));
-        let done = self.pass(batch, 0..batch.len(), &[], messages, SignatureInput::UnderWay(turn, others), out);
-        if !are_few {
-            self.hashes =
-                if words.is_none() && self.is_late { HASHED_AFTER_LATE } else { self.hashes.saturating_sub(1) };
+        let mut all = [Cow::default(), Cow::default()];
+        for positions in &mut all[..if work.places == Places::Both { 2 } else { 1 }] {
+            *positions = work.positions()?;
+            Batch { positions, ..work.batch }.check(&self.plan, out)?;
         }
-        done
+        Ok((all, None))
     }
 
-    /// Checks a batch. If `words` are given (of a message's row), the device computes the positions.
-    fn check(&self, batch: &Batch<'_>, words: Option<usize>, out: usize) -> Result<(), Error> {
-        self.gpu.hung().map_or(Ok(()), Err)?;
-        match words {
-            Some(_) => batch.check_all_but_positions(&self.plan, out),
-            None => batch.check(&self.plan, out),
-        }
-    }
-
-    /// Runs a pass that signs, verifies or makes keys.
+    /// Runs a pass that signs, verifies or makes keys. If it signs, `accept` comes before its results leave.
     fn pass(
         &mut self,
-        batch: &Batch<'_>,
-        jobs: std::ops::Range<usize>,
-        nodes: &[u64],
-        messages: Option<(&dyn Digests, usize)>,
+        inputs: &Inputs<'_>,
+        jobs: &PassJobs,
         mut signatures: SignatureInput<'_>,
-        out: &mut [u8],
+        accept: &mut dyn FnMut(&Self) -> Result<(), Error>,
+        mut parts: Vec<&mut [u8]>,
     ) -> Result<Timing, Error> {
         let start = Instant::now();
-        let (p, op, count) = (self.p(), self.plan.op, jobs.len());
-        let keys = self.lay_out(batch, jobs.clone(), nodes, messages);
-        let (few, row) = (count <= FEW_JOBS, p.sig_bytes());
+        let (p, op, each, output) = (self.p(), self.plan.op, self.plan.out_bytes(), self.layout.output);
+        let pass = self.lay_out(inputs, jobs);
+        let few = pass.jobs <= FEW_JOBS;
         if let (SignatureInput::Later(few), true) = (&mut signatures, few) {
             let input = self.layout.input;
-            for (to, from) in self.bytes(input).chunks_exact_mut(row).zip(std::mem::take(few)) {
+            for (to, from) in self.bytes(input).chunks_exact_mut(p.sig_bytes()).zip(std::mem::take(few).iter()) {
                 to.copy_from_slice(from);
             }
         }
@@ -930,37 +781,92 @@ impl<G: Gpu> GpuProgram<G> {
             SignatureInput::Later(_) => Vec::new(),
         };
         // A recording would fetch from the same addresses again.
-        let record = self.recordable(count, keys).filter(|_| fetches.is_empty());
-        let laid_out = start.elapsed();
-        let steps = |program: &Self| match op {
-            Op::Keygen => program.keygen_steps(count),
-            Op::Sign => program.sign_steps(count, keys),
-            _ => program.verify_steps(count, keys, &fetches),
+        let may_record = self.may_record(pass) && fetches.is_empty();
+        // The parts are put into the order of the places. After a comparison, the first pass's signatures leave, which are in their usual places.
+        if let (true, Some(part)) = (jobs.moved && !jobs.compares, parts.first_mut()) {
+            let of_first = part.split_off_mut(..each);
+            parts.extend(of_first);
+            parts.retain(|part| !part.is_empty());
+        }
+        // If the host makes R, the host also writes it.
+        let skip = if op == Op::Sign && pass.hashed.is_none() { p.n } else { 0 };
+        let (is_held, laid_out) = (op == Op::Sign && !few, start.elapsed());
+        let steps = |steps: &PassSteps<'_, G>| match op {
+            Op::Keygen => steps.keygen_steps(),
+            Op::Sign => steps.sign_steps(),
+            _ => steps.verify_steps(&fetches),
         };
-        let mut timing = self.go(steps, record, signatures, |program| match op {
-            Op::Sign if !few => program.receive(out),
-            _ => Ok(()),
+        let mut timing = self.go(pass, steps, may_record, signatures, |program| {
+            if !is_held {
+                return Ok(());
+            }
+            program.queue.mark(0)?;
+            program.queue.wait_for(0)?;
+            program.checked(pass.jobs)?;
+            accept(program)?;
+            program.receive(std::mem::take(&mut parts), skip)
         })?;
         let start = Instant::now();
-        let output = self.layout.output;
-        match op {
-            Op::Sign if few => {
-                if let Err(why) = self.checked(count) {
-                    self.forget();
-                    return Err(why);
-                }
-                for (to, from) in out.chunks_exact_mut(row).zip(self.bytes(output).chunks_exact(row)) {
-                    to[p.n..].copy_from_slice(&from[p.n..]);
-                }
-            }
-            Op::Sign => {}
-            _ => out.copy_from_slice(self.view(output, out.len())),
+        if op == Op::Sign && few {
+            self.checked(pass.jobs)?;
+            accept(self)?;
         }
         if op != Op::Keygen {
-            self.keep(count)?;
+            self.keep(pass.jobs)?;
+        }
+        if !is_held {
+            let places = self.view(output, pass.jobs * each);
+            copy_rows(parts, &places[(pass.jobs - jobs.jobs.len()) * each..], each, skip);
         }
         timing.upload += laid_out;
         timing.download += start.elapsed();
+        Ok(timing)
+    }
+
+    /// Runs all passes of a batch, one for each chunk of the results.
+    fn passes(
+        &mut self,
+        mut work: Work<'_>,
+        out: Vec<Chunk<'_>>,
+        (nodes, stored): (&[u64], bool),
+    ) -> Result<Timing, Error> {
+        let (batch, each, link) = (work.batch, self.plan.out_bytes(), self.cache.clone());
+        let bytes = out.iter().map(|chunk| chunk.bytes).sum();
+        // The last pass is the smallest.
+        let are_large = out.last().is_some_and(|chunk| chunk.bytes > FEW_JOBS * each);
+        let (is_both, is_other) = (work.places == Places::Both, work.places == Places::Other);
+        let (mut timing, mut prepared, mut end) = (Timing::default(), None, 0);
+        for mut chunk in out {
+            let (start, mut roots) = (end, Vec::new());
+            end += chunk.bytes / each;
+            for compares in [false, true].into_iter().take(if is_both { 2 } else { 1 }) {
+                let jobs = PassJobs { jobs: start..end, moved: compares || is_other, compares };
+                let signatures = self.signatures(&link, &batch, &jobs)?;
+                let is_fetched = matches!(signatures, SignatureInput::UnderWay(..));
+                let (positions, words) = match &mut prepared {
+                    Some(prepared) => prepared,
+                    none => none.insert(self.positions(&mut work, bytes, are_large, is_fetched)?),
+                };
+                let by_host = work.digests.is_some() && words.is_none();
+                let batch = Batch { positions: &positions[usize::from(compares)], ..batch };
+                let inputs = Inputs { batch, nodes, stored, messages: work.digests.as_deref().zip(*words) };
+                let mut accept = |program: &Self| {
+                    let more = program.highest_roots(&jobs);
+                    if compares {
+                        return program.same(&jobs, &roots, &more);
+                    }
+                    roots = more;
+                    work.accept.as_mut().map_or(Ok(()), |accept| accept(start, &roots))
+                };
+                // The results of the first of two passes stay on the device.
+                let parts = if compares == is_both { std::mem::take(&mut chunk.places) } else { Vec::new() };
+                let pass = self.pass(&inputs, &jobs, signatures, &mut accept, parts)?;
+                timing += &pass;
+                timing.stages.extend(pass.stages);
+                let was_late = pass.host_was_late.filter(|_| batch.len() > MOST_IN_COLUMNS);
+                timing.host_was_late = timing.host_was_late.or(was_late.map(|was_late| was_late && by_host));
+            }
+        }
         Ok(timing)
     }
 }
@@ -970,7 +876,7 @@ const COOPERATIVE_CHUNK: u32 = COOPERATIVE_ROWS.ilog2();
 
 /// Jobs, at most, that are few. A batch of few is always submitted as a recording: with more, the launches cost nothing compared with the work. And its
 /// results are written to the host's memory by the kernels; more results are copied.
-const FEW_JOBS: usize = 16;
+pub(crate) const FEW_JOBS: usize = 16;
 
 /// Jobs, at most, of a batch that is submitted as a recording if the batch before was like it: a recording is made to be used again. (A
 /// replay of 64 signatures of 128f is submitted in 35 µs on an H200, the same launches in 125 µs. This number is chosen, not measured.)
@@ -986,9 +892,6 @@ const MOST_IN_COLUMNS: usize = if cfg!(test) { 48 } else { 2048 };
 /// If the wait for signatures is shorter, the device had them before the host was done. Then the wait takes 4 to 7 µs on an H200.
 const LATE: Duration = Duration::from_micros(50);
 
-/// Batches after which a host that was late hashes again, and may be in time. (docs/lab/2026-11-24-numpy.md compares 15 and 63.)
-const HASHED_AFTER_LATE: u32 = 63;
-
 /// Bytes of a signature that the device works on first: R, FORS, and as many layers of XMSS as take about as long as the other layers'
 /// copies.
 fn first_columns(p: &Params) -> usize {
@@ -998,16 +901,6 @@ fn first_columns(p: &Params) -> usize {
 /// How many layers, from the lowest on, are in [`first_columns`].
 fn first_layers(p: &Params) -> usize {
     p.d.div_ceil(8)
-}
-
-/// Rows that a thread copies back from other places, at least.
-const ROWS_OF_A_TASK: usize = 64;
-
-/// The positions that the host computes a second time from the messages. Fails if they differ from the first.
-fn positions_again(digests: &mut dyn Digests, first: &[Position]) -> Result<Vec<Position>, Error> {
-    let again = digests.positions_again()?;
-    let differs = (0..first.len().max(again.len())).find(|job| first.get(*job) != again.get(*job));
-    differs.map_or(Ok(again), |job| Err(Error::differs("host".into(), "the digest", job)))
 }
 
 /// Turns words of nodes, as the device keeps them, into bytes.
@@ -1053,98 +946,37 @@ impl<G: Gpu> Program for GpuProgram<G> {
         &self.plan
     }
 
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        self.check(batch, None, out.len())?;
-        self.kept = RootValues { several_passes: batch.len() > self.layout.jobs, ..RootValues::default() };
-        if self.plan.op == Op::Cache {
-            return self.cache(batch, out);
-        }
-        let (_held, nodes) = self.nodes_of_keys(batch)?;
-        let (each, mut timing) = (self.plan.out_bytes(), Timing::default());
-        for first in (0..batch.len()).step_by(self.layout.jobs) {
-            let jobs = first..(first + self.layout.jobs).min(batch.len());
-            let out = &mut out[jobs.start * each..jobs.end * each];
-            let pass = match self.relocated {
-                true => self.relocated_pass(batch, jobs, &nodes, out),
-                false => {
-                    let signatures = SignatureInput::Later(batch.signatures.get(jobs.clone()).unwrap_or_default());
-                    self.pass(batch, jobs, &nodes, None, signatures, out)
-                }
-            };
-            let pass = pass.inspect_err(|_| self.drop_nodes(batch))?;
-            timing += &pass;
-            timing.stages.extend(pass.stages);
-        }
-        Ok(timing)
-    }
-
-    fn run_held(
-        &mut self,
-        batch: &Batch<'_>,
-        digests: &mut dyn Digests,
-        rows: &mut [&mut [u8]],
-        accept: Accept<'_>,
-        twice: bool,
-    ) -> Option<Result<Timing, Error>> {
-        // Signatures stay on the device until the roots are accepted. If a batch has only a few, the kernels write them to the host's memory at once.
-        if self.plan.op != Op::Sign || !self.is_one_large_pass(batch) {
-            return None;
-        }
-        self.kept = RootValues::default();
-        if twice {
-            match self.has_room_for_second() {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(why) => return Some(Err(why)),
-            }
-        }
-        let words = self.message_words(digests, batch);
-        let positions = if words.is_none() { digests.positions() } else { Vec::new() };
-        let batch = &Batch { positions: &positions, ..*batch };
-        let checked = self.check(batch, words, rows.iter().map(|rows| rows.len()).sum());
-        let done = checked.and_then(|()| self.nodes_of_keys(batch)).and_then(|(_held, nodes)| {
-            let done = if twice {
-                self.held_twice(batch, &nodes, (digests, words), rows, accept)
-            } else {
-                self.pass_held(batch, &nodes, words.map(|words| (&*digests, words)), |program, roots| {
-                    accept(&roots)?;
-                    program.receive_held(rows)
-                })
-            };
-            done.inspect_err(|_| self.drop_nodes(batch))
-        });
-        Some(done)
-    }
-
-    fn run_fetched(
-        &mut self,
-        batch: &Batch<'_>,
-        digests: &mut dyn Digests,
-        out: &mut [u8],
-    ) -> Option<Result<Timing, Error>> {
-        let row = self.p().sig_bytes();
-        // Signatures of another length are left to `run`, which refuses them.
-        let fits = self.is_one_large_pass(batch) && batch.signatures.iter().all(|signature| signature.len() == row);
-        if self.plan.op != Op::Verify || !fits {
-            return None;
-        }
-        if let Some(uploads) = self.fetches(batch.signatures) {
-            return Some(self.verify_fetched(batch, uploads, digests, out));
-        }
-        let words = self.message_words(digests, batch)?;
-        self.kept = RootValues::default();
-        let signatures = SignatureInput::Later(batch.signatures);
-        let done = self.check(batch, Some(words), out.len());
-        Some(done.and_then(|()| self.pass(batch, 0..batch.len(), &[], Some((&*digests, words)), signatures, out)))
-    }
-
-    fn most_hashed(&self) -> usize {
+    fn hashes(&self) -> usize {
         self.shape.most_hashed()
     }
 
-    fn relocated(&mut self, relocated: bool) {
-        self.relocated = relocated;
+    fn run(&mut self, work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error> {
+        self.gpu.hung().map_or(Ok(()), Err)?;
+        let (batch, each) = (work.batch, self.plan.out_bytes());
+        batch.check_all_but_positions(&self.plan, out.iter().map(|part| part.len()).sum())?;
+        if let Some(got) = out.iter().map(|part| part.len()).find(|bytes| bytes % each != 0) {
+            return Err(Error::Length { what: "a part of the output", want: got.next_multiple_of(each), got });
+        }
+        let passes = batch.len().div_ceil(self.layout.jobs).max(1);
+        self.kept = RootValues { several_passes: passes > 1, ..RootValues::default() };
+        if self.plan.op == Op::Cache {
+            let [out] = out else { return Err(Error::Value { what: "cached nodes need one part of memory".into() }) };
+            return self.cache(&batch, out);
+        }
+        // Passes are of one size, so that the last one is not much smaller than the others.
+        let out = chunks(out.iter_mut().map(|part| &mut **part), batch.len().div_ceil(passes) * each);
+        self.make_room(work.places, out.last().map_or(0, |chunk| chunk.bytes / each))?;
+        let (_held, nodes, stored) = self.nodes_of_keys(&batch)?;
+        let done = self.passes(work, out, (&nodes, stored));
+        if done.is_err() {
+            // This waits, too: when this returns, all memory of the caller is the caller's again, and no copy may be under way.
+            self.forget();
+            self.drop_nodes(&batch);
+        }
+        done
     }
+
+    forward!(self => self; is_proven);
 
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.limit = wait_limit(self.limit.work, limit, self.gpu.facts());

@@ -162,13 +162,7 @@ impl<G: Gpu> Ring<'_, G> {
                 copiers.run(move || {
                     // The task refers to its own slot alone. The device fills other slots meanwhile, and this one only
                     // after the message below.
-                    let mut from = G::host_view(host, slot..slot + chunk.bytes);
-                    for to in chunk.places {
-                        let rows = from.split_off(..to.len()).expect("the slot has these places' bytes");
-                        for (to, from) in to.chunks_exact_mut(row).zip(rows.chunks_exact(row)) {
-                            to[skip..].copy_from_slice(&from[skip..]);
-                        }
-                    }
+                    copy_rows(chunk.places, G::host_view(host, slot..slot + chunk.bytes), row, skip);
                     // After an error nobody waits for this message.
                     let _ = sender.send(done % SLOTS);
                 });
@@ -178,16 +172,30 @@ impl<G: Gpu> Ring<'_, G> {
     }
 }
 
-/// Places that take the bytes of one slot.
+/// Copies rows of `row` bytes to places, except for the first `skip` bytes of each row.
+pub(crate) fn copy_rows(places: Vec<&mut [u8]>, mut from: &[u8], row: usize, skip: usize) {
+    for to in places {
+        let rows = from.split_off(..to.len()).expect("bytes for all places");
+        if skip == 0 {
+            to.copy_from_slice(rows);
+            continue;
+        }
+        for (to, from) in to.chunks_exact_mut(row).zip(rows.chunks_exact(row)) {
+            to[skip..].copy_from_slice(&from[skip..]);
+        }
+    }
+}
+
+/// Places that take one chunk of bytes: those of a slot, or of a pass.
 #[derive(Default)]
-struct SlotPlaces<'p> {
-    bytes: usize,
-    places: Vec<&'p mut [u8]>,
+pub(crate) struct Chunk<'p> {
+    pub bytes: usize,
+    pub places: Vec<&'p mut [u8]>,
 }
 
 /// Cuts places into chunks of `size` bytes; the last one may be smaller.
-fn chunks<'p>(places: impl IntoIterator<Item = &'p mut [u8]>, size: usize) -> Vec<SlotPlaces<'p>> {
-    let mut chunks: Vec<SlotPlaces<'p>> = Vec::new();
+pub(crate) fn chunks<'p>(places: impl IntoIterator<Item = &'p mut [u8]>, size: usize) -> Vec<Chunk<'p>> {
+    let mut chunks: Vec<Chunk<'p>> = Vec::new();
     for mut place in places {
         while !place.is_empty() {
             let mut chunk = chunks.pop_if(|chunk| chunk.bytes < size).unwrap_or_default();

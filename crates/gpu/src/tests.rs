@@ -8,7 +8,8 @@ use crate::policy::GpuPolicy;
 use crate::program::{GpuProgram, device_bytes};
 use crate::ring::{Ring, Slots};
 use hypergrove_engine::{
-    Backend, Batch, Device, Digests, Error, Key, Messages, Policy, Program, Reference, SelfTested, SlhDsaPrograms,
+    Abilities, Backend, Batch, Device, Digests, Error, Key, Messages, Places, Policy, Program, Reference, SelfTested,
+    SlhDsaPrograms, Work,
 };
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{
@@ -44,7 +45,7 @@ fn one<R>(run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
 /// A batch of the same job many times.
 fn many<R>(jobs: usize, run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
     let p = &TOY_SHA2_16;
-    let keys = [Key { pk_seed: &[1; 16], sk_seed: &SK_SEED, cached_nodes: &[], cached_id: 0 }];
+    let keys = [Key::of_seeds(&[1; 16], &SK_SEED)];
     let position = Position { fors: [1, 2, 3, 4].into_iter().collect(), idx_tree: TREE, idx_leaf: REVEALED as u32 };
     let (key_of, positions) = (vec![0; jobs], vec![position; jobs]);
     run(&Plan::new(p, Op::Sign), &Batch { keys: &keys, key_of: &key_of, positions: &positions, signatures: &[] })
@@ -54,25 +55,16 @@ fn many<R>(jobs: usize, run: impl FnOnce(&Plan, &Batch<'_>) -> R) -> R {
 struct Known(Vec<Position>);
 
 impl Digests for Known {
-    fn positions(&mut self) -> Vec<Position> {
-        self.0.clone()
-    }
-    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
+    fn positions(&mut self) -> Result<Vec<Position>, Error> {
         Ok(self.0.clone())
     }
-    fn hashed_bytes(&self, _: usize) -> usize {
+    fn longest(&self) -> usize {
         usize::MAX
     }
     fn m_prime(&self, _: usize) -> MPrime<'_> {
         unreachable!("it is too long")
     }
     fn opt_rand(&self, _: usize) -> &[u8] {
-        unreachable!("as above")
-    }
-    fn pk_root(&self, _: usize) -> &[u8] {
-        unreachable!("as above")
-    }
-    fn sk_prf(&self, _: usize) -> &[u8] {
         unreachable!("as above")
     }
 }
@@ -90,7 +82,7 @@ fn secrets_are_wiped_on_the_device_and_in_pinned_memory() {
     let mut signature = vec![0; TOY_SHA2_16.sig_bytes()];
     let (prf, chains) = one(|plan, batch| {
         let mut program = gpus.prepare(&device, plan, 1, &Policy::default()).unwrap();
-        program.run(batch, &mut signature).unwrap();
+        program.run_batch(batch, &mut signature).unwrap();
         // Without this, dropping the program would wipe all memory. The test looks at what the pass itself has wiped.
         gpu.submissions.store(0, Ordering::Relaxed);
         drop(program);
@@ -125,7 +117,7 @@ fn a_dropped_program_leaves_nothing() {
     let (gpus, device) = device(gpu.clone());
     one(|plan, batch| {
         let mut program = gpus.prepare(&device, plan, 1, &Policy::default()).unwrap();
-        program.run(batch, &mut vec![0; TOY_SHA2_16.sig_bytes()]).unwrap();
+        program.run_batch(batch, &mut vec![0; TOY_SHA2_16.sig_bytes()]).unwrap();
     });
     let freed = gpu.freed.lock().unwrap();
     let pinned_and_device = freed.iter().filter(|memory| memory.len() > TOY_SHA2_16.sig_bytes()).count();
@@ -142,11 +134,11 @@ fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
         let mut program = gpus.prepare(&device, plan, 1, &Policy::default()).unwrap();
         let mut out = vec![0; TOY_SHA2_16.sig_bytes()];
         gpu.submissions.store(0, Ordering::Relaxed);
-        let why = program.run(batch, &mut out).unwrap_err();
+        let why = program.run_batch(batch, &mut out).unwrap_err();
         assert!(matches!(&why, Error::Device { device, .. } if device == "host:0"), "{why}");
         assert!(out.iter().all(|byte| *byte == 0), "no part of a signature");
         gpu.submissions.store(u64::MAX, Ordering::Relaxed);
-        program.run(batch, &mut out).unwrap();
+        program.run_batch(batch, &mut out).unwrap();
     });
 }
 
@@ -159,12 +151,12 @@ fn a_signature_that_fails_its_check_is_withheld_and_wiped() {
         many(jobs, |plan, batch| {
             let mut program = gpus.prepare(&device, plan, jobs, &Policy::default()).unwrap();
             let mut right = vec![0; jobs * TOY_SHA2_16.sig_bytes()];
-            program.run(batch, &mut right).unwrap();
+            program.run_batch(batch, &mut right).unwrap();
             let mut hits = Vec::new();
             for kernel in [Kernel::Xmss, Kernel::XmssWide, Kernel::Select, Kernel::Chains] {
                 gpu.fault.store(kernel as u32, Ordering::Relaxed);
                 let mut out = vec![0; right.len()];
-                let result = program.run(batch, &mut out);
+                let result = program.run_batch(batch, &mut out);
                 let hit = gpu.fault.swap(u32::MAX, Ordering::Relaxed) == u32::MAX;
                 if !hit {
                     continue;
@@ -182,7 +174,7 @@ fn a_signature_that_fails_its_check_is_withheld_and_wiped() {
             };
             assert_eq!(hits, all);
             let mut again = vec![0; right.len()];
-            program.run(batch, &mut again).unwrap();
+            program.run_batch(batch, &mut again).unwrap();
             assert!(again == right, "right again after faults");
         });
     }
@@ -246,73 +238,120 @@ fn rows_go_through_the_ring_while_others_are_under_way() {
     }
 }
 
-/// Signatures go into parts of memory that the device reaches and of other memory. None goes there before the roots were accepted, and
-/// refused signatures leave nothing on the device.
+/// A device for programs of which a pass takes no more jobs than this, twice if they sign.
+fn narrow(plan: &Plan, jobs: usize) -> Arc<HostGpu> {
+    let mut gpu = HostGpu::new(true);
+    let (second, policy) = ((jobs * TOY_SHA2_16.sig_bytes()) as u64, GpuPolicy { digest: 512, ..GpuPolicy::default() });
+    gpu.facts.memory = PROGRAM_SHARE * (device_bytes(plan, jobs, policy, &gpu.facts) + second);
+    Arc::new(gpu)
+}
+
+/// Whether all of freed memory has these values. (Memory is allocated in whole words, of which the last one may not be the program's.)
+fn all(freed: &[Vec<u8>], values: &[u8]) -> bool {
+    freed.iter().all(|memory| {
+        values.iter().any(|value| memory[..memory.len().saturating_sub(8)].iter().all(|byte| byte == value))
+    })
+}
+
+/// Runs into three parts: one row that the device reaches, ten rows that it does not reach, and the rest, which it reaches. There is 7 where nothing
+/// was written.
+fn in_parts(gpu: &Arc<HostGpu>, program: &mut dyn Program, work: Work<'_>) -> (Result<(), Error>, Vec<u8>) {
+    let size = program.plan().out_bytes();
+    let mut reached = gpu.alloc_reached((work.batch.len() - 10) * size).unwrap().unwrap();
+    reached.bytes_mut().fill(7);
+    let mut ordinary = vec![7; 10 * size];
+    let (first, last) = reached.bytes_mut().split_at_mut(size);
+    let done = program.run(work, &mut [first, &mut ordinary, last]);
+    (done.map(drop), [&reached.bytes()[..size], &ordinary, &reached.bytes()[size..]].concat())
+}
+
+/// Signatures go into parts of memory that the device reaches and of other memory. None goes there before the roots of its pass were accepted, and
+/// refused signatures leave nothing on the device. Few signatures, which the kernels write to the host's memory, are held back, too.
 #[test]
 fn signatures_are_held_back_until_they_are_accepted() {
     let p = &TOY_SHA2_16;
     let size = p.sig_bytes();
+    // The jobs, and the jobs of a pass.
+    for (jobs, of_pass) in [(40, 40), (40, 20), (50, 17), (15, 15), (15, 8), (11, 1)] {
+        many(jobs, |plan, batch| {
+            let gpu = narrow(plan, of_pass);
+            let (gpus, device) = device(gpu.clone());
+            let mut program = gpus.prepare(&device, plan, of_pass, &Policy::default()).unwrap();
+            let mut expected = vec![7; jobs * size];
+            program.run_batch(batch, &mut expected).unwrap();
+            let roots = program.read(Slot::XmssRoots).unwrap().unwrap();
+            let highest: Vec<u8> =
+                roots.chunks_exact(p.d * p.n).flat_map(|of_job| &of_job[(p.d - 1) * p.n..]).copied().collect();
+            let (bare, mut positions) = (Batch { positions: &[], ..*batch }, Known(batch.positions.to_vec()));
+            // R has no meaning in memory that the device reaches.
+            let without_r = |mut rows: Vec<u8>| {
+                rows.chunks_exact_mut(size).for_each(|row| row[..p.n].fill(7));
+                rows
+            };
+
+            let (mut firsts, mut seen) = (Vec::new(), Vec::new());
+            let mut accept = |first: usize, roots: &[u8]| {
+                firsts.push(first);
+                seen.extend_from_slice(roots);
+                Ok(())
+            };
+            let work = Work { digests: Some(&mut positions), accept: Some(&mut accept), ..Work::of(&bare) };
+            let (done, rows) = in_parts(&gpu, &mut *program, work);
+            assert!(done.is_ok() && without_r(rows) == expected && seen == highest, "{jobs} by {of_pass}");
+            let step = jobs.div_ceil(jobs.div_ceil(of_pass));
+            assert_eq!(firsts, (0..jobs).step_by(step).collect::<Vec<_>>());
+
+            // The roots of the first pass are refused, then those of the last.
+            for refused in [0, firsts[firsts.len() - 1]] {
+                gpu.freed.lock().unwrap().clear();
+                let mut refuse = |first: usize, _: &[u8]| match first < refused {
+                    true => Ok(()),
+                    false => Err(Error::Value { what: format!("refused {first}") }),
+                };
+                let work = Work { digests: Some(&mut positions), accept: Some(&mut refuse), ..Work::of(&bare) };
+                let (done, rows) = in_parts(&gpu, &mut *program, work);
+                assert_eq!(done, Err(Error::Value { what: format!("refused {refused}") }));
+                let rows = without_r(rows);
+                let (first, last) = rows.split_at(refused * size);
+                assert!(
+                    *first == expected[..refused * size] && last.iter().all(|byte| *byte == 7),
+                    "{jobs} by {of_pass}"
+                );
+                // Dropping wipes too, but cannot now.
+                gpu.submissions.store(0, Ordering::Relaxed);
+                drop(program);
+                gpu.submissions.store(u64::MAX, Ordering::Relaxed);
+                let freed = gpu.freed.lock().unwrap();
+                // The rows themselves, and the memory on the device and on the host.
+                assert!(freed.len() == 3 && all(&freed[1..], &[0]), "{jobs} by {of_pass}");
+                program = gpus.prepare(&device, plan, of_pass, &Policy::default()).unwrap();
+            }
+        });
+    }
+}
+
+/// Parts of the wrong length, all together or one of them, get nothing.
+#[test]
+fn parts_have_whole_results() {
+    let size = TOY_SHA2_16.sig_bytes();
     many(40, |plan, batch| {
-        let gpu = Arc::new(HostGpu::new(true));
-        let (gpus, device) = device(gpu.clone());
-        let mut program = gpus.prepare(&device, plan, 64, &Policy::default()).unwrap();
-        let mut expected = vec![0; 40 * size];
-        program.run(batch, &mut expected).unwrap();
-        let roots = program.read(Slot::XmssRoots).unwrap().unwrap();
-        let highest: Vec<u8> =
-            roots.chunks_exact(p.d * p.n).flat_map(|of_job| &of_job[(p.d - 1) * p.n..]).copied().collect();
-        let (bare, mut positions) = (Batch { positions: &[], ..*batch }, Known(batch.positions.to_vec()));
-
-        let mut reached = gpu.alloc_reached(30 * size).unwrap().unwrap();
-        let mut ordinary = vec![0; 10 * size];
-        let mut calls = 0;
-        let mut accept = |of: &[u8]| {
-            calls += 1;
-            assert!(of == highest);
-            Ok(())
-        };
-        let (first, last) = reached.bytes_mut().split_at_mut(size);
-        program
-            .run_held(&bare, &mut positions, &mut [first, &mut ordinary, last], &mut accept, false)
-            .unwrap()
-            .unwrap();
-        assert_eq!(calls, 1);
-        let bytes = reached.bytes();
-        assert!([&bytes[..size], &ordinary, &bytes[size..]].concat() == expected);
-
-        reached.bytes_mut().fill(7);
-        let mut refuse = |_: &[u8]| Err(Error::Value { what: "refused".into() });
-        let (first, last) = reached.bytes_mut().split_at_mut(10 * size);
-        let mut parts = [&mut *last, &mut *first, &mut ordinary[..0]];
-        // The parts have the wrong length, then the roots are refused.
-        program.run_held(&bare, &mut positions, &mut parts, &mut refuse, false).unwrap().unwrap_err();
-        let mut more = vec![7; 10 * size];
-        let why = program
-            .run_held(&bare, &mut positions, &mut [last, first, &mut more], &mut refuse, false)
-            .unwrap()
-            .unwrap_err();
-        assert!(why.to_string().contains("refused"), "{why}");
-        assert!(reached.bytes().iter().chain(&more).all(|byte| *byte == 7));
-        // Dropping wipes too, but cannot now.
-        gpu.submissions.store(0, Ordering::Relaxed);
-        drop(program);
-        gpu.submissions.store(u64::MAX, Ordering::Relaxed);
-        let freed = gpu.freed.lock().unwrap();
-        let swapped =
-            |memory: &[u8]| -> Vec<u8> { memory.chunks_exact(4).flat_map(|w| [w[3], w[2], w[1], w[0]]).collect() };
-        let secret = &expected[16..48];
-        assert!(freed.len() >= 2 && freed.iter().all(|m| !contains(m, secret) && !contains(&swapped(m), secret)));
-    });
-    // Few signatures are not held back: the kernels themselves copy them. No other op holds anything back.
-    one(|plan, batch| {
         let (gpus, device) = device(HostGpu::new(false));
-        let mut program = gpus.prepare(&device, plan, 64, &Policy::default()).unwrap();
-        // A batch that is not held back needs no positions of these digests.
-        assert!(
-            program
-                .run_held(batch, &mut Known(Vec::new()), &mut [&mut vec![0; size]], &mut |_| Ok(()), false)
-                .is_none()
-        );
+        let mut program = gpus.prepare(&device, plan, 40, &Policy::default()).unwrap();
+        for lengths in [[10 * size, 29 * size], [10 * size, 31 * size], [10 * size + 1, 30 * size - 1]] {
+            let [mut first, mut last] = lengths.map(|bytes| vec![7; bytes]);
+            let done = program.run(Work::of(batch), &mut [&mut first, &mut last]);
+            assert!(matches!(done, Err(Error::Length { .. })), "{done:?}");
+            assert!(first.iter().chain(&last).all(|byte| *byte == 7));
+        }
+        let cache = Plan::cache(plan.params, 1);
+        let mut program = gpus.prepare(&device, &cache, 2, &Policy::default()).unwrap();
+        let two = Batch { key_of: &[0, 0], positions: &[], ..*batch };
+        let [mut first, mut last] = [(); 2].map(|()| vec![7; cache.out_bytes()]);
+        assert!(program.run(Work::of(&two), &mut [&mut first, &mut last]).is_err());
+        let mut both = vec![7; 2 * cache.out_bytes()];
+        program.run_batch(&two, &mut both).unwrap();
+        let (first, last) = both.split_at(cache.out_bytes());
+        assert!(first == last);
     });
 }
 
@@ -330,18 +369,12 @@ fn signed_twice(
     let plan = Plan::new(p, Op::Sign);
     let (gpus, device) = device(gpu.clone());
     let mut digests = DigestJobs::new(p, Op::Sign, (TWICE, 0), &text);
-    let key = |key| Key {
-        pk_seed: digests.pk_seed(key),
-        sk_seed: &text[3000 + key..][..p.n],
-        cached_nodes: &[],
-        cached_id: 0,
-    };
-    let keys: Vec<_> = (0..KEYS).map(key).collect();
+    let keys = digests.keys();
     let key_of: Vec<u32> = (0..TWICE).map(|job| (job % KEYS) as u32).collect();
     let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
     let prepare = || gpus.prepare(&device, &plan, TWICE, &Policy(vec![("digest", digest)])).unwrap();
     let mut expected = vec![7; TWICE * p.sig_bytes()];
-    prepare().run(&Batch { positions: &digests.positions(), ..batch }, &mut expected).unwrap();
+    prepare().run_batch(&Batch { positions: &digests.positions().unwrap(), ..batch }, &mut expected).unwrap();
     for (job, row) in expected.chunks_exact_mut(p.sig_bytes()).enumerate().filter(|_| digest > 0) {
         row[..p.n].copy_from_slice(&digests.r(job));
     }
@@ -349,26 +382,21 @@ fn signed_twice(
     work(&mut *prepare(), &batch, digests, &expected);
 }
 
-/// Signs twice, into memory that the device reaches and other memory. Returns the result and the rows. If the host makes R, R is overwritten,
-/// because it has no meaning in memory that the device reaches.
-fn held_twice(
+/// Signs in these places, into memory that the device reaches and other memory. Returns the result and the rows. If the host makes R, R is
+/// overwritten, because it has no meaning in memory that the device reaches.
+fn signed(
     gpu: &Arc<HostGpu>,
     program: &mut dyn Program,
     batch: &Batch<'_>,
     digests: &mut dyn Digests,
-    hashes: bool,
+    (hashes, places): (bool, Places),
 ) -> (Result<(), Error>, Vec<u8>) {
     let (n, size) = (TOY_SHA2_16.n, TOY_SHA2_16.sig_bytes());
-    let mut reached = gpu.alloc_reached(30 * size).unwrap().unwrap();
-    reached.bytes_mut().fill(7);
-    let mut ordinary = vec![7; 10 * size];
-    let (first, last) = reached.bytes_mut().split_at_mut(size);
-    let done = program.run_held(batch, digests, &mut [first, &mut ordinary, last], &mut |_| Ok(()), true);
-    let mut rows = [&reached.bytes()[..size], &ordinary, &reached.bytes()[size..]].concat();
+    let (done, mut rows) = in_parts(gpu, program, Work { digests: Some(digests), places, ..Work::of(batch) });
     if !hashes {
         rows.chunks_exact_mut(size).for_each(|row| row[..n].fill(7));
     }
-    (done.expect("so many are held back").map(drop), rows)
+    (done, rows)
 }
 
 /// One bit is changed in either pass, behind all other checks. The difference is found and named, no signature is handed out, and nothing stays.
@@ -397,6 +425,7 @@ fn a_fault_in_either_time_is_found_on_the_device() {
         let gpu = Arc::new(HostGpu::new(true));
         signed_twice(&gpu, digest, |program, batch, mut digests, expected| {
             let plant = || *gpu.planted.lock().unwrap() = Some(Planted { kernel, spared, word });
+            let both = (digest > 0, Places::Both);
             let fails = |(done, rows): (Result<(), Error>, Vec<u8>)| {
                 let what = format!("{result} of job {} differs when it is computed again", jobs[spared as usize]);
                 assert_eq!(done, Err(Error::Inconsistent { device: "host:0".into(), what }));
@@ -404,41 +433,163 @@ fn a_fault_in_either_time_is_found_on_the_device() {
                 assert!(gpu.planted.lock().unwrap().is_none());
             };
             plant();
-            fails(held_twice(&gpu, program, batch, &mut digests, digest > 0));
-            let (done, rows) = held_twice(&gpu, program, batch, &mut digests, digest > 0);
+            fails(signed(&gpu, program, batch, &mut digests, both));
+            let (done, rows) = signed(&gpu, program, batch, &mut digests, both);
             assert!(done.is_ok() && rows == expected, "right again after a fault");
             gpu.freed.lock().unwrap().clear();
             plant();
-            fails(held_twice(&gpu, program, batch, &mut digests, digest > 0));
+            fails(signed(&gpu, program, batch, &mut digests, both));
             // Dropping wipes too, but cannot now.
             gpu.submissions.store(0, Ordering::Relaxed);
         });
         gpu.submissions.store(u64::MAX, Ordering::Relaxed);
         let freed = gpu.freed.lock().unwrap();
-        let all = |memory: &[u8], value| memory[..memory.len() - 8].iter().all(|byte| *byte == value);
         // The rows, both memories of the device, and one of the host.
-        assert_eq!(freed.len(), 4);
-        assert!(freed.iter().all(|memory| all(memory, 0) || all(memory, 7)), "{kernel:?}: nothing stays");
+        assert!(freed.len() == 4 && all(&freed, &[0, 7]), "{kernel:?}: nothing stays");
     }
 }
 
-/// Runs of each kind are recorded when they are repeated, and no recording is used for another kind.
+/// A batch takes several passes, each of them twice: roots are accepted once for each range of jobs, and a fault of the second range in either time
+/// is found before the range's signatures leave.
+#[test]
+fn several_passes_are_computed_twice() {
+    let (p, half) = (&TOY_SHA2_16, TWICE / 2);
+    for digest in [0, 512] {
+        let gpu = narrow(&Plan::new(p, Op::Sign), half);
+        signed_twice(&gpu, digest, |program, batch, mut digests, expected| {
+            let both = (digest > 0, Places::Both);
+            for _ in 0..2 {
+                let (done, rows) = signed(&gpu, program, batch, &mut digests, both);
+                assert_eq!(done, Ok(()));
+                assert!(rows == expected);
+            }
+            let mut firsts = Vec::new();
+            let mut accept = |first: usize, roots: &[u8]| {
+                firsts.push((first, roots.len() / p.n));
+                Ok(())
+            };
+            let work = Work {
+                digests: Some(&mut digests),
+                accept: Some(&mut accept),
+                places: Places::Both,
+                ..Work::of(batch)
+            };
+            program.run(work, &mut [&mut vec![0; expected.len()]]).unwrap();
+            assert_eq!(firsts, [(0, half), (half, half)]);
+            for (spared, job) in [(2, half + 5), (3, half + 6)] {
+                let word = |args: &hypergrove_kernels::Args| args.sigs + 5 * TOY_SHA2_16.sig_bytes() as u64 + 16;
+                *gpu.planted.lock().unwrap() = Some(Planted { kernel: Kernel::Fors, spared, word });
+                let (done, rows) = signed(&gpu, program, batch, &mut digests, both);
+                assert_eq!(done, Err(Error::differs("host:0".into(), "the output of Sign", job)));
+                let (first, last) = rows.split_at(half * p.sig_bytes());
+                assert!(first == &expected[..first.len()] && last.iter().all(|byte| *byte == 7));
+            }
+            gpu.submissions.store(0, Ordering::Relaxed);
+        });
+        gpu.submissions.store(u64::MAX, Ordering::Relaxed);
+        // The last memory that was freed is the program's.
+        let freed = gpu.freed.lock().unwrap();
+        assert!(all(&freed[freed.len() - 3..], &[0]), "nothing stays");
+    }
+}
+
+/// The device compares only in passes of more than a few jobs. For fewer, the caller is told at once that it has to compare.
+#[test]
+fn few_signatures_are_left_to_the_host_to_compare() {
+    let (p, size) = (&TOY_SHA2_16, TOY_SHA2_16.sig_bytes());
+    let plan = Plan::new(p, Op::Sign);
+    // Jobs, jobs of a pass, and whether the device compares.
+    for (jobs, of_pass, compares) in [(1, 40, false), (16, 40, false), (17, 40, true), (33, 20, false), (35, 34, true)]
+    {
+        many(jobs, |_, batch| {
+            let gpu = narrow(&plan, of_pass);
+            let (gpus, device) = device(gpu.clone());
+            assert_eq!(gpus.abilities(&device, &plan), Abilities { holds: true, compares: 17 });
+            let mut program = gpus.prepare(&device, &plan, of_pass, &Policy::default()).unwrap();
+            let [mut expected, mut rows] = [(); 2].map(|()| vec![7; jobs * size]);
+            program.run_batch(batch, &mut expected).unwrap();
+            let mut accept = |_: usize, _: &[u8]| if compares { Ok(()) } else { unreachable!("nothing is computed") };
+            let work = Work { accept: Some(&mut accept), places: Places::Both, ..Work::of(batch) };
+            let done = program.run(work, &mut [&mut rows]);
+            assert_eq!(done.is_ok(), compares, "{jobs} by {of_pass}: {done:?}");
+            assert!(compares || matches!(done, Err(Error::OutOfMemory { .. })) && rows.iter().all(|byte| *byte == 7));
+            assert!(!compares || rows == expected);
+        });
+    }
+    for op in [Op::Keygen, Op::Verify] {
+        let (gpus, device) = device(HostGpu::new(false));
+        let never = Abilities { holds: true, compares: usize::MAX };
+        assert_eq!(gpus.abilities(&device, &Plan::new(p, op)), never);
+    }
+}
+
+/// Jobs in other places give the same results, wherever these go, in one pass and in several. A program for one job has no other place.
+#[test]
+fn moved_jobs_have_their_results_in_order() {
+    let (p, text) = (&TOY_SHA2_16, text());
+    let digests = DigestJobs::new(p, Op::Sign, (TWICE, 0), &text);
+    let keys: Vec<_> = digests.keys().iter().map(|key| Key::of_seeds(key.pk_seed, key.sk_seed)).collect();
+    let public: Vec<_> = keys.iter().map(|key| Key::of_seeds(key.pk_seed, &[])).collect();
+    let key_of: Vec<u32> = (0..TWICE).map(|job| (job % KEYS) as u32).collect();
+    let positions = DigestJobs::new(p, Op::Sign, (TWICE, 0), &text).positions().unwrap();
+    let bytes: Vec<u8> = (0..TWICE * p.sig_bytes()).map(|i| ((i * i) >> 3) as u8).collect();
+    let signatures: Vec<&[u8]> = bytes.chunks_exact(p.sig_bytes()).collect();
+    for (op, jobs, of_pass) in [Op::Sign, Op::Verify, Op::Keygen].into_iter().flat_map(|op| {
+        [(40, 40), (40, 20), (39, 17), (33, 32), (12, 12), (15, 7), (13, 2), (11, 1)].map(|(a, b)| (op, a, b))
+    }) {
+        let (plan, what) = (Plan::new(p, op), format!("{op:?} of {jobs} by {of_pass}"));
+        let gpu = narrow(&plan, of_pass);
+        let (gpus, device) = device(gpu.clone());
+        let batch = Batch {
+            keys: if op == Op::Verify { &public } else { &keys },
+            key_of: &key_of[..jobs],
+            positions: if op == Op::Keygen { &[] } else { &positions[..jobs] },
+            signatures: if op == Op::Verify { &signatures[..jobs] } else { &[] },
+        };
+        let mut program = gpus.prepare(&device, &plan, of_pass, &Policy::default()).unwrap();
+        let mut run = |places| {
+            let mut accepted = Vec::new();
+            let mut accept = |first: usize, roots: &[u8]| {
+                accepted.push((first, roots.to_vec()));
+                Ok(())
+            };
+            let work = Work { accept: Some(&mut accept), places, ..Work::of(&batch) };
+            let (done, mut rows) = in_parts(&gpu, &mut *program, work);
+            if op == Op::Sign {
+                rows.chunks_exact_mut(p.sig_bytes()).for_each(|row| row[..p.n].fill(7));
+            }
+            let roots: usize = accepted.iter().map(|(_, roots)| roots.len()).sum();
+            assert!(done.is_err() || roots == if op == Op::Sign { jobs * p.n } else { 0 }, "{what}");
+            (done, (rows, accepted))
+        };
+        let (done, expected) = run(Places::Usual);
+        assert!(done.is_ok(), "{what}");
+        let (done, moved) = run(Places::Other);
+        match of_pass {
+            1 => assert!(matches!(done, Err(Error::OutOfMemory { .. })), "{what}: {done:?}"),
+            _ => assert!(done.is_ok() && moved == expected, "{what}: {done:?}"),
+        }
+    }
+}
+
+/// Runs of each kind are recorded when they are repeated, and no recording is used for another kind. Every run has its jobs in another order, so that
+/// results of an earlier run are wrong.
 #[test]
 fn runs_that_compute_twice_are_told_from_others() {
-    let gpu = Arc::new(HostGpu::new(false));
+    use Places::{Both, Other, Usual};
+    let (gpu, size) = (Arc::new(HostGpu::new(false)), TOY_SHA2_16.sig_bytes());
     signed_twice(&gpu, 0, |program, batch, mut digests, expected| {
-        let positions = digests.positions();
-        for kind in [[0, 1, 2], [2, 1, 0], [1, 1, 0], [2, 0, 2]].concat().into_iter().flat_map(|kind| [kind; 3]) {
-            let mut rows = vec![7; expected.len()];
-            if kind == 0 {
-                let (done, held) = held_twice(&gpu, program, batch, &mut digests, false);
-                (rows, _) = (held, done.unwrap());
-            } else {
-                program.relocated(kind == 2);
-                program.run(&Batch { positions: &positions, ..*batch }, &mut rows).unwrap();
-                program.relocated(false);
-            }
-            assert!(rows == expected, "{kind}");
+        let (mut key_of, mut expected) = (batch.key_of.to_vec(), expected.to_vec());
+        let mut known = Known(digests.positions().unwrap());
+        let kinds = [[Both, Usual, Other], [Other, Usual, Both], [Usual, Usual, Both], [Other, Both, Other]].concat();
+        for places in kinds.into_iter().flat_map(|places| [places; 3]) {
+            key_of.rotate_left(1);
+            known.0.rotate_left(1);
+            expected.rotate_left(size);
+            let batch = Batch { key_of: &key_of, ..*batch };
+            let (done, rows) = signed(&gpu, program, &batch, &mut known, (false, places));
+            assert_eq!(done, Ok(()), "{places:?}");
+            assert!(rows == expected, "{places:?}");
         }
     });
 }
@@ -449,10 +600,11 @@ fn a_comparison_that_did_not_run_is_noticed() {
     for digest in [0, 512] {
         let gpu = Arc::new(HostGpu::new(false));
         signed_twice(&gpu, digest, |program, batch, mut digests, expected| {
-            let (done, rows) = held_twice(&gpu, program, batch, &mut digests, digest > 0);
+            let both = (digest > 0, Places::Both);
+            let (done, rows) = signed(&gpu, program, batch, &mut digests, both);
             assert!(done.is_ok() && rows == expected);
             gpu.skip.store(Kernel::Compare as u32, Ordering::Relaxed);
-            let (done, rows) = held_twice(&gpu, program, batch, &mut digests, digest > 0);
+            let (done, rows) = signed(&gpu, program, batch, &mut digests, both);
             assert!(matches!(done, Err(Error::Inconsistent { .. })), "{done:?}");
             assert!(rows.iter().all(|byte| *byte == 7));
             assert_eq!(gpu.skip.load(Ordering::Relaxed), u32::MAX);
@@ -460,65 +612,59 @@ fn a_comparison_that_did_not_run_is_noticed() {
     }
 }
 
-/// Digests of which the host computes other positions the second time.
+/// Digests whose positions the host fails to compute, after so many successes.
 struct Fickle<'a> {
     digests: DigestJobs<'a>,
-    /// The job whose position differs the second time, or the error that the host reports.
-    again: Result<usize, Error>,
+    successes: usize,
 }
 
 impl Digests for Fickle<'_> {
-    fn positions(&mut self) -> Vec<Position> {
+    fn positions(&mut self) -> Result<Vec<Position>, Error> {
+        self.successes = self.successes.checked_sub(1).ok_or_else(|| Error::differs("host".into(), "R", 3))?;
         self.digests.positions()
     }
-    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
-        let job = self.again.clone()?;
-        let mut positions = self.digests.positions();
-        match positions.get_mut(job) {
-            Some(position) => position.idx_leaf ^= 1,
-            None => positions.truncate(job - 1),
-        }
-        Ok(positions)
+    fn longest(&self) -> usize {
+        usize::MAX
     }
-    fn hashed_bytes(&self, job: usize) -> usize {
-        self.digests.hashed_bytes(job)
+    fn m_prime(&self, _: usize) -> MPrime<'_> {
+        unreachable!("it is too long")
     }
-    fn m_prime(&self, job: usize) -> MPrime<'_> {
-        self.digests.m_prime(job)
-    }
-    fn opt_rand(&self, job: usize) -> &[u8] {
-        self.digests.opt_rand(job)
-    }
-    fn pk_root(&self, job: usize) -> &[u8] {
-        self.digests.pk_root(job)
-    }
-    fn sk_prf(&self, job: usize) -> &[u8] {
-        self.digests.sk_prf(job)
+    fn opt_rand(&self, _: usize) -> &[u8] {
+        unreachable!("as above")
     }
 }
 
+/// The host computes the positions once for each of the places, however many passes there are.
 #[test]
-fn what_the_host_makes_of_messages_is_compared_too() {
-    let differs = |result: &str, job| Error::differs("host".into(), result, job);
-    for (again, why) in [
-        (Ok(0), differs("the digest", 0)),
-        (Ok(TWICE - 1), differs("the digest", TWICE - 1)),
-        (Ok(TWICE), differs("the digest", TWICE - 1)),
-        (Err(differs("R", 3)), differs("R", 3)),
-    ] {
-        let gpu = Arc::new(HostGpu::new(true));
-        signed_twice(&gpu, 0, |program, batch, digests, _| {
-            let (done, rows) = held_twice(&gpu, program, batch, &mut Fickle { digests, again }, false);
-            assert_eq!(done, Err(why));
-            assert!(rows.iter().all(|byte| *byte == 7));
+fn an_error_of_the_host_ends_a_run() {
+    for ((successes, places), of_pass) in [
+        (0, Places::Usual),
+        (0, Places::Both),
+        (1, Places::Both),
+        (1, Places::Usual),
+        (1, Places::Other),
+        (2, Places::Both),
+    ]
+    .into_iter()
+    .flat_map(|run| [(run, TWICE), (run, TWICE / 2)])
+    {
+        let gpu = narrow(&Plan::new(&TOY_SHA2_16, Op::Sign), of_pass);
+        let is_enough = successes > usize::from(places == Places::Both);
+        signed_twice(&gpu, 0, |program, batch, digests, expected| {
+            let mut digests = Fickle { digests, successes };
+            let (done, rows) = signed(&gpu, program, batch, &mut digests, (false, places));
+            assert_eq!(digests.successes, 0);
+            if is_enough {
+                assert_eq!(done, Ok(()), "{places:?}");
+                assert!(rows == expected, "{places:?}");
+            } else {
+                assert_eq!(done, Err(Error::differs("host".into(), "R", 3)));
+                assert!(rows.iter().all(|byte| *byte == 7));
+            }
             gpu.submissions.store(0, Ordering::Relaxed);
         });
         gpu.submissions.store(u64::MAX, Ordering::Relaxed);
-        let freed = gpu.freed.lock().unwrap();
-        let all = |memory: &[u8], value| memory[..memory.len() - 8].iter().all(|byte| *byte == value);
-        // The memory for second signatures was never written.
-        let written = freed.iter().filter(|memory| memory.len() != TWICE * TOY_SHA2_16.sig_bytes());
-        assert!(written.clone().count() == 3 && written.into_iter().all(|memory| all(memory, 0) || all(memory, 7)));
+        assert!(is_enough || all(&gpu.freed.lock().unwrap(), &[0, 7]), "{successes} {places:?}");
     }
 }
 
@@ -536,16 +682,17 @@ fn a_program_takes_memory_for_second_signatures_when_they_are_wanted() {
             gpu.most.store(most, Ordering::Relaxed);
             let mut rows = vec![7; expected.len()];
             digests.is_queried = false;
-            let mut run = |rows: &mut [u8], twice| {
-                let done = program.run_held(batch, &mut digests, &mut [rows], &mut |_| Ok(()), twice);
-                (done.map(|done| done.map(drop)), std::mem::take(&mut digests.is_queried))
+            let mut run = |rows: &mut [u8], places| {
+                let work = Work { digests: Some(&mut digests), places, ..Work::of(batch) };
+                let done = program.run(work, &mut [rows]);
+                (done, std::mem::take(&mut digests.is_queried))
             };
-            let done = run(&mut rows, true);
-            assert_eq!(done, (fits.then_some(Ok(())), fits));
+            let (done, queried) = run(&mut rows, Places::Both);
+            assert_eq!((done.is_ok(), queried), (fits, fits), "{done:?}");
+            assert!(fits || matches!(done, Err(Error::OutOfMemory { .. })), "{done:?}");
             assert!(fits || rows.iter().all(|byte| *byte == 7), "nothing has happened");
-            assert_eq!(run(&mut rows, false), (Some(Ok(())), true));
-            rows.chunks_exact_mut(TOY_SHA2_16.sig_bytes()).for_each(|row| row[..16].fill(7));
-            assert!(rows == expected);
+            let (done, queried) = run(&mut rows, Places::Usual);
+            assert!(done.is_ok() && queried && rows == expected);
         });
         let freed = gpu.freed.lock().unwrap();
         assert_eq!(freed.len(), if fits { 3 } else { 2 });
@@ -560,7 +707,7 @@ fn signatures_are_fetched_from_where_they_lie() {
     let (jobs, size) = (64, p.sig_bytes());
     let gpu = Arc::new(HostGpu::new(false));
     let (gpus, device) = device(gpu.clone());
-    let keys = [Key { pk_seed: &[1; 16], sk_seed: &[], cached_nodes: &[], cached_id: 0 }];
+    let keys = [Key::of_seeds(&[1; 16], &[])];
     let position = Position { fors: [1, 2, 3, 4].into_iter().collect(), idx_tree: TREE, idx_leaf: REVEALED as u32 };
     let (key_of, positions) = (vec![0; jobs], vec![position; jobs]);
     let bytes: Vec<u8> = (0..jobs * size).map(|i| ((i * i) >> 3) as u8).collect();
@@ -569,32 +716,39 @@ fn signatures_are_fetched_from_where_they_lie() {
     assert!(gpu.reaches(reached.bytes().as_ptr() as u64, jobs * size));
     assert!(!gpu.reaches(reached.bytes().as_ptr() as u64, jobs * size + 1) && !gpu.reaches(bytes.as_ptr() as u64, 1));
     let mut program = gpus.prepare(&device, &Plan::new(p, Op::Verify), jobs, &Policy::default()).unwrap();
-    // Verifies in both ways, if the device itself fetches these signatures.
+    // Verifies in several ways. None of the signatures is copied by the host if the device fetches them.
     let mut roots = |signatures: &[&[u8]], fetches: bool| {
         let jobs = signatures.len();
         let (key_of, positions) = (&key_of[..jobs], &positions[..jobs]);
-        let mut out = vec![0; jobs * p.n];
         let batch = Batch { keys: &keys, key_of, positions, signatures };
-        program.run(&batch, &mut out).unwrap();
+        let mut out = vec![0; jobs * p.n];
+        let before = gpu.staged.load(Ordering::Relaxed);
+        program.run_batch(&batch, &mut out).unwrap();
+        let staged = gpu.staged.load(Ordering::Relaxed) - before;
+        assert_eq!(staged < (jobs * size) as u64, fetches);
         let (mut again, bare) = (vec![0; jobs * p.n], Batch { positions: &[], ..batch });
-        let done = program.run_fetched(&bare, &mut Known(positions.to_vec()), &mut again);
-        assert_eq!(done.is_some(), fetches);
-        if let Some(done) = done {
-            done.unwrap();
-            assert!(again == out);
-            let why = program.run_fetched(&bare, &mut Known(positions[1..].to_vec()), &mut again).unwrap().unwrap_err();
-            assert!(why.to_string().contains("positions"), "{why}");
+        for places in [Places::Usual, Places::Other] {
+            let mut known = Known(positions.to_vec());
+            let work = Work { digests: Some(&mut known), places, ..Work::of(&bare) };
+            program.run(work, &mut [&mut again]).unwrap();
+            assert!(again == out, "{places:?}");
         }
+        let mut fewer = Known(positions[1..].to_vec());
+        let work = Work { digests: Some(&mut fewer), ..Work::of(&bare) };
+        let why = program.run(work, &mut [&mut again]).unwrap_err();
+        assert!(why.to_string().contains("positions"), "{why}");
+        // No copy is under way.
+        gpu.check_host(signatures[0].as_ptr() as u64, size, true);
         out
     };
-    let relocated: Vec<&[u8]> = bytes.chunks(size).collect();
-    let expected = roots(&relocated, false);
+    let elsewhere: Vec<&[u8]> = bytes.chunks(size).collect();
+    let expected = roots(&elsewhere, false);
     let here: Vec<&[u8]> = reached.bytes().chunks(size).collect();
     assert!(roots(&here, true) == expected);
     // These are so few that the device begins when it has their first columns.
     assert!(roots(&here[..40], true) == expected[..40 * p.n]);
     let mut mixed = here.clone();
-    mixed[30] = relocated[30];
+    mixed[30] = elsewhere[30];
     assert!(roots(&mixed, false) == expected);
     // Two halves take two copies, and rows in reverse order would take one for each.
     let halves = [&here[32..], &here[..32]].concat();
@@ -609,7 +763,8 @@ fn signatures_are_fetched_from_where_they_lie() {
         let mut program = gpus.prepare(&device, &Plan::new(p, Op::Verify), jobs, &Policy::default()).unwrap();
         gpu.submissions.store(left, Ordering::Relaxed);
         let mut out = vec![0; 40 * p.n];
-        let done = program.run_fetched(&few, &mut Known(positions[..40].to_vec()), &mut out).unwrap();
+        let mut known = Known(positions[..40].to_vec());
+        let done = program.run(Work { digests: Some(&mut known), ..Work::of(&few) }, &mut [&mut out]);
         assert_eq!(done.is_ok(), left >= 3, "{left}: {done:?}");
         gpu.check_host(here[0].as_ptr() as u64, jobs * size, true);
         gpu.submissions.store(u64::MAX, Ordering::Relaxed);
@@ -633,7 +788,7 @@ fn a_program_for_many_runs_few() {
         let sign = |prepared| {
             let mut out = vec![0; TOY_SHA2_16.sig_bytes()];
             let mut program = gpus.prepare(&device, plan, prepared, &Policy::default()).unwrap();
-            program.run(batch, &mut out).unwrap();
+            program.run_batch(batch, &mut out).unwrap();
             out
         };
         assert_eq!(sign(4096), sign(1));
@@ -649,10 +804,10 @@ fn a_check_that_did_not_run_is_noticed() {
         many(jobs, |plan, batch| {
             let mut program = gpus.prepare(&device, plan, jobs, &Policy::default()).unwrap();
             let mut out = vec![0; jobs * TOY_SHA2_16.sig_bytes()];
-            program.run(batch, &mut out).unwrap();
+            program.run_batch(batch, &mut out).unwrap();
             out.fill(0);
             gpu.skip.store(kernel as u32, Ordering::Relaxed);
-            assert!(matches!(program.run(batch, &mut out), Err(Error::Inconsistent { .. })), "{kernel:?}");
+            assert!(matches!(program.run_batch(batch, &mut out), Err(Error::Inconsistent { .. })), "{kernel:?}");
             assert!(out.iter().all(|byte| *byte == 0), "{kernel:?}");
         });
     }
@@ -662,7 +817,7 @@ fn a_check_that_did_not_run_is_noticed() {
 #[test]
 fn few_rows_of_sha_512_climb_in_pairs() {
     let p = &TOY_SHA2_24;
-    let keys = [Key { pk_seed: &[1; 24], sk_seed: &[2; 24], cached_nodes: &[], cached_id: 0 }];
+    let keys = [Key::of_seeds(&[1; 24], &[2; 24])];
     let position = Position { fors: [1, 2, 3, 4].into_iter().collect(), idx_tree: TREE, idx_leaf: REVEALED as u32 };
     for (jobs, kernel, other) in [(40, Kernel::ClimbPaired, Kernel::Climb), (100, Kernel::Climb, Kernel::ClimbPaired)] {
         let gpu = Arc::new(HostGpu::new(false));
@@ -672,7 +827,7 @@ fn few_rows_of_sha_512_climb_in_pairs() {
         let mut program = gpus.prepare(&device, &plan, jobs, &Policy::default()).unwrap();
         let mut without = |skipped: Kernel| {
             gpu.skip.store(skipped as u32, Ordering::Relaxed);
-            program.run(&batch, &mut vec![0; jobs * p.sig_bytes()])
+            program.run_batch(&batch, &mut vec![0; jobs * p.sig_bytes()])
         };
         assert!(without(other).is_ok(), "{jobs} jobs do not need {other:?}");
         assert!(matches!(without(kernel), Err(Error::Inconsistent { .. })), "{jobs} jobs need {kernel:?}");
@@ -688,7 +843,7 @@ fn stored_signatures_are_checked() {
     let run = |plan: &Plan, batch: &Batch<'_>, policy: &[(&'static str, u32)]| {
         let mut program = gpus.prepare(&device, plan, batch.len(), &Policy(policy.to_vec()))?;
         let mut out = vec![0; batch.len() * plan.out_bytes()];
-        program.run(batch, &mut out).map(|_| out)
+        program.run_batch(batch, &mut out).map(|_| out)
     };
     let cached = p.d;
     for jobs in [2, 17] {
@@ -727,14 +882,14 @@ fn signatures_are_stored_once_that_has_paid() {
         let cache = Plan::cache(p, p.d);
         let mut nodes = vec![0; cache.out_bytes()];
         let one = Batch { key_of: &[0], positions: &[], ..*batch };
-        gpus.prepare(&device, &cache, 1, &Policy::default()).unwrap().run(&one, &mut nodes).unwrap();
+        gpus.prepare(&device, &cache, 1, &Policy::default()).unwrap().run_batch(&one, &mut nodes).unwrap();
         let keys = [Key { cached_nodes: &nodes, cached_id: 1, ..batch.keys[0] }];
         let plan = plan.clone().with_cached_layers(p.d);
         let mut program = gpus.prepare(&device, &plan, batch.len(), &Policy::default()).unwrap();
         let mut out = vec![0; batch.len() * plan.out_bytes()];
         for paid in [false, true] {
             gpu.fault.store(Kernel::Stored as u32, Ordering::Relaxed);
-            program.run(&Batch { keys: &keys, ..*batch }, &mut out).unwrap();
+            program.run_batch(&Batch { keys: &keys, ..*batch }, &mut out).unwrap();
             assert_eq!(gpu.fault.load(Ordering::Relaxed) == u32::MAX, paid);
         }
     });
@@ -751,7 +906,7 @@ fn signatures_are_stored_while_those_of_all_keys_fit() {
     many(3, |plan, batch| {
         let mut nodes = vec![0; grow.out_bytes()];
         let one = Batch { key_of: &[0], positions: &[], ..*batch };
-        gpus.prepare(&device, &grow, 1, &Policy::default()).unwrap().run(&one, &mut nodes).unwrap();
+        gpus.prepare(&device, &grow, 1, &Policy::default()).unwrap().run_batch(&one, &mut nodes).unwrap();
         let plan = plan.clone().with_cached_layers(p.d);
         let keys = [1, 2, 3].map(|cached_id| Key { cached_nodes: &nodes, cached_id, ..batch.keys[0] });
         let sign = |keys: &[Key<'_>], stored| {
@@ -761,7 +916,7 @@ fn signatures_are_stored_while_those_of_all_keys_fit() {
             let key_of = [0, 1, keys.len() as u32 - 1];
             let mut out = vec![0; 3 * plan.out_bytes()];
             gpu.skip.store(Kernel::Stored as u32, Ordering::Relaxed);
-            let done = program.run(&Batch { keys, key_of: &key_of, ..*batch }, &mut out);
+            let done = program.run(Work::of(&Batch { keys, key_of: &key_of, ..*batch }), &mut [&mut out]);
             let launched = gpu.skip.swap(u32::MAX, Ordering::Relaxed) == u32::MAX;
             (done.map(|_| out), launched)
         };
@@ -778,7 +933,7 @@ fn a_batch_beyond_a_programs_share_of_memory_takes_several_passes() {
             let (gpus, device) = device(gpu);
             let mut program = gpus.prepare(&device, plan, 9, &Policy::default())?;
             let mut out = vec![0; 9 * TOY_SHA2_16.sig_bytes()];
-            program.run(batch, &mut out)?;
+            program.run_batch(batch, &mut out)?;
             Ok::<_, Error>((out, program.read(hypergrove_fips205::plan::Slot::XmssRoots)))
         };
         let whole = run(HostGpu::new(false)).unwrap();
@@ -843,7 +998,7 @@ fn threads_that_are_lanes_give_the_same_bytes() {
         for (op, expected, heights) in ops {
             let plan = Plan::new(p, op);
             let sk_seed = if op == Op::Verify { &[] } else { &sk_seed[..] };
-            let keys = [Key { pk_seed: &pk_seed, sk_seed, cached_nodes: &[], cached_id: 0 }];
+            let keys = [Key::of_seeds(&pk_seed, sk_seed)];
             let positions = if matches!(op, Op::Sign | Op::Verify) { &positions[..] } else { &[] };
             let signatures = [&signature[..]];
             let signatures = if op == Op::Verify { &signatures[..] } else { &[] };
@@ -853,7 +1008,7 @@ fn threads_that_are_lanes_give_the_same_bytes() {
                 let mut program = gpus.prepare(&device, &plan, 1, &policy).unwrap();
                 let mut out = vec![0; plan.out_bytes()];
                 let batch = Batch { keys: &keys, key_of: &[0], positions, signatures };
-                let stages = program.run(&batch, &mut out).unwrap().stages;
+                let stages = program.run_batch(&batch, &mut out).unwrap().stages;
                 let for_cpu: Vec<_> =
                     stages.iter().map(|stage| stage.name).filter(|name| name.contains("solo")).collect();
                 (out, for_cpu)
@@ -893,7 +1048,7 @@ fn a_device_may_lack_axes_and_have_defaults_of_its_own() {
         assert!(space.iter().all(|axis| axis.name != "imad") && space.iter().any(|axis| axis.name == "block"));
         let run = |policy: &[(&'static str, u32)]| {
             let mut program = gpus.prepare(&device, plan, 40, &Policy([policy, &[("stages", 1)]].concat()))?;
-            let stages = program.run(batch, &mut vec![0; 40 * TOY_SHA2_16.sig_bytes()])?.stages;
+            let stages = program.run_batch(batch, &mut vec![0; 40 * TOY_SHA2_16.sig_bytes()])?.stages;
             Ok::<_, Error>(stages.iter().map(|stage| stage.threads).collect::<Vec<_>>())
         };
         assert!(run(&[]).unwrap().iter().all(|threads| *threads == 32));
@@ -914,10 +1069,7 @@ fn a_device_hashes_messages_once_it_is_tested() {
         let plan = Plan::new(p, op);
         let mut program = backend.slh_dsa().unwrap().prepare(&device, &plan, jobs, &policy).unwrap();
         let mut digests = DigestJobs::new(p, op, (jobs, 0), &text);
-        let sk_seed = if op == Op::Sign { &text[3000..][..p.n] } else { &[] };
-        let keys: Vec<_> = (0..KEYS)
-            .map(|key| Key { pk_seed: digests.pk_seed(key), sk_seed, cached_nodes: &[], cached_id: 0 })
-            .collect();
+        let keys = digests.keys();
         let mut memory = backend.host_memory().unwrap().allocate(&device, jobs * p.sig_bytes()).unwrap();
         for (job, row) in memory.bytes_mut().chunks_exact_mut(p.sig_bytes()).enumerate() {
             row[..p.n].copy_from_slice(&digests.r(job));
@@ -926,14 +1078,9 @@ fn a_device_hashes_messages_once_it_is_tested() {
         let signatures: Vec<&[u8]> = all.filter(|_| op == Op::Verify).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &signatures };
         let [mut by_host, mut by_device] = [(); 2].map(|()| vec![0; jobs * plan.out_bytes()]);
-        program.run(&Batch { positions: &digests.positions(), ..batch }, &mut by_host).unwrap();
+        program.run_batch(&Batch { positions: &digests.positions().unwrap(), ..batch }, &mut by_host).unwrap();
         digests.is_queried = false;
-        let mut hash = || match op {
-            Op::Sign => program.run_held(&batch, &mut digests, &mut [&mut by_device[..]], &mut |_| Ok(()), false),
-            _ => program.run_fetched(&batch, &mut digests, &mut by_device),
-        };
-        assert!(hash().is_none(), "it is tested now");
-        hash().expect("it hashes messages").unwrap();
+        program.run(Work { digests: Some(&mut digests), ..Work::of(&batch) }, &mut [&mut by_device]).unwrap();
         if op == Op::Sign {
             let rows = by_host.chunks_exact_mut(p.sig_bytes()).enumerate();
             rows.for_each(|(job, row)| row[..p.n].copy_from_slice(&digests.r(job)));
@@ -1035,7 +1182,7 @@ fn stages_are_timed_alone_in_the_shape_that_was_asked_for() {
             let run = |policy: &[(&'static str, u32)]| {
                 let mut program = gpus.prepare(&device, plan, jobs, &Policy(policy.to_vec())).unwrap();
                 let mut out = vec![0; jobs * TOY_SHA2_16.sig_bytes()];
-                let timing = program.run(batch, &mut out).unwrap();
+                let timing = program.run_batch(batch, &mut out).unwrap();
                 (out, timing)
             };
             let (right, plain) = run(&[]);

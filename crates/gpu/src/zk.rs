@@ -18,7 +18,9 @@ use crate::policy::Accepted::Between;
 use crate::policy::{PolicyAxis, axis, with_threads, with_values};
 use crate::program::wait_limit;
 use crate::ring::in_threads;
-use hypergrove_engine::{Axis, Device, Error, Policy, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify};
+use hypergrove_engine::{
+    Axis, Device, Error, Places, Policy, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
+};
 use hypergrove_fips205::Family;
 use hypergrove_kernels::arguments::Arguments;
 use hypergrove_kernels::{Config, FP64, Kernel, MAX_THREADS};
@@ -110,9 +112,6 @@ pub(crate) struct ZkGpu<G: Gpu> {
     timing: Timing,
     /// The limit of waits for the device.
     limit: WaitLimit,
-    /// 1 while results are computed a second time, to find faults. Then an unwanted job, key and attempt comes first in a pass, so that no wanted one has the
-    /// place that it had before. Otherwise 0.
-    pad: usize,
 }
 
 impl<G: Gpu> ZkGpu<G> {
@@ -145,7 +144,7 @@ impl<G: Gpu> ZkGpu<G> {
         let kernels = gpu.kernels(&policy.config(), &wanted)?;
         let memory = Memory::new(gpu)?;
         let (timing, limit) = (Timing::default(), WaitLimit::default());
-        let mut zk = ZkGpu { gpu: gpu.clone(), policy, kernels, limits, memory, timing, limit, pad: 0 };
+        let mut zk = ZkGpu { gpu: gpu.clone(), policy, kernels, limits, memory, timing, limit };
         zk.time_limit(limit.time);
         Ok(zk)
     }
@@ -240,6 +239,11 @@ impl<'a, K> DistinctKeys<'a, K> {
     }
 }
 
+/// The number of unwanted jobs, keys and attempts that come first in a pass, so that no wanted one has its usual place.
+fn pad(places: Places) -> usize {
+    usize::from(places == Places::Other)
+}
+
 /// Jobs that a thread lays out, at least: a job takes a few nanoseconds.
 const JOBS_OF_A_THREAD: usize = 4096;
 
@@ -310,35 +314,43 @@ impl<G: Gpu> ZkDilithium for ZkGpu<G> {
             Op::Verify => self.limits.attempts,
         }
     }
-    fn relocated(&mut self, relocated: bool) {
-        self.pad = usize::from(relocated);
-    }
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.limit = wait_limit("zkDilithium", limit, self.gpu.facts());
         self.memory.queue.limit(self.limit);
     }
-    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
+    fn keygen(
+        &mut self,
+        seeds: &[[u8; SEED_BYTES]],
+        keys: &mut [&mut SigningKeyBytes],
+        places: Places,
+    ) -> Result<Timing, Error> {
         let cut = |limits: &Limits, seeds: &[_]| limits.made.min(seeds.len());
         self.memory.queue.takes_turns(true);
         let mut keys = keys;
         self.passes(seeds, true, cut, |zk, seeds| {
-            zk.keygen_pass(seeds, keys.split_off_mut(..seeds.len()).expect("a key for each seed"))
+            zk.keygen_pass(seeds, keys.split_off_mut(..seeds.len()).expect("a key for each seed"), pad(places))
         })
     }
-    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
+    fn sign(
+        &mut self,
+        jobs: &[ZkSign<'_>],
+        signatures: &mut [&mut SignatureBytes],
+        places: Places,
+    ) -> Result<Timing, Error> {
         let cut = |limits: &Limits, jobs: &[ZkSign<'_>]| cut(limits, jobs.iter().map(|job| (job.key, job.message)));
         let mut left = signatures;
         self.memory.queue.takes_turns(false);
         self.passes(jobs, true, cut, |zk, jobs| {
-            zk.sign_pass(jobs, left.split_off_mut(..jobs.len()).expect("a signature for each job"))
+            zk.sign_pass(jobs, left.split_off_mut(..jobs.len()).expect("a signature for each job"), pad(places))
         })
     }
-    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>, places: Places) -> Result<Timing, Error> {
         let cut = |limits: &Limits, jobs: &[ZkVerify<'_>]| {
             cut(limits, jobs.iter().map(|job| (job.key, job.message))).min(limits.attempts)
         };
         let before = out.len();
         self.memory.queue.takes_turns(false);
-        self.passes(jobs, false, cut, |zk, jobs| zk.verify_pass(jobs, out)).inspect_err(|_| out.truncate(before))
+        let verify = |zk: &mut Self, jobs: &[_]| zk.verify_pass(jobs, out, pad(places));
+        self.passes(jobs, false, cut, verify).inspect_err(|_| out.truncate(before))
     }
 }

@@ -88,7 +88,7 @@ impl Inner {
     /// Queues a job if the queue has room for its size, else gives it back. `own` turns it into a job that borrows nothing.
     pub(crate) fn submit<J, O: Queued>(&self, job: J, size: Size, own: impl FnOnce(J) -> O) -> Submitted<J, O::Out> {
         let mut job = Some(job);
-        match self.queue.submit(size, || own(job.take().expect("it is made once"))) {
+        match self.queue.submit(&self.scheduler.work, size, || own(job.take().expect("it is made once"))) {
             Ok(ticket) => Ok(ticket),
             Err(why) => Err(Refused { job: job.expect("it was not made"), why }),
         }

@@ -13,7 +13,8 @@ use hypergrove_engine::Knowledge;
 use hypergrove_engine::planner::{SubBatch, SubBatches};
 use hypergrove_engine::programs::Group;
 use hypergrove_engine::scheduler::{
-    Fault, KnowledgeSource, MemoryBudget, Options, Queue, QueuedBlock, Scale, Scheduler, Stats, Wake, Worker, slots,
+    Checks, Fault, KnowledgeSource, MemoryBudget, Options, Queue, QueuedBlock, Scale, Scheduler, Stats, Wake,
+    WorkOptions, Worker, slots,
 };
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::Observer;
@@ -55,9 +56,7 @@ pub struct EngineBuilder {
     memory_budget: Option<u64>,
     queue: Option<(usize, u64)>,
     max_delay: Duration,
-    skip_root_check: bool,
-    verify_signatures: bool,
-    redundant: bool,
+    checks: Checks,
     device_timeout: Option<Duration>,
     #[cfg(feature = "tables")]
     tables: Vec<Source>,
@@ -69,11 +68,11 @@ pub struct EngineBuilder {
 
 /// Writes setters: each keeps a value that it makes of its arguments in a field.
 macro_rules! setters {
-    ($($(#[$attribute:meta])* $name:ident($($argument:ident: $type:ty),+) => $field:ident: $value:expr;)+) => {
+    ($($(#[$attribute:meta])* $name:ident($($argument:ident: $type:ty),+) => $($field:ident).+: $value:expr;)+) => {
         impl EngineBuilder {$(
             $(#[$attribute])*
             pub fn $name(mut self, $($argument: $type),+) -> EngineBuilder {
-                self.$field = $value;
+                self.$($field).+ = $value;
                 self
             }
         )+}
@@ -115,15 +114,15 @@ setters! {
     /// delay made the rate higher, and with few callers every delay made it lower. GPUs were not measured.
     max_delay(delay: Duration) => max_delay: delay;
     /// Sets whether the engine compares PK.root with the top root that signing computes. By default it does: this costs nothing.
-    check_roots(check: bool) => skip_root_check: !check;
+    check_roots(check: bool) => checks.check_roots: check;
     /// Sets whether the engine verifies every signature before it returns it. By default it does not: this costs a verification.
-    verify_signatures(verify: bool) => verify_signatures: verify;
+    verify_signatures(verify: bool) => checks.verify_signatures: verify;
     /// Sets whether the engine computes keys, signatures and verdicts (not SHA-256) twice and compares them before it returns them. By
     /// default it does not: this takes twice the time. Both computations begin with the keys and messages. In the second one, every job
     /// has another place on the device (a lane of a vector, a thread of a GPU), so that the comparison also finds a fault that stays in
     /// one place. A GPU compares signatures of rows before it copies them to the caller; nothing checks that copy, unless
     /// [`verify_signatures`](EngineBuilder::verify_signatures) is set too.
-    redundant(redundant: bool) => redundant: redundant;
+    redundant(redundant: bool) => checks.redundant: redundant;
     /// Sets how long the engine waits for a GPU, at least, before the GPU counts as hung; by default [`DEVICE_TIMEOUT`]. If 100 times the
     /// predicted time of the jobs is longer, that is the limit of the wait. To prepare and test a program, a GPU has [`DEVICE_TIMEOUT`]. The
     /// engine disables a GPU that hangs, and other devices do its jobs. The memory that this GPU was given stays allocated until the process
@@ -179,18 +178,16 @@ impl EngineBuilder {
         let options = Options {
             threads,
             memory: self.memory_budget.map_or(by_devices, MemoryBudget::Chosen),
-            check_roots: !self.skip_root_check,
-            verify_signatures: self.verify_signatures,
-            redundant: self.redundant,
             device_timeout: self.device_timeout.unwrap_or(DEVICE_TIMEOUT),
         };
+        let work = WorkOptions { checks: self.checks, ..WorkOptions::default() };
         let devices = devices.into_iter().map(|(device, backend)| (backend, device)).collect();
-        let mut scheduler = Scheduler::new(devices, wake, options, know, self.policy);
-        scheduler.observe(self.observer);
+        let scheduler = Scheduler::new(devices, wake, (options, work), know, (self.policy, self.observer));
         let scheduler = Arc::new(scheduler);
         let (jobs, bytes) = self.queue.unwrap_or((QUEUED_JOBS, scheduler.memory_budget()));
         let queue = Queue::new(scheduler.clone(), jobs, bytes, self.max_delay);
-        Ok(Engine(Arc::new(Inner { queue, scheduler, notices, host_hashing: HostHashing::default() })))
+        let (queue, host_hashing) = (Arc::new(queue), Arc::default());
+        Ok(Engine(Arc::new(Inner { queue, scheduler, notices, host_hashing })))
     }
 
     /// Makes the CPU the only device at first, unless the caller chose devices. Returns the backends that may be added later.
@@ -320,8 +317,41 @@ impl Engine {
         self.0.scheduler.live().map(|worker| (worker.device().clone(), rates(worker))).collect()
     }
 
-    pub(crate) fn options(&self) -> &Options {
-        &self.0.scheduler.options
+    /// The same engine, for work with other options: its devices, threads, memory and queue are shared. Calls of both compute concurrently, and
+    /// jobs of both that have the same checks share batches.
+    ///
+    /// ```
+    /// use hypergrove::{Engine, Mode, SLH_DSA_SHA2_128F, WorkOptions};
+    /// use std::time::Duration;
+    ///
+    /// let engine = Engine::new()?;
+    /// let key = engine.generate(&SLH_DSA_SHA2_128F)?;
+    /// let mut options = engine.work_options();
+    /// options.checks.redundant = true;
+    /// options.timeout = Some(Duration::from_secs(60));
+    /// let careful = engine.with(options);
+    /// let signature = careful.sign(&key, Mode::default(), b"Dear reader", Default::default())?;
+    /// # Ok::<(), hypergrove::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with(&self, work: WorkOptions) -> Engine {
+        let Inner { queue, scheduler, notices, host_hashing } = &*self.0;
+        Engine(Arc::new(Inner {
+            queue: queue.clone(),
+            scheduler: Arc::new(scheduler.with(work)),
+            notices: notices.clone(),
+            host_hashing: host_hashing.clone(),
+        }))
+    }
+
+    /// The options of the work that comes by this handle of the engine: those of its builder, or of [`Engine::with`].
+    pub fn work_options(&self) -> WorkOptions {
+        self.0.scheduler.work.clone()
+    }
+
+    /// The checks of results.
+    pub(crate) fn checks(&self) -> Checks {
+        self.0.scheduler.work.checks
     }
 
     /// The number of CPU threads.
@@ -560,10 +590,10 @@ pub(crate) fn wrong_root(key: &SigningKey) -> Error {
 
 pub(crate) struct Inner {
     /// The queue is the first field, so that its threads end before anything else is dropped.
-    pub(crate) queue: Queue,
+    pub(crate) queue: Arc<Queue>,
     pub(crate) scheduler: Arc<Scheduler>,
     notices: Arc<Mutex<Vec<String>>>,
-    pub(crate) host_hashing: HostHashing,
+    pub(crate) host_hashing: Arc<HostHashing>,
 }
 
 /// Collects the results of a call of this number of jobs. `run` hands them to a sink.
@@ -594,7 +624,7 @@ impl Inner {
         let facts = worker.programs.facts(group)?;
         let scale = Scale { scheduler, worker };
         let memory = scheduler.memory_budget() / slots(live.iter().map(|worker| worker.queue() as u64));
-        let held = (scheduler.copies() * facts.plan().out_bytes()) as u64;
+        let held = (scheduler.work.checks.copies() * facts.plan().out_bytes()) as u64;
         let mut jobs = SubBatches::new((0..batch).map(|_| QueuedBlock { group: Ok(group), held, count: 1 }));
         let others = live.iter().filter(|other| !std::ptr::eq(**other, worker)).copied();
         let bounds = scale.bounds(memory, Some(group), others);
@@ -610,7 +640,7 @@ impl Inner {
         let sharing = if batch > 1 { &live[..] } else { &[worker][..] };
         let predicted: Option<Vec<(f64, &'static str)>> =
             sharing.iter().filter(|w| w.takes(group)).map(|w| self.jobs_a_second(w, group, sub_batch.max(1))).collect();
-        let times = f64::from(1 + u8::from(scheduler.options.redundant));
+        let times = f64::from(1 + u8::from(scheduler.work.checks.redundant));
         let speed = predicted.as_ref().map(|all| all.iter().map(|(speed, _)| speed).sum::<f64>() / times);
         let choice = worker.programs.choice(&facts, sub_batch.max(1));
         Ok(Explanation {

@@ -1,7 +1,6 @@
 //! Jobs of any scheme: how callers describe them, and how the scheduler runs each of them on a device.
 
 use crate::calls::indexed;
-use crate::redundant::output;
 use crate::scheme::{
     KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, own_key, room,
 };
@@ -238,18 +237,17 @@ impl<S: Scheme> Job for SignJob<'_, S> {
         };
         let keys = |range: Range<usize>| S::distinct_private(&mut jobs[range].iter().map(|job| &*job.key));
         let fresh = S::draw(&run.place, jobs.len(), &of)?;
-        let work = Signing { jobs: jobs.len(), of: &of, keys: &keys, fresh: &fresh, has_gaps: false };
+        let work = Signing { jobs: jobs.len(), of: &of, keys: &keys, fresh: &fresh };
         let size = set.sizes().signature;
         if S::HAS_PLACES_FOR_JOBS {
             let mut own: Vec<Vec<u8>> = run.place.map(jobs.len(), SHARE, &|_| vec![0; size]);
             let mut places: Vec<&mut [u8]> = own.iter_mut().map(|own| &mut own[..]).collect();
-            if let Some(failed) = S::sign_in_place(run, &work, &mut places, memory) {
-                let results = own.into_iter().map(|own| set.signature(Cow::Owned(own))).collect();
-                return Ok(Outcomes { results, failed: failed? });
-            }
+            let failed = work.sign(run, set, true, &mut places, memory)?;
+            let results = own.into_iter().map(|own| set.signature(Cow::Owned(own))).collect();
+            return Ok(Outcomes { results, failed });
         }
-        let compute = |run: &Run<'_>, range: Range<usize>, out: &mut [u8]| S::sign(run, &work, range, out);
-        let failed = output(run, (Op::Sign, jobs.len(), set.r_range()), &compute, room(memory, jobs.len() * size))?;
+        let out = room(memory, jobs.len() * size);
+        let failed = work.sign(run, set, true, &mut [out], &mut Vec::new())?;
         let results = results(run, (jobs.len(), size), memory, &|signature| set.signature(signature));
         Ok(Outcomes { results, failed })
     }

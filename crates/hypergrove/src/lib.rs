@@ -97,7 +97,6 @@ mod keys;
 mod old_hash;
 mod pre_hash;
 mod reading;
-mod redundant;
 pub mod rows;
 #[doc(hidden)]
 pub mod scheme;
@@ -120,7 +119,9 @@ pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET, QUE
 pub use explain::{Explanation, MemoryUse};
 pub use flow::Flow;
 pub use hypergrove_cpu::{Cpu, Isa};
-pub use hypergrove_engine::scheduler::{Canceller, DeviceStats, Fault, Room, Stats, Ticket, TicketStats, Waits, Wake};
+pub use hypergrove_engine::scheduler::{
+    CancelToken, Canceller, Checks, DeviceStats, Fault, Room, Stats, Ticket, TicketStats, Waits, Wake, WorkOptions,
+};
 pub use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, ErrorKind, PolicySource, Process, Timing};
 pub use hypergrove_fips205::params::*;
 pub use hypergrove_fips205::plan::{Op, Rates, Work, cache_bytes};

@@ -181,8 +181,8 @@ impl Engine {
         randomizer: Randomizer<'a>,
     ) -> Result<SignJob<'a>, ReadError> {
         let key = key.into();
-        let options = self.options();
-        let twice = options.redundant || options.verify_signatures;
+        let checks = self.checks();
+        let twice = checks.redundant || checks.verify_signatures;
         key.as_ref().check_mode(mode)?;
         if let Mode::Digest { hash, .. } = mode {
             let message = JobMessage::Bytes(digest(from, hash)?.into());
@@ -240,7 +240,7 @@ impl Engine {
         let keys: Vec<JobKey<'a, VerifyingKey>> = keys.into_iter().map(Into::into).collect();
         let signature = signature.into();
         keys.iter().try_for_each(|key| key.as_ref().check_mode(mode))?;
-        let times = if self.options().redundant { 2 } else { 1 };
+        let times = if self.checks().redundant { 2 } else { 1 };
         let job = |key, mode, message| VerifyJob { key, mode, message, signature: signature.clone() };
         if let Mode::Digest { hash, .. } = mode {
             let digest = digest(from, hash)?;

@@ -9,7 +9,7 @@ pub use crate::rows::{CallColumns, MessageRows, RowVerifyingKeys, SignatureRows}
 use crate::rows::{Column, RowStatus};
 use crate::{Error, Op};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{Options, Place, Run};
+use hypergrove_engine::scheduler::{Checks, Compute, Computed, Output, Parts, Place, Run, compute};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -102,8 +102,8 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     fn check_job(_key: KeyRef<'_, Self>, _mode: Self::Mode<'_>, _message: &Self::JobMessage<'_>) -> Result<(), Error> {
         Ok(())
     }
-    /// Whether each signature of a list's jobs is written straight into its own memory, unless [`Scheme::sign_in_place`] declines. Otherwise
-    /// signatures are copied there from the memory of their chunk.
+    /// Whether each signature of a list's jobs is written straight into its own memory. Otherwise signatures are copied there from the memory of
+    /// their chunk.
     #[doc(hidden)]
     const HAS_PLACES_FOR_JOBS: bool = false;
     /// Checks the randomness that the caller gives for this number of messages.
@@ -208,7 +208,7 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     fn output(self, op: Op, facts: &GroupFacts) -> usize;
     /// The bytes of memory that a row of an operation needs in addition to the caller's, without what is kept of the row itself.
     #[doc(hidden)]
-    fn held(op: Op, facts: &GroupFacts, options: &Options) -> usize;
+    fn held(op: Op, facts: &GroupFacts, checks: Checks) -> usize;
     /// Draws the randomness that messages take, for [`Signing::fresh`]; nothing if no message takes any.
     #[doc(hidden)]
     fn draw(_place: &Place<'_>, _jobs: usize, _of: Of<'_, ToSign<'_, Self>>) -> Result<Zeroizing<Vec<u8>>, Error> {
@@ -219,25 +219,25 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     fn r_range(self) -> Range<usize> {
         0..0
     }
-    /// Signs a range of messages, and writes their signatures to `out` one after the other. All checks of the engine come before this returns, but for
-    /// one: a redundant engine calls this once more, with a place that is relocated, and compares both outputs. The second call need not check roots or
-    /// verify signatures. After an error, and for a message that failed by itself, the caller wipes `out`.
+    /// Signs a range of messages in the places of [`Run::place`], without those that are left out; see [`Output::compute`].
     #[doc(hidden)]
-    fn sign(run: &Run<'_>, work: &Signing<'_, '_, Self>, range: Range<usize>, out: &mut [u8]) -> Result<Failed, Error>;
-    /// Signs messages of rows straight into `out`, the parts of the caller's memory, if signatures are checked before they leave the device, or
-    /// not at all. `None` if [`sign`](Scheme::sign) has to do the work instead, and to report what is wrong. After an error, `out` may hold some
-    /// signatures. `memory` is kept between chunks.
+    fn sign(
+        run: &Run<'_>,
+        work: &Signing<'_, '_, Self>,
+        range: Range<usize>,
+        left_out: &Failed,
+        out: Parts<'_, '_>,
+    ) -> Result<Computed, Error>;
+    /// Verifies a range of signatures that were just made, but for jobs that failed. Returns the jobs whose keys are damaged.
     #[doc(hidden)]
-    fn sign_in_place(
-        _run: &Run<'_>,
-        _work: &Signing<'_, '_, Self>,
-        _out: &mut [&mut [u8]],
-        _memory: &mut Vec<u8>,
-    ) -> Option<Result<Failed, Error>> {
-        None
-    }
-    /// Verifies signatures of the right length. Each verdict has passed the engine's checks: in a redundant engine ([`Place::second`]), the scheme
-    /// itself computes twice and compares. `memory` is kept between chunks.
+    fn check(
+        run: &Run<'_>,
+        work: &Signing<'_, '_, Self>,
+        range: Range<usize>,
+        failed: &Failed,
+        signatures: &[u8],
+    ) -> Result<Failed, Error>;
+    /// Verifies signatures of the right length. Each verdict has passed the engine's checks. `memory` is kept between chunks.
     #[doc(hidden)]
     fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Self>, memory: &mut Vec<u8>) -> Result<Vec<bool>, Error>;
     /// Makes the keys of columns. They have passed the engine's checks, as verdicts have. `memory` is kept between chunks; it holds no secret
@@ -295,10 +295,48 @@ pub struct Signing<'w, 'm, S: Scheme> {
     pub of: Of<'w, ToSign<'m, S>>,
     /// Returns the distinct keys of a range of messages, and the index of each message's key.
     pub keys: &'w (dyn Fn(Range<usize>) -> (Vec<&'m S::SigningKey>, Vec<u32>) + Sync),
-    /// Randomness for each message, if a message takes any. Both runs of a redundant engine take the same.
+    /// Randomness for each message, if a message takes any. Both computations of a redundant engine take the same.
     pub fresh: &'w [u8],
-    /// Whether rows are left out between the messages.
-    pub has_gaps: bool,
+}
+
+impl<S: Scheme> Signing<'_, '_, S> {
+    /// Signs all messages into `out`, with all checks of the engine. `is_private` says that nobody but the engine sees `out` before the call has
+    /// ended. `memory` is kept between chunks.
+    pub(crate) fn sign(
+        &self,
+        run: &Run<'_>,
+        set: S,
+        is_private: bool,
+        out: Parts<'_, '_>,
+        memory: &mut Vec<u8>,
+    ) -> Result<Failed, Error> {
+        let check = |run: &Run<'_>, range: Range<usize>, failed: &Failed, made: &[u8]| {
+            S::check(run, self, range, failed, made)
+        };
+        let output = Output {
+            jobs: self.jobs,
+            size: set.sizes().signature,
+            what: "the output of Sign",
+            by_host: set.r_range(),
+            is_private,
+            compute: &|run, range, left_out, out| S::sign(run, self, range, left_out, out),
+            check: if run.place.scheduler.work.checks.verify_signatures { Some(&check) } else { None },
+        };
+        compute(run, &output, out, memory)
+    }
+}
+
+/// Computes results that need no further check, `size` bytes for each of so many jobs, into memory that nobody else sees. `what` is the result, as
+/// errors name it.
+#[doc(hidden)]
+pub fn compute_private(
+    run: &Run<'_>,
+    (what, jobs, size): (&str, usize, usize),
+    each: Compute<'_>,
+    out: Parts<'_, '_>,
+) -> Result<Failed, Error> {
+    let output = Output { jobs, size, what, by_host: 0..0, is_private: true, compute: each, check: None };
+    compute(run, &output, out, &mut Vec::new())
 }
 
 /// A signature to be verified, of a job or of a row. Its length is that of the set.

@@ -6,19 +6,19 @@ use crate::calls::Calls;
 use crate::jobs::{self, from_bytes, results};
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::reading::ReadMessage;
-use crate::redundant::output;
 use crate::rows::{Column, RowStatus};
 use crate::scheme::{
-    Failed, KeyColumns, KeyRef, Of, ParameterSet, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, room,
+    Failed, KeyColumns, KeyRef, Of, ParameterSet, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying,
+    compute_private, room,
 };
 use crate::{check_length, random, random_by_threads};
 use hypergrove_engine::programs::{Group, GroupFacts, typed};
-use hypergrove_engine::scheduler::{Job, Options, Outcomes, Place, Run};
+use hypergrove_engine::scheduler::{Checks, Computed, Job, Need, Outcomes, Parts, Place, Run};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::{self, Step};
-use hypergrove_engine::{Batch, Digests, Error, Key, SlhDsaProgram, wiped};
+use hypergrove_engine::{Accept, Batch, Digests, Error, Key, Places, SlhDsaProgram, Work, wiped};
 use hypergrove_fips205::digest::prf_msg;
-use hypergrove_fips205::plan::{Op, Slot};
+use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{ForsLeaves, MPrime, MessageError, Mode, Params, Position};
 use hypergrove_taint::{declassified, declassify};
 use run::compare_roots;
@@ -27,6 +27,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use zeroize::{Zeroize, Zeroizing};
 
 /// SLH-DSA (FIPS 205) with a parameter set.
@@ -468,7 +469,7 @@ impl Scheme for SlhDsa {
         facts.plan().out_bytes()
     }
 
-    fn held(op: Op, facts: &GroupFacts, _: &Options) -> usize {
+    fn held(op: Op, facts: &GroupFacts, _: Checks) -> usize {
         let meanwhile = match op {
             Op::Keygen => size_of::<(&[u8], Key<'_>, u32)>(),
             _ => size_of::<(Position, &[u8], u32)>(),
@@ -492,133 +493,76 @@ impl Scheme for SlhDsa {
         run: &Run<'_>,
         work: &Signing<'_, '_, SlhDsa>,
         range: Range<usize>,
-        out: &mut [u8],
-    ) -> Result<Failed, Error> {
-        let (p, of) = (run.facts.plan().params, |i: usize| (work.of)(range.start + i));
+        left_out: &Failed,
+        out: Parts<'_, '_>,
+    ) -> Result<Computed, Error> {
+        let p = run.facts.plan().params;
         let (keys, key_of) = (work.keys)(range.clone());
-        let of_key = || key_of.iter().map(|key| keys[*key as usize]);
         let fresh = work.fresh.get(range.start * p.n..range.end * p.n).unwrap_or_default();
+        let of = |job: usize| (work.of)(range.start + job);
+        if left_out.is_empty() && keys.iter().all(|key| key.is_unchanged()) {
+            return sign(run, &of, (&keys, &key_of), fresh, out);
+        }
         let changed: Vec<bool> = keys.iter().map(|key| !key.is_unchanged()).collect();
         let of_changed = key_of.iter().enumerate().filter(|(_, key)| changed[**key as usize]);
         let mut failed: Failed = of_changed.map(|(job, _)| (job, Error::changed(p.name))).collect();
-        let positions = randomize(run, &of, fresh, (out, p.sig_bytes()), p.r_range());
-        let batch = Batch { keys: &parts_of(&keys), key_of: &key_of, positions: &positions, signatures: &[] };
-        // A second computation is not checked: its bytes must equal those of the first, which was.
-        let checks = !run.place.relocated;
-        let (compares, mut roots) = (checks && run.place.scheduler.options.check_roots, None);
-        run.place.program(run.facts, (batch.len(), 1), &mut |program| {
-            let SlhDsaProgram(program) = typed(program);
-            let timing = program.run(&batch, out)?;
-            // Signatures and roots are public; those that fail a check are wiped before anyone sees them.
-            declassify(&*out);
-            roots = if compares { program.read(Slot::XmssRoots)? } else { None };
-            Ok(Some(timing))
-        })?;
-        // One-time keys sign the roots of the lower layers: a wrong root now and the right one later would use such a key twice.
-        if let Some(roots) = roots.filter(|_| run.facts.plan().cached_layers == 0) {
-            declassify(&roots[..]);
-            let top = roots.chunks_exact(p.d * p.n).map(|roots| &roots[(p.d - 1) * p.n..]);
-            failed.extend(compare_roots(run, top, of_key(), "the top tree's root")?);
-        }
-        if checks && run.place.scheduler.options.verify_signatures {
-            let group = Group { kind: Kind::slh_dsa(p, Op::Verify, 0), ..run.facts.group };
-            let facts = run.place.worker.programs.facts(group)?;
-            let public: Vec<Cow<'_, VerifyingKey>> = keys.iter().map(|key| Cow::Owned(key.verifying_key())).collect();
-            let (mut roots, signatures) = (vec![0; key_of.len() * p.n], &*out);
-            let of = |i: usize| {
-                let ToSign { mode, message, .. } = of(i);
-                let key = PublicKey::Key(&*public[key_of[i] as usize]);
-                ToVerify { key, mode, message, signature: &signatures[i * p.sig_bytes()..][..p.sig_bytes()] }
-            };
-            verify(&Run { place: run.place, facts: &facts }, &of, &public, &key_of, &mut roots)?;
-            let roots = roots.chunks_exact(p.n);
-            failed.extend(compare_roots(run, roots, of_key(), "the root implied by the signature")?);
-        }
-        Ok(failed)
+        let sound: Vec<usize> =
+            (0..key_of.len()).filter(|job| !failed.contains_key(job) && !left_out.contains_key(job)).collect();
+        let key_of: Vec<u32> = sound.iter().map(|job| key_of[*job]).collect();
+        let fresh: Zeroizing<Vec<u8>> = match fresh.is_empty() {
+            true => Zeroizing::default(),
+            false => sound.iter().flat_map(|job| &fresh[job * p.n..][..p.n]).copied().collect::<Vec<u8>>().into(),
+        };
+        let rows = out.iter_mut().flat_map(|part| part.chunks_exact_mut(p.sig_bytes())).enumerate();
+        let mut rows: Vec<&mut [u8]> =
+            rows.filter(|(job, _)| sound.binary_search(job).is_ok()).map(|(_, row)| row).collect();
+        let computed = sign(run, &|i| of(sound[i]), (&keys, &key_of), &fresh, &mut rows)?;
+        let of_range = |more: Failed| more.into_iter().map(|(i, why)| (sound[i], why));
+        Ok(match computed {
+            Computed::All(more) => {
+                failed.extend(of_range(more));
+                Computed::All(failed)
+            }
+            Computed::Damaged(more) => Computed::Damaged(of_range(more).collect()),
+        })
     }
 
-    /// Signs messages into `rows`, one or more parts of the caller's memory, on a device that holds signatures back until the roots of their top
-    /// trees match the keys. In a redundant engine, the device also computes them twice and compares both. The host computes R in `memory`, unless
-    /// the device does. `None` if [`Scheme::sign`] has to do the work instead.
-    fn sign_in_place(
+    /// Verifies signatures that were just made.
+    fn check(
         run: &Run<'_>,
         work: &Signing<'_, '_, SlhDsa>,
-        rows: &mut [&mut [u8]],
-        memory: &mut Vec<u8>,
-    ) -> Option<Result<Failed, Error>> {
-        let (p, options) = (run.facts.plan().params, run.place.scheduler.options);
-        if options.verify_signatures || !run.place.worker.has_memory() || work.has_gaps {
-            return None;
-        }
-        let (of, (keys, key_of)) = (work.of, (work.keys)(0..work.jobs));
-        let (keys, key_of) = (&keys[..], &key_of[..]);
-        if keys.iter().any(|key| !key.is_unchanged()) {
-            return None;
-        }
-        let rs = room(memory, key_of.len() * p.n);
-        let mut digests = SignDigests { run, of, fresh: work.fresh, rs, is_made: false };
-        let batch = Batch { keys: &parts_of(keys), key_of, positions: &[], signatures: &[] };
-        let compares = options.check_roots && run.facts.plan().cached_layers == 0;
-        let of_key = |key: &u32| keys[*key as usize];
-        let mut refused = None;
-        let mut accept = |roots: &[u8]| {
-            declassify(roots);
-            let is_right = |(root, key): (&[u8], &u32)| root == of_key(key).as_ref().pk_root();
-            if !compares || roots.chunks_exact(p.n).zip(key_of).all(is_right) {
-                return Ok(());
-            }
-            refused = Some(roots.to_vec());
-            Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() })
+        range: Range<usize>,
+        failed: &Failed,
+        signatures: &[u8],
+    ) -> Result<Failed, Error> {
+        let p = run.facts.plan().params;
+        let group = Group { kind: Kind::slh_dsa(p, Op::Verify, 0), ..run.facts.group };
+        let facts = run.place.worker.programs.facts(group)?;
+        let (keys, key_of) = (work.keys)(range.clone());
+        let sound: Vec<usize> = (0..range.len()).filter(|job| !failed.contains_key(job)).collect();
+        let key_of: Vec<u32> = sound.iter().map(|job| key_of[*job]).collect();
+        let public: Vec<Cow<'_, VerifyingKey>> = keys.iter().map(|key| Cow::Owned(key.verifying_key())).collect();
+        let mut roots = vec![0; key_of.len() * p.n];
+        let of = |i: usize| {
+            let ToSign { mode, message, .. } = (work.of)(range.start + sound[i]);
+            let key = PublicKey::Key(&*public[key_of[i] as usize]);
+            ToVerify { key, mode, message, signature: &signatures[sound[i] * p.sig_bytes()..][..p.sig_bytes()] }
         };
-        let times = if options.redundant { 2 } else { 1 };
-        let mut is_done = false;
-        let done = run.place.program(run.facts, (key_of.len(), times), &mut |program| {
-            let SlhDsaProgram(program) = typed(program);
-            let timing = program.run_held(&batch, &mut digests, rows, &mut accept, options.redundant).transpose()?;
-            is_done = timing.is_some();
-            Ok(timing)
-        });
-        match done {
-            Ok(()) if is_done => {}
-            Ok(()) | Err(Error::OutOfMemory { .. }) => return None,
-            Err(why) => {
-                let Some(roots) = refused else { return Some(Err(why)) };
-                // A wrong device is blamed now, even if its next attempt would be right. If a key is damaged, `sign` names it.
-                let of_jobs = key_of.iter().map(of_key);
-                let compared = compare_roots(run, roots.chunks_exact(p.n), of_jobs, "the top tree's root");
-                return compared.err().map(Err);
-            }
-        }
-        let SignDigests { rs, is_made, .. } = digests;
-        if !is_made {
-            // The device has computed R, as a part of each signature.
-            rows.iter().for_each(|rows| declassify(&**rows));
-            return Some(Ok(Failed::new()));
-        }
-        let mut left = &*rs;
-        let parts = rows.iter_mut().map(|rows| {
-            let rs = left.split_off(..rows.len() / p.sig_bytes() * p.n).expect("an R for each signature");
-            (&mut **rows, rs)
-        });
-        let put = |(rows, rs): (&mut [u8], &[u8])| {
-            for (row, r) in rows.chunks_exact_mut(p.sig_bytes()).zip(rs.chunks_exact(p.n)) {
-                declassify(&*row);
-                row[p.r_range()].copy_from_slice(r);
-            }
-            Ok(())
-        };
-        Some(run.place.each_of(parts.collect(), &put).map(|()| Failed::new()))
+        verify(&Run { place: run.place, facts: &facts }, &of, &public, &key_of, &mut [&mut roots])?;
+        let of_key = key_of.iter().map(|key| keys[*key as usize]);
+        let refused = compare_roots(run, roots.chunks_exact(p.n), of_key, "the root implied by the signature")?;
+        Ok(refused.into_iter().map(|(i, why)| (sound[i], why)).collect())
     }
 
     fn verify(run: &Run<'_>, work: &Verifying<'_, '_, SlhDsa>, memory: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
         let n = run.facts.plan().params.n;
-        let compute = |run: &Run<'_>, range: Range<usize>, roots: &mut [u8]| {
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, roots: Parts<'_, '_>| {
             let (keys, key_of) = (work.keys)(range.clone());
             verify(run, &|i| (work.of)(range.start + i), &keys, &key_of, roots)?;
-            Ok(Failed::new())
+            Ok(Computed::All(Failed::new()))
         };
         let roots = room(memory, work.jobs * n);
-        output(run, (Op::Verify, work.jobs, 0..0), &compute, roots)?;
+        compute_private(run, ("the output of Verify", work.jobs, n), &compute, &mut [&mut *roots])?;
         let roots = &*roots;
         let is_valid = |i: usize| {
             let ToVerify { key, message, signature, .. } = (work.of)(i);
@@ -649,11 +593,11 @@ impl Scheme for SlhDsa {
         })?;
         let private: Vec<&[u8]> = keys.iter().flat_map(|keys| keys.private.chunks_exact(4 * n)).collect();
         let roots = room(memory, private.len() * n);
-        let compute = |run: &Run<'_>, range: Range<usize>, roots: &mut [u8]| {
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, roots: Parts<'_, '_>| {
             let seeds = private[range].iter().map(|key| (&key[..n], &key[2 * n..3 * n]));
-            grow(run, seeds, roots).map(|()| Failed::new())
+            grow(run, seeds, roots).map(|()| Computed::All(Failed::new()))
         };
-        output(run, (Op::Keygen, private.len(), 0..0), &compute, roots)?;
+        compute_private(run, ("the output of Keygen", private.len(), n), &compute, &mut [&mut *roots])?;
         drop(private);
         let mut left = &*roots;
         let with_roots = keys.iter_mut().map(|keys| {
@@ -731,31 +675,64 @@ fn m_prime<'a>(mode: Mode<'a>, message: &'a [u8]) -> MPrime<'a> {
     MPrime::new(mode, message).expect("the mode was checked")
 }
 
-/// Messages to be signed, and their R if the device asks the host to compute it.
+/// Jobs of a thread that looks for the longest message, at least.
+const LENGTHS_OF_A_THREAD: usize = 1024;
+
+/// Bytes of the longest message of so many jobs.
+fn longest_of(run: &Run<'_>, jobs: usize, bytes: &(dyn Fn(usize) -> usize + Sync)) -> usize {
+    let longest = AtomicUsize::new(0);
+    run.place.ranges(jobs, LENGTHS_OF_A_THREAD, &|range| {
+        longest.fetch_max(range.map(bytes).max().unwrap_or(0), Relaxed);
+    });
+    longest.into_inner()
+}
+
+/// Messages to be signed, and their R if the host computes it.
 struct SignDigests<'s, 'a> {
     run: &'s Run<'s>,
     of: Of<'s, ToSign<'a, SlhDsa>>,
+    /// n bytes for each job, unless no job is hedged.
     fresh: &'s [u8],
-    rs: &'s mut [u8],
-    /// Whether the host has computed R.
-    is_made: bool,
+    jobs: usize,
+    longest: usize,
+    /// R and the position of each job, if the host has computed them.
+    made: Option<(Vec<u8>, Vec<Position>)>,
+}
+
+impl SignDigests<'_, '_> {
+    /// Writes R of each signature, if the host has computed it.
+    fn put_rs(&self, out: Parts<'_, '_>) -> Result<(), Error> {
+        let p = self.run.facts.plan().params;
+        // Signatures are public; those that fail a check are wiped before anyone sees them.
+        out.iter().for_each(|part| declassify(&**part));
+        let Some((rs, _)) = &self.made else { return Ok(()) };
+        let mut left = &rs[..];
+        let parts = out.iter_mut().map(|rows| {
+            let rs = left.split_off(..rows.len() / p.sig_bytes() * p.n).expect("an R for each signature");
+            (&mut **rows, rs)
+        });
+        self.run.place.each_of(parts.collect(), &|(rows, rs): (&mut [u8], &[u8])| {
+            for (row, r) in rows.chunks_exact_mut(p.sig_bytes()).zip(rs.chunks_exact(p.n)) {
+                row[p.r_range()].copy_from_slice(r);
+            }
+            Ok(())
+        })
+    }
 }
 
 impl Digests for SignDigests<'_, '_> {
-    fn positions(&mut self) -> Vec<Position> {
+    fn positions(&mut self) -> Result<Vec<Position>, Error> {
         let n = self.run.facts.plan().params.n;
-        self.is_made = true;
-        randomize(self.run, self.of, self.fresh, (self.rs, n), 0..n)
+        let mut rs = vec![0; self.jobs * n];
+        let positions = randomize(self.run, self.of, self.fresh, &mut rs);
+        match &self.made {
+            Some(first) => same(n, first, (&rs, &positions))?,
+            None => self.made = Some((rs, positions.clone())),
+        }
+        Ok(positions)
     }
-    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
-        let n = self.run.facts.plan().params.n;
-        let mut rs = vec![0; self.rs.len()];
-        let positions = randomize(self.run, self.of, self.fresh, (&mut rs, n), 0..n);
-        same_rs(n, self.rs, &rs).map(|()| positions)
-    }
-    fn hashed_bytes(&self, job: usize) -> usize {
-        let ToSign { mode, message, .. } = (self.of)(job);
-        message.hashed_bytes(mode)
+    fn longest(&self) -> usize {
+        self.longest
     }
     fn m_prime(&self, job: usize) -> MPrime<'_> {
         let ToSign { mode, message, .. } = (self.of)(job);
@@ -764,98 +741,142 @@ impl Digests for SignDigests<'_, '_> {
     fn opt_rand(&self, job: usize) -> &[u8] {
         (self.of)(job).opt_rand(job, self.fresh)
     }
-    fn pk_root(&self, job: usize) -> &[u8] {
-        (self.of)(job).key.as_ref().pk_root()
-    }
-    fn sk_prf(&self, job: usize) -> &[u8] {
-        (self.of)(job).key.as_ref().sk_prf()
-    }
 }
 
-/// Fails if the host's second computation of a job's R differs from the first.
-fn same_rs(n: usize, first: &[u8], second: &[u8]) -> Result<(), Error> {
-    let differs = first.chunks_exact(n).zip(second.chunks_exact(n)).position(|(first, second)| first != second);
-    differs.map_or(Ok(()), |job| Err(Error::differs("host".into(), "R", job)))
+/// Fails if the host's second computation of a job's R or position differs from the first.
+fn same(n: usize, (rs, positions): &(Vec<u8>, Vec<Position>), again: (&[u8], &[Position])) -> Result<(), Error> {
+    let differs = |what, job: Option<usize>| job.map_or(Ok(()), |job| Err(Error::differs("host".into(), what, job)));
+    differs("R", rs.chunks_exact(n).zip(again.0.chunks_exact(n)).position(|(first, second)| first != second))?;
+    differs("the digest", positions.iter().zip(again.1).position(|(first, second)| first != second))
 }
 
 /// Messages whose signatures are to be verified.
 struct VerifyDigests<'s, 'a> {
     run: &'s Run<'s>,
     of: Of<'s, ToVerify<'a, SlhDsa>>,
-    jobs: usize,
+    keys: &'s [Key<'s>],
+    key_of: &'s [u32],
+    longest: usize,
 }
 
 impl Digests for VerifyDigests<'_, '_> {
-    /// FIPS 205, Algorithm 20: lines 4–11.
-    fn positions(&mut self) -> Vec<Position> {
-        let p = self.run.facts.plan().params;
+    /// FIPS 205, Algorithm 20: lines 4–11. A second computation is compared by the roots that follow from it.
+    fn positions(&mut self) -> Result<Vec<Position>, Error> {
+        let (p, jobs) = (self.run.facts.plan().params, self.key_of.len());
         let position = |i: usize| {
-            let ToVerify { key, signature, .. } = (self.of)(i);
-            self.position(p, i, &signature[p.r_range()], key.parts()[0])
+            let key = &self.keys[self.key_of[i] as usize];
+            self.position(p, i, &(self.of)(i).signature[p.r_range()], key)
         };
-        trace::step(Step::HashMessages, self.jobs, || self.run.place.map_in_place(self.jobs, 1, &position))
+        Ok(trace::step(Step::HashMessages, jobs, || self.run.place.map_in_place(jobs, 1, &position)))
     }
-    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
-        Ok(self.positions())
-    }
-    fn hashed_bytes(&self, job: usize) -> usize {
-        let ToVerify { mode, message, .. } = (self.of)(job);
-        message.hashed_bytes(mode)
+    fn longest(&self) -> usize {
+        self.longest
     }
     fn m_prime(&self, job: usize) -> MPrime<'_> {
         let ToVerify { mode, message, .. } = (self.of)(job);
         message.m_prime(mode)
     }
-    fn position(&self, p: &Params, job: usize, r: &[u8], pk_seed: &[u8]) -> Position {
-        let ToVerify { key, mode, message, .. } = (self.of)(job);
+    fn position(&self, p: &Params, job: usize, r: &[u8], key: &Key<'_>) -> Position {
+        let ToVerify { mode, message, .. } = (self.of)(job);
         match message {
-            Message::Bytes(message) => Position::of(p, r, pk_seed, key.parts()[1], &m_prime(mode, message)),
+            Message::Bytes(message) => Position::of(p, r, key.pk_seed, key.pk_root, &m_prime(mode, message)),
             Message::Read(read) => read.position(),
         }
     }
     fn opt_rand(&self, _: usize) -> &[u8] {
         &[]
     }
-    fn pk_root(&self, job: usize) -> &[u8] {
-        (self.of)(job).key.parts()[1]
-    }
-    fn sk_prf(&self, _: usize) -> &[u8] {
-        &[]
+    fn host_is_late(&self) -> bool {
+        self.run.facts.host_is_late()
     }
 }
 
 /// The messages whose R a thread computes before it wipes its stack. Wiping takes longer than computing one R.
 const MESSAGES_OF_A_WIPE: usize = 16;
 
-/// Computes R of every message into the range `r` of the message's `size` bytes of `out`. Returns the positions that the digests select.
-fn randomize(
-    run: &Run<'_>,
-    of: Of<'_, ToSign<'_, SlhDsa>>,
-    fresh: &[u8],
-    (out, size): (&mut [u8], usize),
-    r: Range<usize>,
-) -> Vec<Position> {
+/// Computes R of every message, n bytes each. Returns the positions that the digests select.
+fn randomize(run: &Run<'_>, of: Of<'_, ToSign<'_, SlhDsa>>, fresh: &[u8], rs: &mut [u8]) -> Vec<Position> {
+    let n = run.facts.plan().params.n;
     let none = Position { fors: ForsLeaves::from_iter([]), idx_tree: 0, idx_leaf: 0 };
-    let hash = |first: usize, out: &mut [u8], positions: &mut [Position]| {
+    let hash = |first: usize, rs: &mut [u8], positions: &mut [Position]| {
         wiped(|| {
-            for (nth, (out, position)) in out.chunks_exact_mut(size).zip(positions).enumerate() {
-                *position = of(first + nth).randomized(first + nth, fresh, &mut out[r.clone()]);
+            for (nth, (r, position)) in rs.chunks_exact_mut(n).zip(positions).enumerate() {
+                *position = of(first + nth).randomized(first + nth, fresh, r);
             }
         });
     };
-    let jobs = out.len() / size;
-    trace::step(Step::HashMessages, jobs, || run.place.each(out, (size, MESSAGES_OF_A_WIPE), none, &hash))
+    let jobs = rs.len() / n;
+    trace::step(Step::HashMessages, jobs, || run.place.each(rs, (n, MESSAGES_OF_A_WIPE), none, &hash))
 }
 
 /// The parts of the keys that a batch needs.
 fn parts_of<'k>(keys: &'k [&SigningKey]) -> Vec<Key<'k>> {
     let parts = keys.iter().map(|key| Key {
-        pk_seed: key.as_ref().pk_seed(),
-        sk_seed: key.as_ref().sk_seed(),
+        pk_root: key.as_ref().pk_root(),
+        sk_prf: key.as_ref().sk_prf(),
         cached_nodes: key.cached_nodes(),
         cached_id: key.cached_id(),
+        ..Key::of_seeds(key.as_ref().pk_seed(), key.as_ref().sk_seed())
     });
     parts.collect()
+}
+
+/// Signs jobs whose keys are unchanged. `key_of` has the index in `keys` of each job's key, and `fresh` n bytes for each job if any is hedged.
+///
+/// Where the program grows the top trees, their roots must be PK.root of the keys, before any signature leaves the device: one-time keys sign the
+/// roots of the lower layers, and a wrong root now and the right one later would use such a key twice.
+fn sign(
+    run: &Run<'_>,
+    of: Of<'_, ToSign<'_, SlhDsa>>,
+    (keys, key_of): (&[&SigningKey], &[u32]),
+    fresh: &[u8],
+    out: Parts<'_, '_>,
+) -> Result<Computed, Error> {
+    let (plan, n) = (run.facts.plan(), run.facts.plan().params.n);
+    if key_of.is_empty() {
+        return Ok(Computed::All(Failed::new()));
+    }
+    let mut digests = SignDigests { run, of, fresh, jobs: key_of.len(), longest: usize::MAX, made: None };
+    let of_key = |key: &u32| keys[*key as usize];
+    let batch = Batch { keys: &parts_of(keys), key_of, positions: &[], signatures: &[] };
+    // The bytes of a second computation must equal those of the first, which was checked.
+    let is_second = run.place.places == Places::Other;
+    let compares = run.place.scheduler.work.checks.check_roots && plan.cached_layers == 0 && !is_second;
+    let mut refused = None;
+    let mut accept = |first: usize, roots: &[u8]| {
+        declassify(roots);
+        let is_right = |(root, key): (&[u8], &u32)| root == of_key(key).as_ref().pk_root();
+        if roots.chunks_exact(n).zip(&key_of[first..]).all(is_right) {
+            return Ok(());
+        }
+        refused = Some((first, roots.to_vec()));
+        Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() })
+    };
+    let longest = || {
+        longest_of(run, key_of.len(), &|job| {
+            let ToSign { mode, message, .. } = of(job);
+            message.hashed_bytes(mode)
+        })
+    };
+    let need = Need { jobs: key_of.len(), longest: &longest };
+    let done = run.place.program(run.facts, need, &mut |program, places| {
+        let SlhDsaProgram(program) = typed(program);
+        digests.longest = if program.hashes() > 0 { longest() } else { usize::MAX };
+        let accept: Option<Accept<'_>> = if compares { Some(&mut accept) } else { None };
+        program.run(Work { batch, digests: Some(&mut digests), accept, places }, out)
+    });
+    if let (Err(why), Some((first, roots))) = (&done, refused) {
+        // A wrong device is blamed now, even if its next attempt would be right.
+        let of_jobs = key_of[first..].iter().map(of_key);
+        let damaged = compare_roots(run, roots.chunks_exact(n), of_jobs, "the top tree's root")?;
+        return match damaged.is_empty() {
+            true => Err(why.clone()),
+            false => Ok(Computed::Damaged(damaged.into_iter().map(|(job, why)| (first + job, why)).collect())),
+        };
+    }
+    done?;
+    digests.put_rs(out)?;
+    Ok(Computed::All(Failed::new()))
 }
 
 /// Computes the root that each signature implies, n bytes each: PK.root if the signature is valid. `key_of` has the index in `keys` of each
@@ -867,23 +888,32 @@ fn verify(
     of: Of<'_, ToVerify<'_, SlhDsa>>,
     keys: &[Cow<'_, VerifyingKey>],
     key_of: &[u32],
-    roots: &mut [u8],
+    roots: Parts<'_, '_>,
 ) -> Result<(), Error> {
-    let mut digests = VerifyDigests { run, of, jobs: key_of.len() };
-    let keys: Vec<Key<'_>> = keys
-        .iter()
-        .map(|key| Key { pk_seed: (**key).as_ref().pk_seed(), sk_seed: &[], cached_nodes: &[], cached_id: 0 })
-        .collect();
+    if key_of.is_empty() {
+        return Ok(());
+    }
+    let parts = keys.iter().map(|key| {
+        let key = (**key).as_ref();
+        Key { pk_root: key.pk_root(), ..Key::of_seeds(key.pk_seed(), &[]) }
+    });
+    let keys: Vec<Key<'_>> = parts.collect();
     let signatures: Vec<&[u8]> = (0..key_of.len()).map(|i| of(i).signature).collect();
     let batch = Batch { keys: &keys, key_of, positions: &[], signatures: &signatures };
-    run.place.program(run.facts, (key_of.len(), 1), &mut |program| {
+    let longest = || {
+        longest_of(run, key_of.len(), &|i| {
+            let ToVerify { mode, message, .. } = of(i);
+            message.hashed_bytes(mode)
+        })
+    };
+    let mut digests = VerifyDigests { run, of, keys: &keys, key_of, longest: usize::MAX };
+    let need = Need { jobs: key_of.len(), longest: &longest };
+    run.place.program(run.facts, need, &mut |program, places| {
         let SlhDsaProgram(program) = typed(program);
-        let done = match program.run_fetched(&batch, &mut digests, roots) {
-            Some(done) => done,
-            None => program.run(&Batch { positions: &digests.positions(), ..batch }, roots),
-        };
-        declassify(&*roots);
-        done.map(Some)
+        digests.longest = if (1..usize::MAX).contains(&program.hashes()) { longest() } else { usize::MAX };
+        let done = program.run(Work { batch, digests: Some(&mut digests), accept: None, places }, roots);
+        roots.iter().for_each(|roots| declassify(&**roots));
+        done
     })
 }
 
@@ -914,31 +944,37 @@ impl Job for NodesJob<'_> {
         let root =
             if jobs.first().is_none_or(|NodesJob(_, layers)| *layers == 0) { 0 } else { ((2 << p.hp) - 2) * p.n };
         let keys: Vec<&SigningKey> = jobs.iter().map(|NodesJob(key, _)| *key).collect();
-        let compute = |run: &Run<'_>, range: Range<usize>, out: &mut [u8]| {
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, out: Parts<'_, '_>| {
             let keys = &keys[range];
             grow(run, keys.iter().map(|key| (key.as_ref().sk_seed(), key.as_ref().pk_seed())), out)?;
-            let roots = out.chunks_exact(size).map(|out| &out[root..][..p.n]);
+            let rows = out.iter().flat_map(|part| part.chunks_exact(size));
+            let roots = rows.map(|out| &out[root..][..p.n]);
             let mut failed = compare_roots(run, roots, keys.iter().copied(), "the top tree's root")?;
             failed.extend(changed(keys.iter().copied()));
-            Ok(failed)
+            Ok(Computed::All(failed))
         };
-        let failed = output(run, (plan.op, keys.len(), 0..0), &compute, room(memory, keys.len() * size))?;
+        let what = format!("the output of {:?}", plan.op);
+        let out = room(memory, keys.len() * size);
+        let failed = compute_private(run, (&what, keys.len(), size), &compute, &mut [out])?;
         Ok(Outcomes { results: results(run, (keys.len(), size), memory, &|nodes| nodes.into_owned()), failed })
     }
 }
 
 /// Runs a program that computes nodes of trees from SK.seed and PK.seed alone. Every job has a key of its own.
-fn grow<'k>(run: &Run<'_>, seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>, out: &mut [u8]) -> Result<(), Error> {
-    let key = |(sk_seed, pk_seed)| Key { pk_seed, sk_seed, cached_nodes: &[], cached_id: 0 };
-    let keys: Vec<Key<'_>> = seeds.map(key).collect();
+fn grow<'k>(
+    run: &Run<'_>,
+    seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>,
+    out: Parts<'_, '_>,
+) -> Result<(), Error> {
+    let keys: Vec<Key<'_>> = seeds.map(|(sk_seed, pk_seed)| Key::of_seeds(pk_seed, sk_seed)).collect();
     let key_of: Vec<u32> = (0..keys.len() as u32).collect();
     let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
-    run.place.program(run.facts, (batch.len(), 1), &mut |program| {
+    run.place.program(run.facts, Need::of(batch.len()), &mut |program, places| {
         let SlhDsaProgram(program) = typed(program);
-        let timing = program.run(&batch, out)?;
+        let timing = program.run(Work { places, ..Work::of(&batch) }, out)?;
         // Nodes and roots are public; those that fail a check are wiped before anyone sees them.
-        declassify(&*out);
-        Ok(Some(timing))
+        out.iter().for_each(|part| declassify(&**part));
+        Ok(timing)
     })
 }
 
@@ -1039,14 +1075,18 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_blamed_for_an_r_that_differs() {
-        let rs: Vec<u8> = (0..48).collect();
-        assert_eq!(same_rs(16, &rs, &rs), Ok(()));
+    fn the_host_is_blamed_for_an_r_or_a_position_that_differs() {
+        let position = Position { fors: [1, 2, 3, 4].into_iter().collect(), idx_tree: 5, idx_leaf: 6 };
+        let first = ((0..48).collect::<Vec<u8>>(), vec![position; 3]);
+        assert_eq!(same(16, &first, (&first.0, &first.1)), Ok(()));
         for at in [0, 20, 47] {
-            let mut other = rs.clone();
-            other[at] ^= 0x80;
-            let what = format!("R of job {} differs when it is computed again", at / 16);
-            assert_eq!(same_rs(16, &rs, &other), Err(Error::Inconsistent { device: "host".into(), what }));
+            let (mut rs, mut positions) = first.clone();
+            rs[at] ^= 0x80;
+            positions[at / 16].idx_leaf ^= 1;
+            for (what, again) in [("R", (&rs, &first.1)), ("the digest", (&first.0, &positions))] {
+                let why = Error::differs("host".into(), what, at / 16);
+                assert_eq!(same(16, &first, (again.0, again.1)), Err(why));
+            }
         }
     }
 

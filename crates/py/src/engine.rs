@@ -5,7 +5,7 @@ use crate::exit::{Inside, detach};
 use crate::foreign::array::Array;
 use hypergrove::devices::{self, Chosen};
 use hypergrove::quote::Quote;
-use hypergrove::{BACKENDS, Backend, BackendEntry, EngineBuilder, Process, TableSource};
+use hypergrove::{BACKENDS, Backend, BackendEntry, CancelToken, EngineBuilder, Process, TableSource};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -73,6 +73,13 @@ impl Drop for Engine {
 }
 
 impl Engine {
+    /// The object of an engine. It counts as living until it is dropped.
+    fn living(engine: hypergrove::Engine) -> Engine {
+        let (number, process) = (NUMBER.fetch_add(1, Relaxed), Process::current());
+        LIVING.lock().unwrap_or_else(PoisonError::into_inner).insert(number, (process, engine.clone()));
+        Engine { engine: Some(engine), number, process }
+    }
+
     fn get(&self) -> &hypergrove::Engine {
         self.engine.as_ref().expect("an engine that is not dropped")
     }
@@ -199,11 +206,11 @@ pub(crate) fn all_devices(py: Python<'_>) -> PyResult<Vec<(String, String, Optio
     }))
 }
 
-/// Seconds that the engine waits for a GPU.
-fn timeout(seconds: f64) -> PyResult<Duration> {
+/// Seconds of an argument.
+fn seconds(seconds: f64, what: &str) -> PyResult<Duration> {
     let finite = || Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
     let time = if seconds == f64::INFINITY { Some(Duration::MAX) } else { finite() };
-    time.ok_or_else(|| bad(format!("device_timeout: {seconds:?}; give seconds, more than 0, or math.inf for no limit")))
+    time.ok_or_else(|| bad(format!("{what}: {seconds:?}; give seconds, more than 0, or math.inf for no limit")))
 }
 
 /// One name, or several.
@@ -250,8 +257,8 @@ impl Engine {
         if let Some(memory) = memory {
             builder = builder.memory_budget(memory);
         }
-        if let Some(seconds) = device_timeout {
-            builder = builder.device_timeout(timeout(seconds)?);
+        if let Some(time) = device_timeout {
+            builder = builder.device_timeout(seconds(time, "device_timeout")?);
         }
         if let Some(paths) = tables {
             let read = |path: PathBuf| {
@@ -261,10 +268,37 @@ impl Engine {
             };
             builder = builder.tables(paths.into_iter().map(read).collect::<PyResult<Vec<_>>>()?);
         }
-        let engine = builder.build().map_err(|why| exception(&why))?;
-        let (number, process) = (NUMBER.fetch_add(1, Relaxed), Process::current());
-        LIVING.lock().unwrap_or_else(PoisonError::into_inner).insert(number, (process, engine.clone()));
-        Ok(Engine { engine: Some(engine), number, process })
+        Ok(Engine::living(builder.build().map_err(|why| exception(&why))?))
+    }
+
+    /// This engine for work with other options: both share devices, threads and memory. `redundant`: everything is computed twice and
+    /// compared. `verify_signatures`: each signature is verified before it is returned. `timeout`: seconds after which no more of a call's
+    /// work begins; the call raises TimeoutError. What is None stays as it is.
+    #[pyo3(signature = (*, redundant=None, verify_signatures=None, timeout=None))]
+    fn with_options(
+        &self,
+        redundant: Option<bool>,
+        verify_signatures: Option<bool>,
+        timeout: Option<f64>,
+    ) -> PyResult<Engine> {
+        Loading::check_none()?;
+        let mut work = self.get().work_options();
+        work.checks.redundant = redundant.unwrap_or(work.checks.redundant);
+        work.checks.verify_signatures = verify_signatures.unwrap_or(work.checks.verify_signatures);
+        if let Some(given) = timeout {
+            work.timeout = Some(seconds(given, "timeout")?);
+        }
+        work.cancel = Some(CancelToken::default());
+        Ok(Engine::living(self.get().with(work)))
+    }
+
+    /// Ends all calls of an engine that `with_options` returned, from any thread: no more of their work begins. Such calls, and later
+    /// ones, raise RuntimeError.
+    fn cancel(&self) -> PyResult<()> {
+        let work = self.get().work_options().cancel;
+        let work = work.ok_or_else(|| bad("cancel an engine of with_options: only its work ends"))?;
+        work.cancel();
+        Ok(())
     }
 
     /// The devices that work is split over, but for those that failed.

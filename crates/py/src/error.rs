@@ -2,7 +2,7 @@
 
 use hypergrove::rows::RowStatus;
 use hypergrove::{Error, ErrorKind};
-use pyo3::exceptions::{PyBlockingIOError, PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyBlockingIOError, PyMemoryError, PyOSError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 
 pyo3::create_exception!(hypergrove, InvalidSignature, pyo3::exceptions::PyException, "The signature is not valid.");
@@ -71,6 +71,7 @@ pub(crate) fn exception(why: &Error) -> PyErr {
         ErrorKind::BadInput | ErrorKind::KeyDamaged => PyValueError::new_err(what),
         ErrorKind::OutOfMemory => PyMemoryError::new_err(what),
         ErrorKind::Randomness => PyOSError::new_err(what),
+        ErrorKind::DeadlineExceeded => PyTimeoutError::new_err(what),
         // Python cannot wait for room, and its engines have no other queue.
         ErrorKind::QueueFull => {
             PyBlockingIOError::new_err("the engine's queue is full; wait for some of the futures first")

@@ -1,7 +1,8 @@
 //! Messages for programs that hash them by themselves, and what the host makes of them.
 
 use crate::toys::{TOY_SHA2_16, TOY_SHA2_32, TOY_SHAKE_24};
-use hypergrove_engine::{Backend, Batch, Digests, Error, Key, Policy};
+use hypergrove_engine::Places::{Both, Other, Usual};
+use hypergrove_engine::{Backend, Batch, Digests, Error, Key, Policy, Work};
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{MPrime, Mode, Params, Position, PreHash};
@@ -15,21 +16,25 @@ pub struct DigestJobs<'a> {
     text: &'a [u8],
     /// Whether the host was queried for positions.
     pub is_queried: bool,
-    /// Whether jobs of one key have other roots.
-    pub roots_differ: bool,
 }
 
 impl<'a> DigestJobs<'a> {
     /// So many jobs; the first message has `first` bytes.
     pub fn new(p: &'static Params, op: Op, (jobs, first): (usize, usize), text: &'a [u8]) -> DigestJobs<'a> {
-        DigestJobs { p, op, jobs, first, text, is_queried: false, roots_differ: false }
+        DigestJobs { p, op, jobs, first, text, is_queried: false }
     }
-    fn part(&self, of: usize, job: usize) -> &'a [u8] {
-        &self.text[of * 100 + job % KEYS..][..self.p.n]
+    fn part(&self, of: usize, key: usize) -> &'a [u8] {
+        &self.text[of..][key % KEYS..][..self.p.n]
     }
-    /// PK.seed of a key.
-    pub fn pk_seed(&self, key: usize) -> &'a [u8] {
-        self.part(0, key)
+    /// A key, with its private parts if the jobs sign.
+    pub fn key(&self, key: usize) -> Key<'a> {
+        let secret = |of| if self.op == Op::Sign { self.part(of, key) } else { &[] };
+        let (pk_root, sk_prf) = (self.part(100, key), secret(200));
+        Key { pk_root, sk_prf, ..Key::of_seeds(self.part(0, key), secret(3000)) }
+    }
+    /// The keys of all jobs.
+    pub fn keys(&self) -> [Key<'a>; KEYS] {
+        std::array::from_fn(|key| self.key(key))
     }
     fn mode(&self, job: usize) -> (Mode<'_>, &[u8]) {
         let (context, bytes) = (&self.text[..job * 7 % 256], self.first + job);
@@ -45,7 +50,7 @@ impl<'a> DigestJobs<'a> {
     pub fn r(&self, job: usize) -> Vec<u8> {
         let mut r = self.text[900 + job..][..self.p.n].to_vec();
         if self.op == Op::Sign {
-            prf_msg(self.p, self.sk_prf(job), self.opt_rand(job), &self.m_prime(job), &mut r);
+            prf_msg(self.p, self.key(job).sk_prf, self.opt_rand(job), &self.m_prime(job), &mut r);
         }
         r
     }
@@ -55,17 +60,16 @@ impl<'a> DigestJobs<'a> {
 pub const KEYS: usize = 3;
 
 impl Digests for DigestJobs<'_> {
-    fn positions(&mut self) -> Vec<Position> {
+    fn positions(&mut self) -> Result<Vec<Position>, Error> {
         self.is_queried = true;
-        let of = |job| Position::of(self.p, &self.r(job), self.pk_seed(job), self.pk_root(job), &self.m_prime(job));
-        (0..self.jobs).map(of).collect()
+        Ok((0..self.jobs).map(|job| self.position(self.p, job, &self.r(job), &self.key(job))).collect())
     }
-    fn positions_again(&mut self) -> Result<Vec<Position>, Error> {
-        Ok(self.positions())
-    }
-    fn hashed_bytes(&self, job: usize) -> usize {
-        let (mode, message) = self.mode(job);
-        MPrime::bytes(mode, message)
+    fn longest(&self) -> usize {
+        let bytes = |job| {
+            let (mode, message) = self.mode(job);
+            MPrime::bytes(mode, message)
+        };
+        (0..self.jobs).map(bytes).max().unwrap_or(0)
     }
     fn m_prime(&self, job: usize) -> MPrime<'_> {
         let (mode, message) = self.mode(job);
@@ -73,12 +77,6 @@ impl Digests for DigestJobs<'_> {
     }
     fn opt_rand(&self, job: usize) -> &[u8] {
         if self.op == Op::Sign { &self.text[500 + job..][..self.p.n] } else { &[] }
-    }
-    fn pk_root(&self, job: usize) -> &[u8] {
-        self.part(1, if self.roots_differ { job / KEYS } else { job })
-    }
-    fn sk_prf(&self, job: usize) -> &[u8] {
-        if self.op == Op::Sign { self.part(2, job) } else { &[] }
     }
 }
 
@@ -100,43 +98,35 @@ pub fn check(backend: &dyn Backend) {
             programs.prepare(device, plan, jobs, &Policy(vec![("digest", most)])).expect("prepared")
         };
         let mut digests = DigestJobs::new(p, Op::Sign, (jobs, 0), &text);
-        let seeds: Vec<[&[u8]; 2]> = (0..KEYS).map(|key| [digests.pk_seed(key), &text[3000 + key..][..n]]).collect();
-        let key = |[pk_seed, sk_seed]: [_; 2]| Key { pk_seed, sk_seed, cached_nodes: &[], cached_id: 0 };
-        let keys: Vec<_> = seeds.iter().map(|seeds| key(*seeds)).collect();
+        let keys = digests.keys();
         let key_of: Vec<u32> = (0..jobs).map(|job| (job % KEYS) as u32).collect();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
 
         // The host's digests, and its R.
         let mut expected = vec![0; jobs * size];
-        let positions = digests.positions();
-        prepare(&plan, 0).run(&Batch { positions: &positions, ..batch }, &mut expected).expect("signed");
+        let positions = digests.positions().expect("positions");
+        let with_positions = Batch { positions: &positions, ..batch };
+        prepare(&plan, 0).run_batch(&with_positions, &mut expected).expect("signed");
         expected.chunks_exact_mut(size).enumerate().for_each(|(job, row)| row[..n].copy_from_slice(&digests.r(job)));
 
         digests.is_queried = false;
         let mut signs = prepare(&plan, 512);
         // The second time as a recording; and of both kinds in turn.
-        for twice in [false, false, true, true, true, false, true] {
+        for places in [Usual, Usual, Both, Both, Both, Usual, Both, Other, Usual] {
             let mut got = vec![7; jobs * size];
             let (first, last) = got.split_at_mut(7 * size);
-            let done = signs.run_held(&batch, &mut digests, &mut [first, last], &mut |_| Ok(()), twice);
-            done.expect("held").expect("signed");
-            assert!(got == expected && !digests.is_queried, "{p}");
+            let work = Work { digests: Some(&mut digests), places, ..Work::of(&batch) };
+            signs.run(work, &mut [first, last]).expect("signed");
+            assert!(got == expected && !digests.is_queried, "{p} {places:?}");
         }
-        for twice in [false, true] {
+        for places in [Usual, Both] {
             // A message that is too long for it has the host hash all.
             let mut again = vec![7; jobs * size];
-            let done =
-                prepare(&plan, 128).run_held(&batch, &mut digests, &mut [&mut again[..]], &mut |_| Ok(()), twice);
-            done.expect("held").expect("signed");
+            let work = Work { digests: Some(&mut digests), places, ..Work::of(&batch) };
+            prepare(&plan, 128).run(work, &mut [&mut again]).expect("signed");
             let rest = |bytes: &[u8]| bytes.chunks_exact(size).flat_map(|row| row[n..].to_vec()).collect::<Vec<u8>>();
-            assert!(digests.is_queried && rest(&again) == rest(&expected) && again[..n] == vec![7; n], "{p}");
-
-            // And one whose key has another root than before. The device has R of earlier batches, and does not compare it.
-            (digests.is_queried, digests.roots_differ) = (false, true);
-            let done = signs.run_held(&batch, &mut digests, &mut [&mut again[..]], &mut |_| Ok(()), twice);
-            done.expect("held").expect("signed");
-            assert!(digests.is_queried, "{p}");
-            (digests.is_queried, digests.roots_differ) = (false, false);
+            assert!(digests.is_queried && rest(&again) == rest(&expected), "{p} {places:?}");
+            digests.is_queried = false;
         }
 
         let Some(memory) = backend.host_memory() else { continue };
@@ -147,14 +137,15 @@ pub fn check(backend: &dyn Backend) {
             row[..n].copy_from_slice(&digests.r(job));
         }
         let signatures: Vec<&[u8]> = reached.bytes().chunks_exact(size).collect();
-        let keys: Vec<_> = seeds.iter().map(|[pk_seed, _]| key([pk_seed, &[]])).collect();
+        let keys = digests.keys();
         let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &signatures };
         let plan = Plan::new(p, Op::Verify);
         let [mut by_host, mut by_device] = [(); 2].map(|()| vec![0; jobs * n]);
-        let positions = digests.positions();
-        prepare(&plan, 0).run(&Batch { positions: &positions, ..batch }, &mut by_host).expect("verified");
+        let positions = digests.positions().expect("positions");
+        prepare(&plan, 0).run_batch(&Batch { positions: &positions, ..batch }, &mut by_host).expect("verified");
         digests.is_queried = false;
-        prepare(&plan, 512).run_fetched(&batch, &mut digests, &mut by_device).expect("fetched").expect("verified");
+        let work = Work { digests: Some(&mut digests), ..Work::of(&batch) };
+        prepare(&plan, 512).run(work, &mut [&mut by_device]).expect("verified");
         assert!(by_device == by_host && !digests.is_queried, "{p}");
     }
 }

@@ -1,9 +1,9 @@
 //! The double of a backend for tests. It computes what another backend computes, takes its time, and follows a script.
 
 use hypergrove_engine::{
-    Accept, Axis, Backend, Batch, Device, Digests, Error, Hasher, HostMemory, Messages, Policy, Program,
-    ReachableMemory, Reference, SelfTest, Sha256Programs, SlhDsaPrograms, Timing, ZkDilithium, ZkDilithiumPrograms,
-    ZkSign, ZkVerify, forward,
+    Abilities, Axis, Backend, Batch, Device, Error, Hasher, HostMemory, Messages, Places, Policy, Program,
+    ReachableMemory, Reference, SelfTest, Sha256Programs, SlhDsaPrograms, Timing, Work, ZkDilithium,
+    ZkDilithiumPrograms, ZkSign, ZkVerify, forward,
 };
 use hypergrove_fips205::plan::{Op, Plan, Rates, Slot};
 use hypergrove_zkdilithium::{Op as ZkOp, SignatureBytes, SigningKeyBytes, Trace, reference};
@@ -241,7 +241,7 @@ impl Mock {
         self.log.bytes.fetch_add(bytes, SeqCst);
         let (of, index, policy_of) = (plan.cloned(), device.index, policy.clone());
         let running =
-            Running { mock, device: index, plan: of, bytes, policy: policy_of, limit: None, relocated: false };
+            Running { mock, device: index, plan: of, bytes, policy: policy_of, limit: None };
         (self.prepare)(Preparation { device, plan, batch, policy, live })?;
         self.log.prepared.fetch_add(1, SeqCst);
         Ok(running)
@@ -319,6 +319,11 @@ impl ReachableMemory for Page {
 impl SlhDsaPrograms for Mock {
     forward!(self => Reference; compile, queue);
 
+    /// Those of a GPU, if it has memory of its own.
+    fn abilities(&self, _: &Device, plan: &Plan) -> Abilities {
+        let holds = self.memory > 0;
+        Abilities { holds, compares: if holds && plan.op == Op::Sign { 1 } else { usize::MAX } }
+    }
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         (self.space)(device, plan)
     }
@@ -356,7 +361,6 @@ struct Running {
     bytes: u64,
     policy: Policy,
     limit: Option<Duration>,
-    relocated: bool,
 }
 
 impl Drop for Running {
@@ -370,7 +374,7 @@ impl Running {
     /// Computes, takes its time, and answers as the script says.
     fn run(
         &mut self,
-        (op, jobs): (Option<Op>, usize),
+        (op, jobs, places): (Option<Op>, usize, Places),
         out: &mut [u8],
         compute: impl FnOnce(&mut [u8]) -> Result<Timing, Error>,
     ) -> Result<Timing, Error> {
@@ -383,7 +387,7 @@ impl Running {
         now.fetch_sub(1, SeqCst);
         let mut timing = computed?;
         // The device's places are those of its output.
-        let moved = if self.relocated { out.len() / 2 } else { 0 };
+        let moved = if places == Places::Usual { 0 } else { out.len() / 2 };
         out.rotate_right(moved);
         let (device, plan, limit, timing_of) = (*device, plan.as_ref(), *limit, &mut timing);
         (mock.answer)(Call { mock, device, nth, op, plan, jobs, policy, limit, out, timing: timing_of })?;
@@ -403,19 +407,19 @@ impl Running {
     /// Writes what zkDilithium computes for each job to its place.
     fn write<const N: usize>(
         &mut self,
-        op: Op,
-        places: &mut [&mut [u8; N]],
+        (op, places): (Op, Places),
+        to: &mut [&mut [u8; N]],
         compute: impl Fn(usize, &mut [u8]),
     ) -> Result<Timing, Error> {
         if self.mock.is_idle {
             return Ok(Timing::default());
         }
-        let mut all = vec![0; N * places.len()];
-        let timing = self.run((Some(op), places.len()), &mut all, |all| {
+        let mut all = vec![0; N * to.len()];
+        let timing = self.run((Some(op), to.len(), places), &mut all, |all| {
             all.chunks_exact_mut(N).enumerate().for_each(|(job, out)| compute(job, out));
             Ok(Timing::default())
         })?;
-        places.iter_mut().zip(all.chunks_exact(N)).for_each(|(place, made)| place.copy_from_slice(made));
+        to.iter_mut().zip(all.chunks_exact(N)).for_each(|(to, made)| to.copy_from_slice(made));
         Ok(timing)
     }
 }
@@ -426,87 +430,59 @@ struct MockProgram {
     program: Box<dyn Program>,
 }
 
+impl MockProgram {
+    /// Computes a batch in the device's own memory.
+    fn compute(&mut self, batch: &Batch<'_>, places: Places) -> Result<(Vec<u8>, Timing), Error> {
+        let mut out = vec![0; batch.len() * self.plan().out_bytes()];
+        let work = (Some(self.program.plan().op), batch.len(), places);
+        let timing = self.running.run(work, &mut out, |out| self.program.run_batch(batch, out))?;
+        Ok((out, timing))
+    }
+}
+
 impl Program for MockProgram {
     fn plan(&self) -> &Plan {
         self.program.plan()
     }
-    fn run(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        assert!(batch.len() <= self.batch, "{} jobs in a program for {}", batch.len(), self.batch);
-        let mock = &self.running.mock;
+    /// As a GPU does, if it has memory of its own: positions are computed first, and signatures leave the device when their roots were accepted and,
+    /// in both places, the results agree.
+    fn run(&mut self, mut work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error> {
+        let jobs = work.batch.len();
+        assert!(jobs <= self.batch, "{jobs} jobs in a program for {}", self.batch);
+        let (p, op, mock) = (self.plan().params, self.plan().op, self.running.mock.clone());
         if mock.is_idle {
             return Ok(Timing::default());
         }
-        mock.log.cached_ids.lock().unwrap().extend(batch.keys.iter().map(|key| key.cached_id));
-        let work = (Some(self.program.plan().op), batch.len());
-        self.running.run(work, out, |out| self.program.run(batch, out))
-    }
-    /// As a GPU does: signatures leave the device when their roots were accepted.
-    fn run_held(
-        &mut self,
-        batch: &Batch<'_>,
-        digests: &mut dyn Digests,
-        rows: &mut [&mut [u8]],
-        accept: Accept<'_>,
-        twice: bool,
-    ) -> Option<Result<Timing, Error>> {
-        let (p, op, mock) = (self.plan().params, self.plan().op, self.running.mock.clone());
-        if op != Op::Sign || self.running.relocated || mock.memory == 0 {
-            return None;
+        mock.log.cached_ids.lock().unwrap().extend(work.batch.keys.iter().map(|key| key.cached_id));
+        let positions = work.positions()?;
+        let places = work.places;
+        let is_both = places == Places::Both;
+        let again = if is_both { work.positions()? } else { Default::default() };
+        let batch = Batch { positions: &positions, ..work.batch };
+        batch.check(self.plan(), out.iter().map(|part| part.len()).sum())?;
+        let (made, timing) = self.compute(&batch, if is_both { Places::Usual } else { places })?;
+        if op == Op::Sign && work.accept.is_some() {
+            let mut roots = self.read(Slot::XmssRoots)?.unwrap();
+            let is_wrong = mock.wrong_roots.try_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+            *roots.last_mut().unwrap() ^= u8::from(is_wrong);
+            work.accept_top_roots(p, &roots)?;
         }
-        let batch = &Batch { positions: &digests.positions(), ..*batch };
-        let mut out = vec![0; batch.len() * p.sig_bytes()];
-        let done = self.run(batch, &mut out).and_then(|timing| {
-            if !mock.is_idle {
-                let roots = self.read(Slot::XmssRoots)?.unwrap();
-                let mut roots: Vec<u8> = roots
-                    .chunks_exact(roots.len() / batch.len())
-                    .flat_map(|roots| &roots[roots.len() - p.n..])
-                    .copied()
-                    .collect();
-                let is_wrong = mock.wrong_roots.try_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
-                *roots.last_mut().unwrap() ^= u8::from(is_wrong);
-                accept(&roots)?;
+        let size = self.plan().out_bytes();
+        if is_both {
+            let (second, _) = self.compute(&Batch { positions: &again, ..batch }, Places::Other)?;
+            let mut rows = made.chunks_exact(size).zip(second.chunks_exact(size));
+            if let Some(job) = rows.position(|(a, b)| a != b) {
+                let device = format!("{}:{}", mock.name, self.running.device);
+                return Err(Error::differs(device, "the output of Sign", job));
             }
-            if twice {
-                let mut again = vec![0; out.len()];
-                self.running.relocated = true;
-                let positions = digests.positions_again()?;
-                let done = self.run(&Batch { positions: &positions, ..*batch }, &mut again);
-                self.running.relocated = false;
-                done?;
-                let size = p.sig_bytes();
-                let differs = out.chunks_exact(size).zip(again.chunks_exact(size)).position(|(a, b)| a != b);
-                if let Some(job) = differs {
-                    let device = format!("{}:{}", mock.name, self.running.device);
-                    return Err(Error::differs(device, "the output of Sign", job));
-                }
-            }
-            let mut from = out.chunks_exact(p.sig_bytes());
-            for to in rows.iter_mut().flat_map(|rows| rows.chunks_exact_mut(p.sig_bytes())) {
-                to[p.n..].copy_from_slice(&from.next().unwrap()[p.n..]);
-            }
-            Ok(timing)
-        });
-        Some(done)
-    }
-    /// As a GPU does: positions are computed meanwhile.
-    fn run_fetched(
-        &mut self,
-        batch: &Batch<'_>,
-        digests: &mut dyn Digests,
-        out: &mut [u8],
-    ) -> Option<Result<Timing, Error>> {
-        if self.plan().op != Op::Verify || self.running.relocated || self.running.mock.memory == 0 {
-            return None;
         }
-        Some(self.run(&Batch { positions: &digests.positions(), ..*batch }, out))
+        let host_makes = if op == Op::Sign { p.n } else { 0 };
+        let rows = out.iter_mut().flat_map(|part| part.chunks_exact_mut(size));
+        rows.zip(made.chunks_exact(size)).for_each(|(to, row)| to[host_makes..].copy_from_slice(&row[host_makes..]));
+        Ok(timing)
     }
-    fn most_hashed(&self) -> usize {
-        0
-    }
-    fn relocated(&mut self, relocated: bool) {
-        self.running.relocated = relocated;
-    }
+    forward!(self => self; hashes_none, is_proven);
+
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.running.set_limit(limit);
     }
@@ -530,7 +506,7 @@ impl Hasher for MockHasher {
     }
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         let MockHasher(running, hasher) = self;
-        running.run((None, messages.len()), digests.as_flattened_mut(), |digests| {
+        running.run((None, messages.len(), Places::Usual), digests.as_flattened_mut(), |digests| {
             hasher.run(messages, digests.as_chunks_mut().0)
         })
     }
@@ -570,32 +546,39 @@ impl ZkDilithium for Running {
     fn bytes(&self) -> u64 {
         0
     }
-    fn relocated(&mut self, relocated: bool) {
-        self.relocated = relocated;
-    }
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.set_limit(limit);
     }
-    fn keygen(&mut self, seeds: &[[u8; 32]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
-        self.write(Op::Keygen, keys, |i, key| key.copy_from_slice(reference::keygen(&seeds[i]).secret_bytes()))
+    fn keygen(
+        &mut self,
+        seeds: &[[u8; 32]],
+        keys: &mut [&mut SigningKeyBytes],
+        places: Places,
+    ) -> Result<Timing, Error> {
+        self.write((Op::Keygen, places), keys, |i, key| key.copy_from_slice(reference::keygen(&seeds[i]).secret_bytes()))
     }
-    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
+    fn sign(
+        &mut self,
+        jobs: &[ZkSign<'_>],
+        signatures: &mut [&mut SignatureBytes],
+        places: Places,
+    ) -> Result<Timing, Error> {
         if !self.mock.is_idle {
-            let places = signatures.iter().map(|signature| signature.as_ptr().addr()).collect();
-            self.mock.log.places.lock().unwrap().push(places);
+            let addresses = signatures.iter().map(|signature| signature.as_ptr().addr()).collect();
+            self.mock.log.places.lock().unwrap().push(addresses);
         }
-        self.write(Op::Sign, signatures, |i, signature| {
+        self.write((Op::Sign, places), signatures, |i, signature| {
             let made = reference::sign(&jobs[i].key.expand(), jobs[i].message, &mut Trace::default());
             signature.copy_from_slice(made.as_bytes());
         })
     }
-    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>, places: Places) -> Result<Timing, Error> {
         if self.mock.is_idle {
             out.resize(out.len() + jobs.len(), false);
             return Ok(Timing::default());
         }
         let mut verdicts = vec![0; jobs.len()];
-        let timing = self.run((Some(Op::Verify), jobs.len()), &mut verdicts, |verdicts| {
+        let timing = self.run((Some(Op::Verify), jobs.len(), places), &mut verdicts, |verdicts| {
             for (job, verdict) in jobs.iter().zip(verdicts) {
                 let is_valid = reference::verify(&job.key.expand(), job.message, job.signature, &mut Trace::default());
                 *verdict = u8::from(is_valid);

@@ -5,7 +5,7 @@ use crate::negative;
 use crate::toys::TOYS;
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::self_test::known_answer;
-use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Reference};
+use hypergrove_engine::{Backend, Batch, Error, Key, Places, Policy, Reference, Work};
 use hypergrove_fips205::digest::MPrime;
 use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
 use hypergrove_fips205::{PARAMETER_SETS, Params, Position};
@@ -70,7 +70,7 @@ fn run(backend: &dyn Backend, plan: &Plan, batch: &Batch<'_>, policy: &Policy) -
     let mut program = programs.prepare(device, plan, batch.len(), policy).expect("prepared");
     // Poisoned: every byte must be written.
     let mut out = vec![0xa5; batch.len() * plan.out_bytes()];
-    program.run(batch, &mut out).expect("runs");
+    program.run_batch(batch, &mut out).expect("runs");
     if plan.op == Op::Sign {
         let n = plan.params.n;
         for signature in out.chunks_mut(plan.params.sig_bytes()) {
@@ -117,10 +117,9 @@ impl Case {
     }
     fn keys<'a>(&'a self, secret: bool, cached: &'a [Vec<u8>]) -> Vec<Key<'a>> {
         let key = |(i, (pk_seed, sk_seed)): (usize, &'a (Vec<u8>, Vec<u8>))| Key {
-            pk_seed,
-            sk_seed: if secret { sk_seed } else { &[] },
             cached_nodes: cached.get(i).map_or(&[], |nodes| nodes),
             cached_id: cached.get(i).map_or(0, identity),
+            ..Key::of_seeds(pk_seed, if secret { sk_seed } else { &[] })
         };
         self.seeds.iter().enumerate().map(key).collect()
     }
@@ -313,10 +312,9 @@ pub fn other_places_give_the_same_bytes(backend: &dyn Backend) {
         let device = &backend.devices().expect("devices")[0];
         let programs = backend.slh_dsa_on(device).expect("SLH-DSA");
         let mut program = programs.prepare(device, plan, batch.len().max(2), &Policy::default()).expect("prepared");
-        let [moved, back] = [true, false].map(|relocated| {
-            program.relocated(relocated);
+        let [moved, back] = [Places::Other, Places::Usual].map(|places| {
             let mut out = vec![0; batch.len() * plan.out_bytes()];
-            program.run(batch, &mut out).expect("runs");
+            program.run(Work { places, ..Work::of(batch) }, &mut [&mut out]).expect("runs");
             out
         });
         assert!(moved == back, "{:?} of {} jobs, {}", plan.op, batch.len(), plan.params);
@@ -355,7 +353,7 @@ pub fn negative_corpus(backend: &dyn Backend) {
         }
         let keys: Vec<_> = all.iter().map(|(case, _)| &case.key[..p.n]).collect();
         let keys: Vec<_> =
-            keys.iter().map(|pk_seed| Key { pk_seed, sk_seed: &[], cached_nodes: &[], cached_id: 0 }).collect();
+            keys.iter().map(|pk_seed| Key::of_seeds(pk_seed, &[])).collect();
         let key_of: Vec<u32> = (0..all.len() as u32).collect();
         let positions: Vec<_> = all.iter().map(|(_, at)| *at).collect();
         let signatures: Vec<_> = all.iter().map(|(case, _)| &case.signature[..]).collect();
@@ -400,14 +398,14 @@ pub fn bad_batches_are_refused(backend: &dyn Backend) {
         let mut program = programs.prepare(device, &plan, 2, &Policy::default()).expect("prepared");
         let good = Batch { keys: &keys, key_of: &case.key_of, positions: &case.positions, signatures: &[] };
         let mut out = vec![0; 2 * p.sig_bytes()];
-        let mut refused = |batch: &Batch<'_>, out: &mut [u8]| program.run(batch, out).expect_err("a bad batch");
+        let mut refused = |batch: &Batch<'_>, out: &mut [u8]| program.run_batch(batch, out).expect_err("a bad batch");
         let short = [Key { sk_seed: &keys[0].sk_seed[1..], ..keys[0] }];
         let expected = Error::Length { what: "SK.seed", want: p.n, got: p.n - 1 };
         assert_eq!(refused(&Batch { keys: &short, ..good }, &mut out), expected);
         assert!(matches!(refused(&Batch { key_of: &[0, 1], ..good }, &mut out), Error::Value { .. }));
         assert!(matches!(refused(&Batch { positions: &case.positions[1..], ..good }, &mut out), Error::Length { .. }));
         assert!(matches!(refused(&good, &mut out[1..]), Error::Length { .. }));
-        program.run(&good, &mut out).expect("a good batch after bad ones");
+        program.run_batch(&good, &mut out).expect("a good batch after bad ones");
         let unknown = Policy(vec![("no such axis", 1)]);
         assert!(programs.prepare(device, &plan, 2, &unknown).is_err(), "an unknown axis is refused");
     }

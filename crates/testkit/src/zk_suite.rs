@@ -1,8 +1,13 @@
 //! Tests that every device that computes zkDilithium must pass. One line runs them all, [`zk_tests!`](crate::zk_tests).
 
 use crate::zkdilithium::{boundary, public, special, verify_only};
-use hypergrove_engine::{ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
-use hypergrove_zkdilithium::{Fe, Message, Signature, SigningKey, Trace, VerifyingKey, reference};
+use hypergrove_engine::{
+    Axis, Error, Places, Timing, ZkDilithium, ZkSign, ZkVerify, forward, keygen_to_vec, sign_to_vec,
+};
+use hypergrove_zkdilithium::params::SEED_BYTES;
+use hypergrove_zkdilithium::{
+    Fe, Message, Op, Signature, SignatureBytes, SigningKey, SigningKeyBytes, Trace, VerifyingKey, reference,
+};
 
 /// Makes a module of tests that all call this suite; `$zk` is an `Option` of something that computes zkDilithium,
 /// `None` where the machine cannot, which is said by name.
@@ -42,16 +47,16 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
 }
 
 fn keygen(zk: &mut dyn ZkDilithium, seeds: &[[u8; 32]]) -> Vec<SigningKey> {
-    keygen_to_vec(zk, seeds).expect("keys")
+    keygen_to_vec(zk, seeds, Places::Usual).expect("keys")
 }
 
 fn sign(zk: &mut dyn ZkDilithium, jobs: &[ZkSign<'_>]) -> Vec<Signature> {
-    sign_to_vec(zk, jobs).expect("signatures")
+    sign_to_vec(zk, jobs, Places::Usual).expect("signatures")
 }
 
 fn verify(zk: &mut dyn ZkDilithium, jobs: &[ZkVerify<'_>]) -> Vec<bool> {
     let mut verdicts = Vec::new();
-    zk.verify(jobs, &mut verdicts).expect("verdicts");
+    zk.verify(jobs, &mut verdicts, Places::Usual).expect("verdicts");
     verdicts
 }
 
@@ -117,9 +122,53 @@ pub fn batches_of_every_size(zk: &mut dyn ZkDilithium) {
     }
 }
 
+/// A program whose runs are all in other places.
+struct Elsewhere<'z>(&'z mut dyn ZkDilithium);
+
+impl ZkDilithium for Elsewhere<'_> {
+    fn space(&self) -> Vec<Axis> {
+        self.0.space()
+    }
+    fn poseidon_rate(&self, clock: Option<f64>) -> Option<f64> {
+        self.0.poseidon_rate(clock)
+    }
+    fn uses_expanded_keys(&self) -> bool {
+        self.0.uses_expanded_keys()
+    }
+    fn jobs(&self, op: Op) -> usize {
+        self.0.jobs(op)
+    }
+    fn queue(&self, op: Op) -> u32 {
+        self.0.queue(op)
+    }
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+    fn keygen(
+        &mut self,
+        seeds: &[[u8; SEED_BYTES]],
+        keys: &mut [&mut SigningKeyBytes],
+        _: Places,
+    ) -> Result<Timing, Error> {
+        self.0.keygen(seeds, keys, Places::Other)
+    }
+    fn sign(
+        &mut self,
+        jobs: &[ZkSign<'_>],
+        signatures: &mut [&mut SignatureBytes],
+        _: Places,
+    ) -> Result<Timing, Error> {
+        self.0.sign(jobs, signatures, Places::Other)
+    }
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>, _: Places) -> Result<Timing, Error> {
+        self.0.verify(jobs, out, Places::Other)
+    }
+    forward!(self => self.0; time_limit);
+}
+
 /// The results are the same in other places of the device.
 pub fn other_places(zk: &mut dyn ZkDilithium) {
-    zk.relocated(true);
+    let zk = &mut Elsewhere(zk);
     vectors(zk);
     batches_of_every_size(zk);
     elements_instead_of_bytes(zk);

@@ -178,10 +178,9 @@ impl TrialJobs {
         let keys: Vec<Key<'_>> = self.seeds[..distinct]
             .iter()
             .map(|[sk_seed, pk_seed]| Key {
-                pk_seed,
-                sk_seed: if verifies { &[] } else { sk_seed },
                 cached_nodes: &self.nodes,
                 cached_id: self.nodes_id,
+                ..Key::of_seeds(pk_seed, if verifies { &[] } else { sk_seed })
             })
             .collect();
         let key_of: Vec<u32> = (0..count as u32).map(|job| if distinct > 1 { job } else { 0 }).collect();
@@ -227,8 +226,8 @@ impl Trial {
         jobs.with_batch(count, |batch| {
             let start = Instant::now();
             let timing = match pool {
-                Some(pool) => pool.install(|| program.run(batch, out)),
-                None => program.run(batch, out),
+                Some(pool) => pool.install(|| program.run_batch(batch, out)),
+                None => program.run_batch(batch, out),
             }?;
             Ok((start.elapsed(), timing))
         })

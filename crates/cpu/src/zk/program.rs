@@ -3,7 +3,9 @@
 
 use super::{MOST, ZkDilithium};
 use crate::Cpu;
-use hypergrove_engine::{Axis, Device, Error, Policy, THREADS, Timing, ZkDilithiumPrograms, ZkSign, ZkVerify, wiped};
+use hypergrove_engine::{
+    Axis, Device, Error, Places, Policy, THREADS, Timing, ZkDilithiumPrograms, ZkSign, ZkVerify, wiped,
+};
 use hypergrove_lanes::{Isa, Lattice};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKeyBytes};
@@ -40,10 +42,8 @@ pub(crate) struct CpuZk {
     isa: Isa,
     threads: usize,
     over: Option<LatticeWrapper>,
-    /// The lanes, and since the first `elsewhere(true)` also lanes where every instance is in the next lane.
+    /// The lanes, and since the first run in other places also lanes where every instance is in the next lane.
     lanes: Vec<ZkDilithium>,
-    /// The index of the lanes that compute.
-    place: usize,
 }
 
 impl CpuZk {
@@ -61,7 +61,7 @@ impl CpuZk {
                 }
             }
         }
-        let mut zk = CpuZk { isa, threads, over, lanes: Vec::new(), place: 0 };
+        let mut zk = CpuZk { isa, threads, over, lanes: Vec::new() };
         zk.lanes.push(zk.make());
         Ok(zk)
     }
@@ -72,8 +72,13 @@ impl CpuZk {
         if self.threads == 1 { lanes.alone() } else { lanes }
     }
 
-    fn lanes(&self) -> &ZkDilithium {
-        &self.lanes[self.place]
+    /// The lanes for these places. Those for other places are made at their first use.
+    fn lanes(&mut self, places: Places) -> &ZkDilithium {
+        let is_other = places != Places::Usual;
+        if is_other && self.lanes.len() == 1 {
+            self.lanes.push(self.make().relocated());
+        }
+        &self.lanes[usize::from(is_other)]
     }
 
     /// Expands these keys, each once. Keys are identified by their places in memory.
@@ -91,7 +96,7 @@ impl CpuZk {
             }
         }
         let keys: Vec<&K> = distinct.values().copied().collect();
-        let made: Vec<Box<E>> = match self.lanes().threads() {
+        let made: Vec<Box<E>> = match self.threads {
             1 => keys.into_iter().map(expand).collect(),
             _ => keys.into_par_iter().map(expand).collect(),
         };
@@ -104,7 +109,7 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
         vec![Axis::threads()]
     }
     fn poseidon_rate(&self, clock: Option<f64>) -> Option<f64> {
-        let (clock, cycles) = clock.zip(self.lanes().poseidon_cycles())?;
+        let (clock, cycles) = clock.zip(self.lanes[0].poseidon_cycles())?;
         Some(self.threads as f64 * clock / cycles)
     }
     fn uses_expanded_keys(&self) -> bool {
@@ -120,23 +125,27 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
         let lanes: usize = self.lanes.iter().map(ZkDilithium::thread_bytes).sum();
         (lanes * self.threads) as u64
     }
-    fn relocated(&mut self, relocated: bool) {
-        if relocated && self.lanes.len() == 1 {
-            self.lanes.push(self.make().relocated());
-        }
-        self.place = usize::from(relocated);
-    }
     hypergrove_engine::forward!(self => self; no_time_limit);
 
-    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
+    fn keygen(
+        &mut self,
+        seeds: &[[u8; SEED_BYTES]],
+        keys: &mut [&mut SigningKeyBytes],
+        places: Places,
+    ) -> Result<Timing, Error> {
         let start = Instant::now();
-        self.lanes().keygen_into(seeds, keys);
+        self.lanes(places).keygen_into(seeds, keys);
         Ok(since(start))
     }
-    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
+    fn sign(
+        &mut self,
+        jobs: &[ZkSign<'_>],
+        signatures: &mut [&mut SignatureBytes],
+        places: Places,
+    ) -> Result<Timing, Error> {
         let start = Instant::now();
         // Elsewhere a key is expanded anew: with redundancy, the first expansion is compared as well.
-        let given = |job: &ZkSign<'_>| job.expanded.is_some() && self.place == 0;
+        let given = |job: &ZkSign<'_>| job.expanded.is_some() && places == Places::Usual;
         let lacking = jobs.iter().filter(|job| !given(job)).map(|job| job.key);
         let made = self.expanded(lacking, |key| wiped(|| Box::new(key.expand())));
         let job = |job| {
@@ -144,10 +153,10 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
             let key = expanded.filter(|_| given(job)).unwrap_or_else(|| &made[&std::ptr::from_ref(key)]);
             super::Sign { key, message }
         };
-        self.lanes().sign_into(&jobs.iter().map(job).collect::<Vec<_>>(), signatures);
+        self.lanes(places).sign_into(&jobs.iter().map(job).collect::<Vec<_>>(), signatures);
         Ok(since(start))
     }
-    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>, places: Places) -> Result<Timing, Error> {
         let start = Instant::now();
         let lacking = jobs.iter().filter(|job| job.expanded.is_none()).map(|job| job.key);
         let made = self.expanded(lacking, |key| Box::new(key.expand()));
@@ -156,7 +165,7 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
             let key = expanded.unwrap_or_else(|| &made[&std::ptr::from_ref(key)]);
             super::Verify { key, message, signature }
         };
-        out.extend(self.lanes().verify(&jobs.iter().map(job).collect::<Vec<_>>()));
+        out.extend(self.lanes(places).verify(&jobs.iter().map(job).collect::<Vec<_>>()));
         Ok(since(start))
     }
 }

@@ -1,11 +1,12 @@
 //! A call's way through the devices: its jobs are cut into chunks, the chunks take permits on devices, and results are put in order.
 
 use super::blocks::{Client, Numbered, QueuedBlock, counted};
+use super::options::Ends;
 use super::permits::{Permit, Request, Signal, lock};
 use super::producer::{Produces, Readiness, patience};
 use super::worker::{Scale, Worker, is_fault};
 use super::{Place, Scheduler};
-use crate::Error;
+use crate::{Error, Places};
 use crate::planner::{SubBatch, SubBatches};
 use crate::programs::Group;
 use crate::scheme::FirstChunks;
@@ -191,6 +192,8 @@ pub(super) struct Call<'a> {
     first: Option<Error>,
     /// The call ends with this error, or without one; the results from this job on are not handed out.
     end: Option<(usize, Result<(), Error>)>,
+    /// When no more of its work begins.
+    ends: Ends<'a>,
 }
 
 /// The source of blocks. It says how many blocks there are at most, or how many jobs.
@@ -230,6 +233,7 @@ impl<'a> Call<'a> {
             handed_out: 0,
             first: None,
             end: None,
+            ends: scheduler.work.ends(),
         };
         call.share_memory();
         call
@@ -275,6 +279,10 @@ impl<'a> Call<'a> {
             let seen = self.signal.events();
             self.withdraw_wrong();
             self.take_grants();
+            if let Err(why) = self.ends.check() {
+                // Chunks that began are completed and handed out.
+                self.end(self.fresh, Err(why));
+            }
             let later = loop {
                 match self.next_chunk() {
                     Next::Chunk(chunk) => {
@@ -308,7 +316,8 @@ impl<'a> Call<'a> {
                     (0, None) => Step::WaitForPermit,
                     _ => Step::WaitForChunks,
                 };
-                trace::step(reason, in_flight, || self.signal.wait(seen, later.flatten()));
+                let most = if self.end.is_some() { later.flatten() } else { self.ends.wait(later.flatten()) };
+                trace::step(reason, in_flight, || self.signal.wait(seen, most));
             }
             let completed = std::mem::take(&mut *lock(&self.completed));
             completed.into_iter().for_each(|one| self.complete(one));
@@ -554,7 +563,7 @@ impl<'a> Call<'a> {
             let done = catch_unwind(AssertUnwindSafe(|| {
                 let threads = scheduler.options.threads;
                 let mut work = |pool: Option<&rayon::ThreadPool>| {
-                    let place = Place { scheduler, worker, room, pool, threads, relocated: false };
+                    let place = Place { scheduler, worker, room, pool, threads, places: Places::Usual };
                     trace.step(Step::Chunk, count, || client.run(&place, &jobs, &mut spare))
                 };
                 match (is_here, count) {

@@ -75,9 +75,9 @@ impl Devices {
         let device = backend.devices().unwrap().remove(0);
         let device = |index| (backend.clone(), Device { index, queue, ..device.clone() });
         let memory_budget = IN_A_CHUNK * OWNED as u64 * (slots([queue, queue].map(u64::from).into_iter()) + 1);
-        let options = super::tests::options(2, memory_budget);
+        let options = (super::tests::options(2, memory_budget), WorkOptions::default());
         let know: KnowledgeSource = Arc::new(|_, _| Arc::new(Nothing));
-        let scheduler = Scheduler::new([0, 1].map(device).into(), None, options, know, Policy::default());
+        let scheduler = Scheduler::new([0, 1].map(device).into(), None, options, know, Default::default());
         Devices { scheduler, answer, runs: Default::default(), discarded: AtomicUsize::new(0) }
     }
 

@@ -9,10 +9,12 @@ mod blocks;
 mod call;
 mod cell;
 mod choice;
+mod compute;
 mod deadlines;
 #[cfg(test)]
 mod doubles;
 mod memory;
+mod options;
 mod permits;
 mod place;
 mod producer;
@@ -30,9 +32,11 @@ mod sync {
 pub use blocks::{Failed, Outcomes, QueuedBlock};
 pub use call::Sink;
 pub use choice::{Booked, DeviceChoice, Wake};
+pub use compute::{Compute, Computed, Output, Parts, compute};
 pub use memory::{ChunkMemory, Memory, zeros};
+pub use options::{CancelToken, Checks, Options, WorkOptions};
 pub use permits::Waits;
-pub use place::{Place, Run, Work};
+pub use place::{Need, Place, Run, RunProgram};
 pub use stats::{DeviceStats, Stats, TicketStats};
 pub use tickets::{Canceller, IsWanted, Queue, Queued, Room, Size, Ticket};
 pub use worker::{Fault, Scale, Worker, is_fault};
@@ -40,21 +44,23 @@ pub use worker::{Fault, Scale, Worker, is_fault};
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::Kind;
 use crate::trace::{Observer, Step};
-use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, Process, Timing};
+use crate::{Backend, Device, Error, ErrorKind, Knowledge, Places, Policy, Process, Timing};
 use blocks::{Blocks, Client, Members};
 use call::{BlockSource, Call, Scopes};
 use choice::{CallRates, Lazy};
 use memory::check_memory;
+use options::Ends;
 pub(crate) use permits::lock;
 use producer::{ProducedJobs, Producer};
 use rayon::ThreadPool;
 use stats::Counters;
 use std::collections::VecDeque;
 use std::iter::Fuse;
+use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Builder;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 pub(crate) use threads::outside_pools;
 use worker::OpenBlock;
 
@@ -94,23 +100,6 @@ pub trait Job: Send + Sync + Sized {
     }
 }
 
-/// The options of an engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options {
-    /// Host threads.
-    pub threads: usize,
-    /// The host's memory for prepared programs, and for each call's jobs and outputs at hand.
-    pub memory: MemoryBudget,
-    /// Whether signing compares the top root that it grows anew with the key's.
-    pub check_roots: bool,
-    /// Whether every signature is verified before it is handed out.
-    pub verify_signatures: bool,
-    /// Whether everything is computed twice and compared.
-    pub redundant: bool,
-    /// How long a wait for a device may take, at least; `Duration::MAX` for no limit. See [`Program::time_limit`](crate::Program::time_limit).
-    pub device_timeout: Duration,
-}
-
 /// How much of the host's memory an engine may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemoryBudget {
@@ -141,8 +130,24 @@ impl MemoryBudget {
 /// Gives the knowledge about a device before anything runs on it.
 pub type KnowledgeSource = Arc<dyn Fn(&Arc<dyn Backend>, &Device) -> Arc<dyn Knowledge> + Send + Sync>;
 
-/// The devices of an engine and all that its calls share.
+/// The devices of an engine and all that its calls share, for work with some options. A clone is cheap.
+#[derive(Clone)]
 pub struct Scheduler {
+    /// The options of the work that comes this way.
+    pub work: WorkOptions,
+    core: Arc<Core>,
+}
+
+impl Deref for Scheduler {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+/// All that the calls of an engine share, whatever their options.
+pub struct Core {
     /// The options of the engine.
     pub options: Options,
     /// The devices, at least one. If others are initialised lazily, the host alone.
@@ -198,13 +203,13 @@ pub fn slots(queues: impl Iterator<Item = u64>) -> u64 {
 impl Scheduler {
     /// A scheduler over these devices, one at least. Nothing is prepared and no thread started before the first call. With
     /// `wake` there is one device, the host, and others are initialised when a batch is worth it. `policy` is that of
-    /// schemes for which nothing is measured.
+    /// schemes for which nothing is measured. The observer gets the events of all work.
     pub fn new(
         devices: Vec<(Arc<dyn Backend>, Device)>,
         wake: Option<Wake>,
-        options: Options,
+        (options, work): (Options, WorkOptions),
         know: KnowledgeSource,
-        policy: Policy,
+        (policy, observer): (Policy, Option<Observer>),
     ) -> Scheduler {
         let slots = slots(devices.iter().map(|(_, device)| u64::from(device.queue.max(1))));
         let memory = options.memory.of(devices.iter().map(|(_, device)| device));
@@ -217,7 +222,7 @@ impl Scheduler {
             has_host |= is_host;
             workers.push(Worker::new((backend, device), share, is_host, options.threads, &know, &policy));
         }
-        Scheduler {
+        let core = Core {
             options,
             workers,
             lazy: wake.map(Lazy::new),
@@ -234,9 +239,16 @@ impl Scheduler {
             narrow: Mutex::default(),
             notice: OnceLock::new(),
             process: OnceLock::new(),
-            observer: None,
+            observer,
             chunks_observed: AtomicU64::new(0),
-        }
+        };
+        Scheduler { work, core: Arc::new(core) }
+    }
+
+    /// The same devices, for work with other options.
+    #[must_use]
+    pub fn with(&self, work: WorkOptions) -> Scheduler {
+        Scheduler { work, core: self.core.clone() }
     }
 
     /// The devices that the engine was built with.
@@ -267,11 +279,6 @@ impl Scheduler {
             several => format!("one of {}", several.join(", ")),
         };
         Error::Device { device, what: format!("a thread that ran {what} panicked") }
-    }
-
-    /// Jobs that a program for so many has room for: in a redundant engine at least two, so that a single job has another place.
-    pub(crate) fn room_for(&self, jobs: usize) -> usize {
-        if self.options.redundant { jobs.max(2) } else { jobs }
     }
 
     /// Records a failure, and gives whether the device is disabled. The last device is not, and its failure ends the call.
@@ -353,20 +360,15 @@ impl Scheduler {
         }
     }
 
-    /// How many copies of a chunk's outputs are in memory: also those that results are taken from, and those that are compared.
-    pub fn copies(&self) -> usize {
-        2 + usize::from(self.options.redundant)
-    }
-
     /// Runs one job on the device that suits it, concurrently with the chunks of batches; with `rather` on that device, as long as it works.
     pub fn one<J: Job>(&self, rather: Option<&Worker>, job: J) -> Result<J::Out, Error> {
         self.same_process()?;
-        let (kind, size) = (job.kind()?, (job.count(), job.owned()));
+        let (kind, size, ends) = (job.kind()?, (job.count(), job.owned()), self.work.ends());
         let (blocks, mut first) = (Blocks::one(Members::One(job)), None);
         self.trace_of_call().step(Step::Call, size.0, || -> Result<(), Error> {
             loop {
                 let (worker, group) = self.device_for_one(rather, kind);
-                match self.one_on(worker, size, group, &blocks) {
+                match self.one_on(worker, size, group, (&blocks, &ends)) {
                     Ok(()) => return Ok(()),
                     Err(why) => self.after(worker, why, 1, &mut first)?,
                 }
@@ -413,13 +415,14 @@ impl Scheduler {
         worker: &Worker,
         (count, owned): (usize, usize),
         group: Group,
-        client: &dyn Client,
+        (client, ends): (&dyn Client, &Ends<'_>),
     ) -> Result<(), Failure> {
         // With one thread each caller has the host to itself, on a thread of its own.
         let permit = (!self.shares_nothing(worker)).then(|| {
             self.counters.singles.add(1);
             self.trace_of_call().step(Step::WaitForPermit, count, || worker.permits.single())
         });
+        ends.check().map_err(Failure::Job)?;
         // While others compute, one thread for each job is as fast, and fair.
         let is_crowded = worker.is_host() && permit.as_ref().is_some_and(|permit| permit.crowded);
         let group = if is_crowded { Group { threads: 1, ..group } } else { group };
@@ -428,7 +431,7 @@ impl Scheduler {
             Err(why) if is_broken(&why) => return Err(Failure::Device(why)),
             Err(why) => return Err(Failure::Job(why)),
         };
-        let held = (owned + client.output(0, &facts) * self.copies()) as u64;
+        let held = (owned + client.output(0, &facts) * self.work.checks.copies()) as u64;
         let needs = held.saturating_add(Scale { scheduler: self, worker }.bytes(group, 1));
         let memory = self.memory_alone(owned);
         if needs > memory {
@@ -443,7 +446,7 @@ impl Scheduler {
         let blocks = [(0, QueuedBlock { group: Ok(group), held, count })];
         let trace = self.trace_of_chunk();
         let run = |pool: Option<&ThreadPool>| {
-            let place = Place { scheduler: self, worker, room, pool, threads: group.threads, relocated: false };
+            let place = Place { scheduler: self, worker, room, pool, threads: group.threads, places: Places::Usual };
             trace.step(Step::Chunk, count, || client.run(&place, &blocks, &mut Vec::new()))
         };
         let began = Instant::now();
@@ -473,7 +476,7 @@ impl Scheduler {
         let mut classifier = Classifier::new(self, self.devices().0, Some(total));
         let group = Group { kind, threads: self.options.threads };
         let Known { facts, block: (jobs, memory) } = classifier.known(group).as_ref().map_err(Clone::clone)?;
-        let held = output(facts).saturating_mul(self.copies()).saturating_add(owned) as u64;
+        let held = output(facts).saturating_mul(self.work.checks.copies()).saturating_add(owned) as u64;
         let that_fit = usize::try_from(memory / held.max(1)).unwrap_or(usize::MAX);
         Ok((*jobs).min(that_fit).max(1))
     }
@@ -537,8 +540,8 @@ impl Scheduler {
     ) -> Result<bool, Error> {
         let Some((block, kind, (count, owned))) = self.block_of_thread(jobs) else { return Ok(false) };
         self.same_process()?;
-        let (host, blocks) = (self.first(), Blocks::one(block));
-        match self.one_on(host, (count, owned), Group { kind, threads: 1 }, &blocks) {
+        let (host, blocks, ends) = (self.first(), Blocks::one(block), self.work.ends());
+        match self.one_on(host, (count, owned), Group { kind, threads: 1 }, (&blocks, &ends)) {
             Ok(()) => {
                 let _ = blocks.hand_out(0, None, sink);
                 return Ok(true);
@@ -684,7 +687,7 @@ impl Scheduler {
         let worker = self.live().find(|worker| worker.has_memory()).unwrap_or_else(|| self.first());
         let threads = threads.min(self.options.threads);
         let pool = if threads > 1 { self.pool()? } else { None };
-        Ok(Place { scheduler: self, worker, room: (0, 0), pool, threads, relocated: false })
+        Ok(Place { scheduler: self, worker, room: (0, 0), pool, threads, places: Places::Usual })
     }
 
     /// A pool of so many threads, fewer than the engine has; `None` if the system does not start as many.
@@ -890,7 +893,7 @@ impl<'a> Classifier<'a> {
 
     /// Bytes that a job and its output take.
     fn held(&self, owned: usize, output: usize) -> u64 {
-        (owned + output * self.scheduler.copies()) as u64
+        (owned + output * self.scheduler.work.checks.copies()) as u64
     }
 
     /// Adds a job to the block whose jobs were classified last; gives it back if it does not join. A job that joins needs no [`OpenBlock`] of its
@@ -982,6 +985,7 @@ mod tests {
                 default: Policy::default(),
                 space: Vec::new(),
                 compressions: 1000.0,
+                abilities: crate::Abilities::NONE,
                 predicted: PREDICTED[usize::from(group.kind.op)],
                 own: Box::new(()),
                 program: None,
@@ -1016,9 +1020,6 @@ mod tests {
         Options {
             threads,
             memory: MemoryBudget::Chosen(memory_budget),
-            check_roots: true,
-            verify_signatures: false,
-            redundant: false,
             device_timeout: crate::DEVICE_TIMEOUT,
         }
     }
@@ -1036,8 +1037,8 @@ mod tests {
     pub(super) fn scheduler(threads: usize) -> Scheduler {
         let backend: Arc<dyn Backend> = Arc::new(Reference);
         let device = backend.devices().unwrap().remove(0);
-        let options = options(threads, 1 << 20);
-        Scheduler::new(vec![(backend, device)], None, options, Arc::new(|_, _| Arc::new(Nothing)), Policy::default())
+        let options = (options(threads, 1 << 20), WorkOptions::default());
+        Scheduler::new(vec![(backend, device)], None, options, Arc::new(|_, _| Arc::new(Nothing)), Default::default())
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{Scheduler, Worker};
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::Prepared;
 use crate::trace::{Step, TraceContext};
-use crate::{Error, THREADS, Timing, time_limit};
+use crate::{Error, Places, THREADS, Timing, time_limit};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::iter::repeat_with;
@@ -16,8 +16,24 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 /// Does the work of a chunk, given the number of its first job, its output and its results.
 type ChunkWork<'w, T> = &'w (dyn Fn(usize, &mut [u8], &mut [T]) + Sync);
-/// Uses a program. Gives the time that it took, or `None` if it left the program unchanged.
-pub type Work<'w> = &'w mut (dyn FnMut(&mut dyn Prepared) -> Result<Option<Timing>, Error> + Send);
+/// Runs a program in the given places of its device. Gives the time that this took.
+pub type RunProgram<'w> = &'w mut (dyn FnMut(&mut dyn Prepared, Places) -> Result<Timing, Error> + Send);
+
+/// What a batch needs of a program.
+#[derive(Clone, Copy)]
+pub struct Need<'n> {
+    /// The number of jobs.
+    pub jobs: usize,
+    /// Bytes of the longest message that the program may hash; see [`Digests::longest`](crate::Digests::longest).
+    pub longest: &'n (dyn Fn() -> usize + Sync),
+}
+
+impl Need<'_> {
+    /// That of jobs whose messages no program hashes.
+    pub fn of(jobs: usize) -> Self {
+        Need { jobs, longest: &|| usize::MAX }
+    }
+}
 
 /// Runs the next slice of the task with this number, and hands out its results. Gives `Break` when the task is done.
 type SliceOfTask<'w, T> = &'w (dyn Fn(usize, &mut dyn FnMut(T)) -> ControlFlow<()> + Sync);
@@ -43,9 +59,8 @@ pub struct Place<'a> {
     pub pool: Option<&'a ThreadPool>,
     /// The number of threads that programs of the host may use here.
     pub threads: usize,
-    /// Whether programs give jobs to other threads or lanes of the device than usual. A redundant engine does so the second time that it computes them, so
-    /// that a faulty part of the device does not make the same error twice.
-    pub relocated: bool,
+    /// Where on the device programs compute jobs.
+    pub places: Places,
 }
 
 /// A message from a slice of a task to the thread that takes results.
@@ -181,11 +196,11 @@ impl Place<'_> {
         }
     }
 
-    /// Runs `work` with exclusive use of a program for `jobs` jobs of a group, in the threads that the program's policy asks for, and adds the time
-    /// that `work` gives to the engine's. `work` computes the jobs `times` times; [`typed`](crate::programs::typed) gives it the program as its
-    /// scheme's own type. A program that failed is not used again.
-    pub fn program(&self, facts: &GroupFacts, (jobs, times): (usize, u32), work: Work<'_>) -> Result<(), Error> {
-        let Place { scheduler, worker, room, pool, .. } = *self;
+    /// Runs `work` with exclusive use of a program for jobs of a group, in the threads that the program's policy asks for, and adds the time
+    /// that `work` gives to the engine's. [`typed`](crate::programs::typed) gives `work` the program as its scheme's own type. Tests of the device
+    /// that the jobs need are made before. A program that failed is not used again.
+    pub fn program(&self, facts: &GroupFacts, need: Need<'_>, work: RunProgram<'_>) -> Result<(), Error> {
+        let (Place { scheduler, worker, room, pool, places, .. }, Need { jobs, longest }) = (*self, need);
         // Without a pool, a program for several threads would look for threads elsewhere.
         let lacks_threads = pool.is_none() && (worker.is_host() || scheduler.works_on_calling_thread(worker));
         let alone = match facts.group.threads > 1 && lacks_threads {
@@ -193,16 +208,17 @@ impl Place<'_> {
             false => None,
         };
         let facts = alone.as_deref().unwrap_or(facts);
-        let mut lent = worker.programs.lend(facts, scheduler.room_for(jobs), room)?;
+        let mut lent = worker.programs.lend(facts, scheduler.work.checks.room_for(jobs), room)?;
         let threads = lent.policy.get(THREADS).map_or(1, |threads| threads as usize);
-        let (program, trace) = (&mut *lent.program, TraceContext::current());
+        let trace = TraceContext::current();
         let mut compute = || {
-            program.relocated(self.relocated);
+            lent.prove(longest)?;
+            let program = &mut *lent.program;
             if !worker.is_host() {
                 let seconds = facts.measured(jobs).unwrap_or_else(|| facts.seconds());
                 program.time_limit(time_limit(seconds * jobs as f64, scheduler.options.device_timeout));
             }
-            trace.step(Step::Program, jobs, || work(program))
+            trace.step(Step::Program, jobs, || work(program, places))
         };
         let timing = match pool.filter(|_| facts.uses_threads()) {
             // Only the host's own programs need a pool of as many threads as their policy has.
@@ -213,18 +229,9 @@ impl Place<'_> {
             },
             _ => compute(),
         }?;
-        if let Some(timing) = &timing {
-            *lock(&scheduler.timing) += timing;
-        }
-        lent.give_back(times, timing.is_none());
+        *lock(&scheduler.timing) += &timing;
+        lent.give_back(if places == Places::Both { 2 } else { 1 }, &timing);
         Ok(())
-    }
-
-    /// The place where a redundant engine computes jobs for the second time, to compare both results: other places of the device. This is `None` if the
-    /// engine computes jobs once. The second place has no second one.
-    pub fn second(&self) -> Option<Self> {
-        let goes_on = self.scheduler.options.redundant && !self.relocated;
-        goes_on.then_some(Place { relocated: true, ..*self })
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Stats {
     pub faults: u64,
     /// Jobs that were done again after a failure.
     pub retried_jobs: u64,
+    /// Jobs that were computed twice, and whose results agreed.
+    pub redundant_jobs: u64,
     /// Bytes of [`Scheduler::memory`] that callers hold now.
     pub memory_in_use: u64,
     /// Bytes of [`Scheduler::memory`] that are kept for the next caller.
@@ -100,6 +102,8 @@ pub(crate) struct Counters {
     pub(super) faults: Counter,
     /// Jobs that were done again.
     pub(super) again: Counter,
+    /// Jobs that were computed twice.
+    pub(super) twice: Counter,
 }
 
 impl Counters {
@@ -203,6 +207,7 @@ impl Scheduler {
             device: self.timing(),
             faults: it.faults.read(),
             retried_jobs: it.again.read(),
+            redundant_jobs: it.twice.read(),
             devices: self.all().map(device).collect(),
             tickets: TicketStats::default(),
         }

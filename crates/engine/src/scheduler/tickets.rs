@@ -5,7 +5,7 @@
 //! the devices were busy. Lines take turns. Results go to the jobs' [`Ticket`]s first, and waiters are notified afterwards, when the slot is free
 //! again: a callback may wait for any other ticket.
 
-use super::Scheduler;
+use super::{CancelToken, Checks, Scheduler, WorkOptions};
 use super::cell::{Callback, Cell, Resolved, Then, Wake};
 use super::deadlines::{Clock, Deadlines, Expires, When};
 use super::permits::lock;
@@ -76,8 +76,8 @@ pub struct Size {
     pub bytes: u64,
 }
 
-/// A line's jobs have one kind, and one type runs them.
-type LineId = (Option<Kind>, TypeId);
+/// A line's jobs have one kind and the same checks, and one type runs them.
+type LineId = (Option<Kind>, Checks, TypeId);
 
 /// A job and its result.
 struct Entry<J: Queued> {
@@ -87,6 +87,8 @@ struct Entry<J: Queued> {
     place: PlaceInLine,
     /// `None` for a job that no program does.
     kind: Option<Kind>,
+    checks: Checks,
+    cancel: Option<CancelToken>,
     size: Size,
     since: Instant,
     /// No result that comes at this time or later counts.
@@ -100,7 +102,7 @@ impl<J: Queued> Entry<J> {
     }
 
     fn line_id(&self) -> LineId {
-        (self.kind, TypeId::of::<J>())
+        (self.kind, self.checks, TypeId::of::<J>())
     }
 
     /// Sets the result, unless the ticket has one, and gives the waiter to notify. A result that comes after the deadline is not given, because the
@@ -111,6 +113,11 @@ impl<J: Queued> Entry<J> {
         }
         self.discard(result);
         waiter_of::<J>(self.set_error(Error::DeadlineExceeded, |counters| &counters.expired))
+    }
+
+    /// Whether the caller has cancelled the job's work.
+    fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(CancelToken::is_cancelled)
     }
 
     fn is_late(&self) -> bool {
@@ -177,12 +184,17 @@ impl<J: Queued> Holds<J::Out> for Entry<J> {
         if self.is_late() {
             return self.expire();
         }
+        if self.is_cancelled() {
+            return self.cancel();
+        }
         let Some(job) = self.take() else { return };
         shared.left(self.line_id(), self.size, &self.place);
         let began = Instant::now();
         let mut result = None;
         let is_wanted = || !self.cell.is_resolved();
-        let done = J::run(&shared.scheduler, vec![job], &is_wanted, &mut |_, out| result = Some(out));
+        let done = shared.with_checks(self.checks, |scheduler| {
+            J::run(scheduler, vec![job], &is_wanted, &mut |_, out| result = Some(out))
+        });
         shared.counters.batch(self.size.jobs, 1, began.elapsed());
         shared.counters.waited(&[began - self.since]);
         let result = done.err().map(Err).or(result).unwrap_or_else(|| Err(cancelled(NO_RESULT)));
@@ -338,6 +350,9 @@ impl<J: Queued> TakenBatch for TakenJobs<J> {
         let mut entries = Vec::with_capacity(self.entries.len());
         self.jobs.reserve_exact(self.entries.len());
         for entry in self.entries.drain(..) {
+            if entry.is_cancelled() {
+                entry.cancel();
+            }
             // A job that was withdrawn meanwhile has its result.
             let Some(job) = entry.take() else { continue };
             (size.jobs, size.bytes) = (size.jobs + entry.size.jobs, size.bytes + entry.size.bytes);
@@ -358,11 +373,13 @@ impl<J: Queued> TakenBatch for TakenJobs<J> {
             return tell(entries, wakes);
         }
         let began = Instant::now();
-        let is_wanted = || entries.iter().any(|entry| !entry.cell.is_resolved());
+        let is_wanted = || entries.iter().any(|entry| !entry.cell.is_resolved() && !entry.is_cancelled());
         let done = catch_unwind(AssertUnwindSafe(|| {
-            J::run(&shared.scheduler, all, &is_wanted, &mut |index, result| {
-                debug_assert_eq!(index, wakes.len(), "results come in order");
-                wakes.push(entries[index].resolve(result));
+            shared.with_checks(entries[0].checks, |scheduler| {
+                J::run(scheduler, all, &is_wanted, &mut |index, result| {
+                    debug_assert_eq!(index, wakes.len(), "results come in order");
+                    wakes.push(entries[index].resolve(result));
+                })
             })
         }));
         shared.counters.batch(jobs, entries.len(), began.elapsed());
@@ -586,6 +603,14 @@ impl Shared {
                 what: "a ticket's callback waits for the engine that called it; let the callback return first".into(),
             }),
             false => Ok(()),
+        }
+    }
+
+    /// Calls `run` with a scheduler for work with these checks.
+    fn with_checks<R>(&self, checks: Checks, run: impl FnOnce(&Scheduler) -> R) -> R {
+        match checks == self.scheduler.work.checks {
+            true => run(&self.scheduler),
+            false => run(&self.scheduler.with(WorkOptions { checks, ..WorkOptions::default() })),
         }
     }
 
@@ -980,8 +1005,13 @@ impl Queue {
         }))
     }
 
-    /// Queues a job of this size. `make` is called only if there is room.
-    pub fn submit<J: Queued>(&self, size: Size, make: impl FnOnce() -> J) -> Result<Ticket<J::Out>, Error> {
+    /// Queues a job of this size, for work with these options. `make` is called only if there is room.
+    pub fn submit<J: Queued>(
+        &self,
+        work: &WorkOptions,
+        size: Size,
+        make: impl FnOnce() -> J,
+    ) -> Result<Ticket<J::Out>, Error> {
         let (shared, process) = (&self.0, Process::current());
         // Every job counts, because the queue does not wait for jobs that count for nothing.
         let size = Size { jobs: size.jobs.max(1), ..size };
@@ -997,7 +1027,8 @@ impl Queue {
         let core = if has_cores { core_among(shared.scheduler.options.threads) } else { 0 };
         let (deadline, of, place) = (Mutex::new(None), Arc::downgrade(shared), PlaceInLine::new(core));
         let job = Mutex::new(Some(job));
-        let entry = Arc::new(Entry { job, cell, place, kind, size, since, deadline, shared: of });
+        let (checks, cancel) = (work.checks, work.cancel.clone());
+        let entry = Arc::new(Entry { job, cell, place, kind, checks, cancel, size, since, deadline, shared: of });
         if let Err(why) = requested.and_then(|_| shared.add(entry.clone(), process, has_place)) {
             drop(entry.take());
             let Wake::Nobody = entry.resolve(Err(why)) else { unreachable!("nobody has the ticket yet") };
@@ -1008,7 +1039,10 @@ impl Queue {
         if reserved == Reserved::PlaceWithoutDispatcher {
             shared.run_here(lock(&shared.state), &*entry);
         }
-        Ok(Ticket { entry, process, deadline: None, is_released: false })
+        let ticket = Ticket { entry, process, deadline: None, is_released: false };
+        // A time that is too far away for the clock is no limit.
+        let until = work.timeout.and_then(|timeout| since.checked_add(timeout));
+        Ok(if let Some(until) = until { ticket.deadline(until) } else { ticket })
     }
 
     /// Calls `work`, which does one job, on this thread if the engine has nothing else to do; otherwise gives `None`. For the counters it is a

@@ -256,10 +256,10 @@ impl Scale<'_> {
 
     /// Bytes of the largest program that jobs of this group need.
     pub fn bytes(&self, group: Group, jobs: usize) -> u64 {
-        let room = self.scheduler.room_for(jobs);
+        let room = self.scheduler.work.checks.room_for(jobs);
         let of = |group| self.facts(group).map_or(0, |facts| self.worker.programs.bytes(&facts, room));
         // The verification that follows has a program of its own.
-        let verifies = self.scheduler.options.verify_signatures;
+        let verifies = self.scheduler.work.checks.verify_signatures;
         let verified_by = if verifies { group.kind.habits().verified_by } else { None };
         verified_by.map_or(0, |kind| of(Group { kind, ..group })).max(of(group))
     }

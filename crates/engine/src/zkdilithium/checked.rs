@@ -2,7 +2,7 @@
 
 use super::{ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
 use crate::checked::Pair;
-use crate::{Axis, Checked, Device, Error, Policy, Timing, ZkDilithiumPrograms, forward};
+use crate::{Axis, Checked, Device, Error, Places, Policy, Timing, ZkDilithiumPrograms, forward};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKey, SigningKeyBytes};
 use zeroize::Zeroize;
@@ -33,21 +33,27 @@ impl ZkDilithium for Pair<dyn ZkDilithium> {
         self.subject.bytes() + self.reference.bytes()
     }
     forward!(self => self.subject; time_limit);
-    fn relocated(&mut self, relocated: bool) {
-        self.subject.relocated(relocated);
-        self.reference.relocated(relocated);
-    }
-    fn keygen(&mut self, seeds: &[[u8; SEED_BYTES]], keys: &mut [&mut SigningKeyBytes]) -> Result<Timing, Error> {
-        let expected = keygen_to_vec(&mut *self.reference, seeds)?;
-        let timing = self.subject.keygen(seeds, keys)?;
+    fn keygen(
+        &mut self,
+        seeds: &[[u8; SEED_BYTES]],
+        keys: &mut [&mut SigningKeyBytes],
+        places: Places,
+    ) -> Result<Timing, Error> {
+        let expected = keygen_to_vec(&mut *self.reference, seeds, places)?;
+        let timing = self.subject.keygen(seeds, keys, places)?;
         match keys.iter().zip(expected).position(|(key, expected)| SigningKey::from_bytes(&key[..]) != Ok(expected)) {
             None => Ok(timing),
             Some(at) => Err(self.inconsistent(format!("the key of seed {at} differs"))),
         }
     }
-    fn sign(&mut self, jobs: &[ZkSign<'_>], signatures: &mut [&mut SignatureBytes]) -> Result<Timing, Error> {
-        let timing = self.subject.sign(jobs, signatures)?;
-        let expected = sign_to_vec(&mut *self.reference, jobs);
+    fn sign(
+        &mut self,
+        jobs: &[ZkSign<'_>],
+        signatures: &mut [&mut SignatureBytes],
+        places: Places,
+    ) -> Result<Timing, Error> {
+        let timing = self.subject.sign(jobs, signatures, places)?;
+        let expected = sign_to_vec(&mut *self.reference, jobs, places);
         let compared = expected.and_then(|mut expected| {
             let differs =
                 signatures.iter().zip(&expected).position(|(made, expected)| made[..] != *expected.as_bytes());
@@ -58,14 +64,15 @@ impl ZkDilithium for Pair<dyn ZkDilithium> {
         // Two signatures of one message that differ may give the private key away: neither may leave.
         compared.inspect_err(|_| signatures.iter_mut().for_each(|signature| signature.zeroize()))
     }
-    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<Timing, Error> {
+    fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>, places: Places) -> Result<Timing, Error> {
         let (before, mut expected) = (out.len(), Vec::with_capacity(jobs.len()));
-        let timing = self.subject.verify(jobs, out)?;
-        let compared =
-            self.reference.verify(jobs, &mut expected).and_then(|_| match differs(&out[before..], &expected) {
+        let timing = self.subject.verify(jobs, out, places)?;
+        let compared = self.reference.verify(jobs, &mut expected, places).and_then(|_| {
+            match differs(&out[before..], &expected) {
                 None => Ok(timing),
                 Some(at) => Err(self.inconsistent(format!("the verdict of job {at} differs"))),
-            });
+            }
+        });
         if compared.is_err() {
             out.truncate(before);
         }

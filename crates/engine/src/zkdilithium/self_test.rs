@@ -2,7 +2,7 @@
 
 use super::{ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
 use crate::self_test::{Subject, TestedKind, half_digest, wrong};
-use crate::{Device, Error, Policy, SelfTest, SelfTested, THREADS, ZkDilithiumPrograms};
+use crate::{Device, Error, Places, Policy, SelfTest, SelfTested, THREADS, ZkDilithiumPrograms};
 use hypergrove_zkdilithium::params::{NAME, SEED_BYTES};
 use hypergrove_zkdilithium::{Message, Signature, SigningKey, VerifyingKey};
 
@@ -40,11 +40,11 @@ fn zkdilithium_of(device: &str, zk: &mut dyn ZkDilithium) -> Result<(), Error> {
     let silent = || wrong(device, "zkDilithium");
     test_known_answers(
         device,
-        |seed| keygen_to_vec(*zk.borrow_mut(), &[*seed])?.pop().ok_or_else(silent),
-        |key, message| sign_to_vec(*zk.borrow_mut(), &[ZkSign::new(key, message)])?.pop().ok_or_else(silent),
+        |seed| keygen_to_vec(*zk.borrow_mut(), &[*seed], Places::Usual)?.pop().ok_or_else(silent),
+        |key, message| sign_to_vec(*zk.borrow_mut(), &[ZkSign::new(key, message)], Places::Usual)?.pop().ok_or_else(silent),
         |key, message, signature| {
             let mut verdicts = Vec::new();
-            zk.borrow_mut().verify(&[ZkVerify::new(key, message, signature)], &mut verdicts)?;
+            zk.borrow_mut().verify(&[ZkVerify::new(key, message, signature)], &mut verdicts, Places::Usual)?;
             verdicts.pop().ok_or_else(silent)
         },
     )

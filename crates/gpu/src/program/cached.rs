@@ -1,8 +1,8 @@
 //! Keys whose top layers are cached: nodes and WOTS+ signatures in device memory, and how they are made.
 
-use super::GpuProgram;
-use super::launches::Grown;
+use super::launches::{Grown, PassSteps};
 use super::layout::{Layout, flag_words};
+use super::{GpuProgram, Pass, PassJobs};
 use crate::gpu::{Gpu, Launch, Queue, Step};
 use crate::nodes::{self, Nodes};
 use hypergrove_engine::{Batch, Error, Key, Timing};
@@ -16,8 +16,9 @@ use std::sync::Arc;
 /// Passes, at most, for storing signatures: a program of few jobs leaves storing to another program.
 const MOST_PASSES: usize = 1024;
 
-/// References that hold the nodes of a batch's keys in device memory, and the nodes' addresses.
-type HeldNodes<G> = (Vec<Arc<Nodes<G>>>, Vec<u64>);
+/// References that hold the nodes of a batch's keys in device memory, the nodes' addresses, and whether WOTS+ signatures are stored behind all of
+/// them.
+type HeldNodes<G> = (Vec<Arc<Nodes<G>>>, Vec<u64>, bool);
 
 impl<G: Gpu> GpuProgram<G> {
     /// Bytes of a key's cached nodes.
@@ -29,8 +30,8 @@ impl<G: Gpu> GpuProgram<G> {
     pub(super) fn nodes_of_keys(&mut self, batch: &Batch<'_>) -> Result<HeldNodes<G>, Error> {
         let held = if self.shape.cached > 0 { self.hold_nodes(batch)? } else { Vec::new() };
         let addresses = held.iter().map(|nodes| G::address(&nodes.memory)).collect();
-        self.stored = !held.is_empty() && self.shape.policy.stored > 0 && held.iter().all(|nodes| nodes.stored);
-        Ok((held, addresses))
+        let stored = !held.is_empty() && self.shape.policy.stored > 0 && held.iter().all(|nodes| nodes.stored);
+        Ok((held, addresses, stored))
     }
 
     /// Removes the batch's keys from the cache: nodes that are damaged would fail every batch of their key.
@@ -124,7 +125,7 @@ impl<G: Gpu> GpuProgram<G> {
             let leaves = nodes::leaves(p, layer);
             for first in (0..leaves).step_by(l.jobs) {
                 let count = l.jobs.min(leaves - first);
-                self.put_keys(&batch, batch.key_of, &mut [u32::MAX], &[nodes]);
+                self.put_keys(&batch, &PassJobs::of(0..1), &[nodes]);
                 // A job's position is the tree below its leaf. The position's own leaf and FORS indices do not matter.
                 let row = (JOB_WORDS + p.k) * 4;
                 for (to, leaf) in self.bytes(l.positions).chunks_exact_mut(row).zip(first..first + count) {
@@ -133,8 +134,7 @@ impl<G: Gpu> GpuProgram<G> {
                         to.copy_from_slice(&word.to_le_bytes());
                     }
                 }
-                let steps = |program: &Self| program.store_steps(layer, count);
-                self.go_alone(steps)?;
+                self.go_alone(Pass { jobs: count, keys: 1, ..Pass::default() }, |steps| steps.store_steps(layer))?;
                 let flags = self.view(l.flag, flag_words(p, count) * 4);
                 let agrees = |job: usize| flags[4 * (1 + job * p.d + layer)..][..4] == 1u32.to_le_bytes();
                 if !(0..count).all(agrees) {
@@ -146,10 +146,32 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(())
     }
 
-    fn store_steps(&self, layer: usize, jobs: usize) -> Vec<Step> {
-        let (p, l) = (self.p(), &self.layout);
+    pub(super) fn cache(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
+        let (p, mut timing) = (self.p(), Timing::default());
+        let tree = ((2 << p.hp) - 1) * p.n;
+        for (job, mut rest) in out.chunks_exact_mut(self.plan.out_bytes()).enumerate() {
+            for layer in (0..p.d).rev().take(self.plan.cached_layers) {
+                let trees = 1usize << (p.hp * (p.d - 1 - layer));
+                for first in (0..trees).step_by(self.layout.jobs) {
+                    let count = self.layout.jobs.min(trees - first);
+                    self.put_keys(batch, &PassJobs::of(job..job + 1), &[]);
+                    let pass = Pass { jobs: count, keys: 1, ..Pass::default() };
+                    timing.execute += self.go_alone(pass, |steps| steps.cache_steps(layer, first))?.execute;
+                    let to = rest.split_off_mut(..count * tree).expect("a place for each tree");
+                    let part = self.layout.output;
+                    to.copy_from_slice(&self.bytes(part)[..count * tree]);
+                }
+            }
+        }
+        Ok(timing)
+    }
+}
+
+impl<G: Gpu> PassSteps<'_, G> {
+    fn store_steps(&self, layer: usize) -> Vec<Step> {
+        let (p, l, jobs) = (self.p(), &self.layout, self.pass.jobs);
         let flag_bytes = flag_words(p, jobs) * 4;
-        let mut steps = self.keys(1);
+        let mut steps = self.keys();
         steps.push(self.upload(l.positions, jobs * (JOB_WORDS + p.k) * 4));
         steps.push(Step::Zero { at: self.device(l.flag), bytes: flag_bytes });
         let (roots, signatures) = (self.device(l.roots), self.signatures());
@@ -172,32 +194,10 @@ impl<G: Gpu> GpuProgram<G> {
         steps
     }
 
-    pub(super) fn cache(&mut self, batch: &Batch<'_>, out: &mut [u8]) -> Result<Timing, Error> {
-        let (p, mut timing) = (self.p(), Timing::default());
-        let tree = ((2 << p.hp) - 1) * p.n;
-        for (key, mut rest) in batch.key_of.iter().zip(out.chunks_exact_mut(self.plan.out_bytes())) {
-            for layer in (0..p.d).rev().take(self.plan.cached_layers) {
-                let trees = 1usize << (p.hp * (p.d - 1 - layer));
-                let mut numbers = vec![u32::MAX; batch.keys.len()];
-                for first in (0..trees).step_by(self.layout.jobs) {
-                    let count = self.layout.jobs.min(trees - first);
-                    numbers.fill(u32::MAX);
-                    self.put_keys(batch, &[*key], &mut numbers, &[]);
-                    let steps = |program: &Self| program.cache_steps(layer, first, count);
-                    timing.execute += self.go_alone(steps)?.execute;
-                    let to = rest.split_off_mut(..count * tree).expect("a place for each tree");
-                    let part = self.layout.output;
-                    to.copy_from_slice(&self.bytes(part)[..count * tree]);
-                }
-            }
-        }
-        Ok(timing)
-    }
-
-    /// Steps that compute all nodes of `trees` trees of a layer, from tree `first` on.
-    fn cache_steps(&self, layer: usize, first: usize, trees: usize) -> Vec<Step> {
-        let (p, l) = (self.p(), &self.layout);
-        let mut steps = self.keys(1);
+    /// Steps that compute all nodes of trees of a layer, from tree `first` on, one in place of each job.
+    fn cache_steps(&self, layer: usize, first: usize) -> Vec<Step> {
+        let (p, l, trees) = (self.p(), &self.layout, self.pass.jobs);
+        let mut steps = self.keys();
         let to = Destinations {
             nodes: self.device(l.nodes[0]),
             roots: Roots::Bytes(self.device(l.roots)),

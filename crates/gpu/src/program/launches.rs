@@ -1,18 +1,18 @@
 //! The steps of a pass: which kernels, in which order and shapes.
 
 use super::layout::{Part, flag_words};
-use super::{COOPERATIVE_CHUNK, DigestShape, FEW_JOBS, GpuProgram, first_layers};
+use super::{COOPERATIVE_CHUNK, DigestShape, FEW_JOBS, FEW_KEYS, GpuProgram, Pass, first_layers};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
 use hypergrove_fips205::plan::Op;
 use hypergrove_kernels::arguments::{
     Arguments, ClimbFors, ClimbFromEnds, ClimbFromValues, ClimbInPairs, Climbing, CompareSignatures, CompleteChains,
     Cooperative, Destinations, FetchSignatures, ForsLeaves, ForsLeavesOnCpu, ForsNodes, GrowChains, HashForsRoots,
-    HashMessages, KeepChains, KeptChains, LayOutKeys, Layers, LeavesAgain, LinkChains, OnCpu, ReadCached, Roots,
-    SelectValues, SignChains, Tiles, Trees, XmssLeaves, XmssNodes, XmssOnCpu,
+    HashMessages, JobArguments, KeepChains, KeptChains, LayOutKeys, Layers, LeavesAgain, LinkChains, OnCpu, ReadCached,
+    Roots, SelectValues, SignChains, Tiles, Trees, XmssLeaves, XmssNodes, XmssOnCpu,
 };
 use hypergrove_kernels::{BETWEEN, CPU_FORS_LEVELS, JOB_WORDS, KEY_WORDS, Kernel, PAIRED_ROWS};
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 /// Values that the steps of signing share.
 struct Signing {
@@ -61,7 +61,34 @@ struct Through {
     to: u64,
 }
 
-impl<G: Gpu> GpuProgram<G> {
+/// Makes the steps of a pass.
+pub(super) struct PassSteps<'p, G: Gpu> {
+    pub(super) program: &'p GpuProgram<G>,
+    pub(super) pass: Pass,
+}
+
+impl<G: Gpu> Deref for PassSteps<'_, G> {
+    type Target = GpuProgram<G>;
+    fn deref(&self) -> &GpuProgram<G> {
+        self.program
+    }
+}
+
+impl<G: Gpu> PassSteps<'_, G> {
+    /// The addresses of keys and jobs on the device.
+    pub(super) fn jobs(&self) -> JobArguments {
+        // Few keys are laid out by the host. Then kernels read them where they were uploaded to.
+        let keys = self.device(if self.pass.keys <= FEW_KEYS { self.layout.seeds } else { self.layout.keys });
+        JobArguments { params: self.p(), keys, jobs: self.device(self.layout.positions) }
+    }
+    /// The address of the signatures on the device that the pass verifies or makes.
+    pub(super) fn signatures(&self) -> u64 {
+        match &self.second {
+            Some(second) if self.pass.compares => G::address(second),
+            _ => self.device(if self.plan.op == Op::Verify { self.layout.input } else { self.layout.output }),
+        }
+    }
+
     /// Whether every launch has the policy's size of blocks, since the driver would have to compile a smaller size first.
     pub(super) fn fixed(&self) -> bool {
         self.gpu.facts().fixed_blocks && self.shape.policy.levels > 2
@@ -222,9 +249,9 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// Steps that copy keys to the device, and lay them out there unless the host has done it.
-    pub(super) fn keys(&self, keys: usize) -> Vec<Step> {
-        let seeds = self.layout.seeds;
-        if self.keys_laid_out {
+    pub(super) fn keys(&self) -> Vec<Step> {
+        let (seeds, keys) = (self.layout.seeds, self.pass.keys);
+        if keys <= FEW_KEYS {
             return vec![self.upload(seeds, keys * KEY_WORDS * 4)];
         }
         let lay_out = LayOutKeys { seeds: self.device(seeds), keys: self.jobs().keys };
@@ -233,9 +260,9 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// Steps that copy positions to the device, or messages from which it computes positions.
-    pub(super) fn positions(&self, jobs: usize) -> Vec<Step> {
-        let l = &self.layout;
-        let Some(DigestShape { words, rows, keys }) = self.hashed else {
+    pub(super) fn positions(&self) -> Vec<Step> {
+        let (l, jobs) = (&self.layout, self.pass.jobs);
+        let Some(DigestShape { words, rows, keys }) = self.pass.hashed else {
             return vec![self.upload(l.positions, jobs * (JOB_WORDS + self.p().k) * 4)];
         };
         let (to, from) = (self.device(l.messages) + (jobs * BETWEEN * 4) as u64, self.on_host(l.messages));
@@ -311,12 +338,13 @@ impl<G: Gpu> GpuProgram<G> {
         }
     }
 
-    pub(super) fn sign_steps(&self, jobs: usize, keys: usize) -> Vec<Step> {
-        let (p, l, signing) = (self.p(), &self.layout, self.signing(jobs));
+    pub(super) fn sign_steps(&self) -> Vec<Step> {
+        let (p, l, jobs) = (self.p(), &self.layout, self.pass.jobs);
+        let signing = self.signing(jobs);
         let Signing { keep, few, grown, .. } = signing;
         let (beside, check) = (self.shape.policy.beside == 1, self.shape.policy.check == 1);
-        let mut steps = self.keys(keys);
-        steps.extend(self.positions(jobs));
+        let mut steps = self.keys();
+        steps.extend(self.positions());
         if !few {
             steps.push(Step::Zero { at: self.device(l.flag), bytes: flag_words(p, jobs) * 4 });
         }
@@ -353,7 +381,7 @@ impl<G: Gpu> GpuProgram<G> {
         if check {
             self.compare_roots(&signing, &mut steps);
         }
-        if self.compares {
+        if self.pass.compares {
             self.compare_signatures(jobs, &mut steps);
         }
         steps.push(self.download(l.flag, flag_words(p, jobs) * 4));
@@ -368,7 +396,7 @@ impl<G: Gpu> GpuProgram<G> {
 
     fn signing(&self, jobs: usize) -> Signing {
         let (l, keep) = (&self.layout, self.shape.policy.replay == 0);
-        let walked = if self.stored { 1 } else { self.shape.cached };
+        let walked = if self.pass.stored { 1 } else { self.shape.cached };
         let grown = self.shape.grown;
         let group = |first: usize, count: usize, part: Part| LayerGroup {
             layers: Layers { first: first as u32, count: count.max(1) as u32 },
@@ -392,7 +420,7 @@ impl<G: Gpu> GpuProgram<G> {
             signatures: self.signatures(),
         };
         steps.push(Step::Launch(self.flat([1, jobs, all_cached], all_cached, read)));
-        if self.stored {
+        if self.pass.stored {
             let (signatures, agrees) = match signing.few {
                 true => (self.on_host(l.output), self.on_host(l.flag)),
                 false => (self.signatures(), self.device(l.flag)),
@@ -504,7 +532,7 @@ impl<G: Gpu> GpuProgram<G> {
             first: self.device(l.output),
             second: self.signatures(),
             words: p.sig_bytes() as u32 / 4,
-            skip: if self.hashed.is_some() { 0 } else { p.n as u32 / 4 },
+            skip: if self.pass.hashed.is_some() { 0 } else { p.n as u32 / 4 },
             agrees: self.device(l.compared),
         };
         steps.push(Step::Zero { at: self.device(l.compared), bytes: jobs * 4 });
@@ -523,10 +551,10 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// The steps of a pass that verifies. While `fetches` copy the columns behind the first ones, the device computes.
-    pub(super) fn verify_steps(&self, jobs: usize, keys: usize, fetches: &[Step]) -> Vec<Step> {
-        let (p, l) = (self.p(), &self.layout);
-        let mut steps = self.keys(keys);
-        steps.extend(self.positions(jobs));
+    pub(super) fn verify_steps(&self, fetches: &[Step]) -> Vec<Step> {
+        let (p, l, jobs) = (self.p(), &self.layout, self.pass.jobs);
+        let mut steps = self.keys();
+        steps.extend(self.positions());
         if jobs <= FEW_JOBS {
             steps.push(self.upload(l.input, jobs * p.sig_bytes()));
         }
@@ -564,9 +592,9 @@ impl<G: Gpu> GpuProgram<G> {
         steps
     }
 
-    pub(super) fn keygen_steps(&self, jobs: usize) -> Vec<Step> {
-        let (p, l) = (self.p(), &self.layout);
-        let mut steps = self.keys(jobs);
+    pub(super) fn keygen_steps(&self) -> Vec<Step> {
+        let (p, l, jobs) = (self.p(), &self.layout, self.pass.jobs);
+        let mut steps = self.keys();
         // If the roots are few, the kernels write them to the host's memory. Others are copied.
         let few = jobs <= FEW_JOBS;
         let roots = Roots::Bytes(if few { self.on_host(l.output) } else { self.device(l.output) });
@@ -603,9 +631,10 @@ mod tests {
             for jobs in [1, 40, 2000] {
                 let mut program = GpuProgram::new(&gpu, &cache, &plan, jobs, BUDGET, GpuPolicy::default()).unwrap();
                 let (pass, largest) = (program.layout.jobs, program.layout.device);
-                let steps = |program: &GpuProgram<HostGpu>| match op {
-                    Op::Verify => program.verify_steps(pass, 1, &[]),
-                    _ => program.keygen_steps(pass),
+                let steps = |program: &GpuProgram<HostGpu>| {
+                    let keys = if op == Op::Verify { 1 } else { pass };
+                    let steps = PassSteps { program, pass: Pass { jobs: pass, keys, ..Pass::default() } };
+                    if op == Op::Verify { steps.verify_steps(&[]) } else { steps.keygen_steps() }
                 };
                 let by_default = steps(&program);
                 // Signing has all axes.

@@ -14,8 +14,8 @@ impl<G: Gpu> ZkGpu<G> {
         &mut self,
         seeds: &[[u8; SEED_BYTES]],
         keys_to: &mut [&mut SigningKeyBytes],
+        pad: usize,
     ) -> Result<(), Error> {
-        let pad = self.pad;
         let (count, mut layout) = (pad + seeds.len(), PassLayout::default());
         let input = layout.both(count * SEED_BYTES / 4);
         let grown = layout.device(count * SEED_SIZE);

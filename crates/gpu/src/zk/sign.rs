@@ -42,8 +42,13 @@ fn round(open: &mut [OpenJob], most: usize, fill: usize, width: usize) -> Vec<[u
 }
 
 impl<G: Gpu> ZkGpu<G> {
-    pub(super) fn sign_pass(&mut self, jobs: &[ZkSign<'_>], out: &mut [&mut SignatureBytes]) -> Result<(), Error> {
-        let (pad, parallel) = (self.pad, in_threads(self.policy.threads));
+    pub(super) fn sign_pass(
+        &mut self,
+        jobs: &[ZkSign<'_>],
+        out: &mut [&mut SignatureBytes],
+        pad: usize,
+    ) -> Result<(), Error> {
+        let parallel = in_threads(self.policy.threads);
         let (count, mut layout) = (pad + jobs.len(), PassLayout::default());
         let mut table = DistinctKeys::padded(pad, jobs[0].key);
         let of: Vec<u32> = (0..count).map(|i| table.number(jobs[i.saturating_sub(pad)].key)).collect();

@@ -3,7 +3,7 @@
 use super::{DistinctKeys, JOBS_OF_A_THREAD, Limits, ZkGpu, ZkPolicy, pass};
 use crate::gpu::Gpu;
 use crate::host::HostGpu;
-use hypergrove_engine::{Error, Policy, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
+use hypergrove_engine::{Error, Places, Policy, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
 use hypergrove_zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::sample::expand_a;
 use hypergrove_zkdilithium::{Message, Signature, SigningKey};
@@ -31,8 +31,9 @@ const SEED: [u8; 32] = *b"no one may know where keys begin";
 /// A key of the seed, and a signature by it. From then on, the device accepts no submission.
 fn made(gpu: &Arc<HostGpu>, policy: ZkPolicy) -> (SigningKey, Signature) {
     let mut zk = on_host(gpu, policy);
-    let mut keys = keygen_to_vec(&mut *zk, &[SEED]).unwrap();
-    let mut signatures = sign_to_vec(&mut *zk, &[ZkSign::new(&keys[0], Message::Bytes(b"message"))]).unwrap();
+    let mut keys = keygen_to_vec(&mut *zk, &[SEED], Places::Usual).unwrap();
+    let mut signatures =
+        sign_to_vec(&mut *zk, &[ZkSign::new(&keys[0], Message::Bytes(b"message"))], Places::Usual).unwrap();
     // Dropping can wipe nothing now: tests look at what the passes themselves have wiped.
     gpu.submissions.store(0, Relaxed);
     (keys.remove(0), signatures.remove(0))
@@ -68,7 +69,7 @@ fn a_message_that_kernels_cannot_count_is_refused_by_its_length() {
     // Nothing reads the message, so it takes no physical memory.
     let message = vec![0; (1 << 31) + 1];
     let job = ZkSign::new(&key, Message::Bytes(&message));
-    let why = sign_to_vec(&mut *on_host(&gpu, policy(0)), &[job]).unwrap_err();
+    let why = sign_to_vec(&mut *on_host(&gpu, policy(0)), &[job], Places::Usual).unwrap_err();
     assert!(matches!(&why, Error::Value { what } if what.contains("host:0 takes 2147483648")), "{why}");
 }
 
@@ -85,16 +86,16 @@ fn a_lost_device_is_an_error_with_its_name_and_gives_nothing() {
         let lost = |why: Error| assert!(matches!(&why, Error::Device { device, .. } if device == "host:0"), "{why}");
         let job = ZkVerify::new(&public, message, signature.as_bytes());
         match left {
-            0 | 1 => lost(keygen_to_vec(&mut *zk, &[SEED, [1; 32]]).unwrap_err()),
-            2 | 3 => lost(sign_to_vec(&mut *zk, &[ZkSign::new(&key, message); 40]).unwrap_err()),
+            0 | 1 => lost(keygen_to_vec(&mut *zk, &[SEED, [1; 32]], Places::Usual).unwrap_err()),
+            2 | 3 => lost(sign_to_vec(&mut *zk, &[ZkSign::new(&key, message); 40], Places::Usual).unwrap_err()),
             _ => {
                 gpu.submissions.store(left % 2, Relaxed);
-                lost(zk.verify(&[job; 40], &mut verdicts).unwrap_err());
+                lost(zk.verify(&[job; 40], &mut verdicts, Places::Usual).unwrap_err());
             }
         }
         assert!(verdicts.is_empty());
         gpu.submissions.store(u64::MAX, Relaxed);
-        zk.verify(&[job], &mut verdicts).unwrap();
+        zk.verify(&[job], &mut verdicts, Places::Usual).unwrap();
         assert_eq!(verdicts, [true]);
     }
 }
@@ -106,10 +107,10 @@ fn passes_are_cut_by_every_limit() {
     let texts = [vec![7; 90], vec![8; 3], Vec::new(), vec![9; 200], vec![10; 47]];
     let run = |zk: &mut ZkGpu<HostGpu>| {
         let mut verdicts = Vec::new();
-        let keys = keygen_to_vec(zk, &[[1; 32], [2; 32], [3; 32]]).unwrap();
+        let keys = keygen_to_vec(zk, &[[1; 32], [2; 32], [3; 32]], Places::Usual).unwrap();
         let jobs: Vec<_> =
             (texts.iter().enumerate()).map(|(i, text)| ZkSign::new(&keys[i % 3], Message::Bytes(text))).collect();
-        let signatures = sign_to_vec(zk, &jobs).unwrap();
+        let signatures = sign_to_vec(zk, &jobs, Places::Usual).unwrap();
         let public: Vec<_> = keys.iter().map(SigningKey::verifying_key).collect();
         let jobs: Vec<_> = (texts.iter().zip(&signatures).enumerate())
             .map(|(i, (text, signature))| ZkVerify {
@@ -119,7 +120,7 @@ fn passes_are_cut_by_every_limit() {
                 signature: signature.as_bytes(),
             })
             .collect();
-        zk.verify(&jobs, &mut verdicts).unwrap();
+        zk.verify(&jobs, &mut verdicts, Places::Usual).unwrap();
         assert_eq!(verdicts, [true; 5]);
         (keys, signatures)
     };
@@ -144,7 +145,7 @@ fn memory_that_does_not_suffice_is_an_error() {
     assert!(pass::most_bytes(few.limits) <= 8 << 20 && few.limits.jobs > 1);
     gpu.most.store(1 << 16, Relaxed);
     let mut zk = on_host(&gpu, policy(0));
-    let why = keygen_to_vec(&mut *zk, &[SEED; 9]).unwrap_err();
+    let why = keygen_to_vec(&mut *zk, &[SEED; 9], Places::Usual).unwrap_err();
     assert!(matches!(&why, Error::OutOfMemory { .. }), "{why}");
 }
 
@@ -207,30 +208,28 @@ fn results_go_where_the_device_reaches() {
     let gpu = Arc::new(HostGpu::new(false));
     let mut zk = on_host(&gpu, policy(0));
     let seeds: Vec<[u8; 32]> = (1..=ROWS as u8).map(|of| [of; 32]).collect();
-    for relocated in [false, true] {
-        zk.relocated(relocated);
-        let keys = rows_are_written(&gpu, &mut |places| drop(zk.keygen(&seeds, places).unwrap()));
+    for places in [Places::Usual, Places::Other] {
+        let keys = rows_are_written(&gpu, &mut |rows| drop(zk.keygen(&seeds, rows, places).unwrap()));
         let key = SigningKey::from_bytes(&keys[..SK_BYTES]).unwrap();
-        assert!(keygen_to_vec(&mut *zk, &seeds[..1]).unwrap() == [key.clone()]);
+        assert!(keygen_to_vec(&mut *zk, &seeds[..1], places).unwrap() == [key.clone()]);
         let texts: Vec<[u8; 5]> = (0..ROWS as u8).map(|of| [of; 5]).collect();
         let jobs: Vec<_> = texts.iter().map(|text| ZkSign::new(&key, Message::Bytes(text))).collect();
-        let signed = rows_are_written(&gpu, &mut |places| drop(zk.sign(&jobs, places).unwrap()));
-        let expected = sign_to_vec(&mut *zk, &jobs).unwrap();
+        let signed = rows_are_written(&gpu, &mut |rows| drop(zk.sign(&jobs, rows, places).unwrap()));
+        let expected = sign_to_vec(&mut *zk, &jobs, places).unwrap();
         assert!(signed.chunks(SIG_BYTES).zip(&expected).all(|(signed, expected)| signed == expected.as_bytes()));
     }
-    zk.relocated(false);
     // Rows lie in two kinds of memory.
     let mut reached = gpu.alloc_reached(ROWS * SK_BYTES).unwrap().unwrap();
     let mut ordinary = vec![0; ROWS / 2 * SK_BYTES];
     let here = reached.bytes_mut()[..ROWS / 2 * SK_BYTES].as_chunks_mut().0.iter_mut();
     let mut places: Vec<_> = here.chain(ordinary.as_chunks_mut().0).collect();
-    zk.keygen(&seeds, &mut places).unwrap();
-    let expected = keygen_to_vec(&mut *zk, &seeds).unwrap();
+    zk.keygen(&seeds, &mut places, Places::Usual).unwrap();
+    let expected = keygen_to_vec(&mut *zk, &seeds, Places::Usual).unwrap();
     assert!(places.iter().zip(&expected).all(|(place, key)| **place == *key.secret_bytes()));
     // Two halves in the wrong order are two copies.
     let (first, second) = reached.bytes_mut().split_at_mut(ROWS / 2 * SK_BYTES);
     let mut places: Vec<_> = second.as_chunks_mut().0.iter_mut().chain(first.as_chunks_mut().0).collect();
-    let (through, done) = staged(&gpu, || zk.keygen(&seeds, &mut places));
+    let (through, done) = staged(&gpu, || zk.keygen(&seeds, &mut places, Places::Usual));
     done.unwrap();
     assert_eq!(through, (ROWS * SEED.len()) as u64);
     assert!(places.iter().zip(&expected).all(|(place, key)| **place == *key.secret_bytes()));
@@ -239,7 +238,8 @@ fn results_go_where_the_device_reaches() {
     for left in [0, 1] {
         let mut zk = on_host(&gpu, policy(0));
         gpu.submissions.store(left, Relaxed);
-        zk.keygen(&seeds, &mut reached.bytes_mut().as_chunks_mut().0.iter_mut().collect::<Vec<_>>()).unwrap_err();
+        let mut rows: Vec<_> = reached.bytes_mut().as_chunks_mut().0.iter_mut().collect();
+        zk.keygen(&seeds, &mut rows, Places::Usual).unwrap_err();
         gpu.submissions.store(u64::MAX, Relaxed);
         assert!(reached.bytes().iter().all(|byte| *byte == 7), "{left}");
     }
@@ -260,8 +260,10 @@ fn jobs_are_read_where_the_device_reaches() {
         fn jobs<'a>(key: &'a SigningKey, texts: &'a [u8], text: usize) -> Vec<ZkSign<'a>> {
             texts.chunks(text).map(|text| ZkSign::new(key, Message::Bytes(text))).collect()
         }
-        let (through, expected) = staged(&gpu, || sign_to_vec(&mut *zk, &jobs(&key, &copied, text)).unwrap());
-        let (less, again) = staged(&gpu, || sign_to_vec(&mut *zk, &jobs(&key, texts.bytes(), text)).unwrap());
+        let (through, expected) =
+            staged(&gpu, || sign_to_vec(&mut *zk, &jobs(&key, &copied, text), Places::Usual).unwrap());
+        let (less, again) =
+            staged(&gpu, || sign_to_vec(&mut *zk, &jobs(&key, texts.bytes(), text), Places::Usual).unwrap());
         assert!(again == expected);
         // The word behind the messages is saved, too.
         let saved = if is_whole { (ROWS * text + 4) as u64 } else { 0 };
@@ -274,14 +276,13 @@ fn jobs_are_read_where_the_device_reaches() {
         signatures.bytes_mut()[3 * SIG_BYTES + 100] ^= 1;
         let ordinary = signatures.bytes().to_vec();
         let verdicts: Vec<bool> = (0..ROWS).map(|row| row != 3).collect();
-        for relocated in [false, true] {
-            zk.relocated(relocated);
+        for places in [Places::Usual, Places::Other] {
             let mut judge = |signatures: &[&[u8]], texts: &[u8], verdicts: &[bool]| {
                 let jobs = signatures.iter().zip(texts.chunks(text));
                 let jobs: Vec<_> =
                     jobs.map(|(signature, text)| ZkVerify::new(&public, Message::Bytes(text), signature)).collect();
                 let mut out = Vec::new();
-                let (through, done) = staged(&gpu, || zk.verify(&jobs, &mut out));
+                let (through, done) = staged(&gpu, || zk.verify(&jobs, &mut out, places));
                 done.unwrap();
                 assert_eq!(out, verdicts);
                 through
@@ -289,7 +290,7 @@ fn jobs_are_read_where_the_device_reaches() {
             let there: Vec<&[u8]> = ordinary.chunks(SIG_BYTES).collect();
             let here: Vec<&[u8]> = signatures.bytes().chunks(SIG_BYTES).collect();
             let through = judge(&there, &copied, &verdicts);
-            let pad = u64::from(relocated);
+            let pad = super::pad(places) as u64;
             let all = (ROWS as u64 + pad) * SIG_BYTES as u64;
             assert_eq!(through - judge(&here, &copied, &verdicts), all);
             let with_texts = if is_whole { (ROWS as u64 + pad) * text as u64 + 4 } else { 0 };
@@ -302,7 +303,6 @@ fn jobs_are_read_where_the_device_reaches() {
             let verdicts: Vec<bool> = (0..ROWS).map(|row| row != 3 && row != 5).collect();
             judge(&mixed, texts.bytes(), &verdicts);
         }
-        zk.relocated(false);
     }
 }
 
@@ -349,14 +349,14 @@ fn memory_that_does_not_grow_is_an_error() {
     gpu.submissions.store(u64::MAX, Relaxed);
     for most in [&gpu.most, &gpu.most_locked] {
         let (mut zk, mut verdicts) = (on_host(&gpu, policy(0)), Vec::new());
-        zk.verify(&[job], &mut verdicts).unwrap();
+        zk.verify(&[job], &mut verdicts, Places::Usual).unwrap();
         assert_eq!(verdicts, [true]);
         most.store(0, Relaxed);
-        let why = zk.verify(&[longer], &mut verdicts).unwrap_err();
+        let why = zk.verify(&[longer], &mut verdicts, Places::Usual).unwrap_err();
         assert!(matches!(&why, Error::OutOfMemory { .. }), "{why}");
         most.store(u64::MAX, Relaxed);
         verdicts.clear();
-        zk.verify(&[job; 3], &mut verdicts).unwrap();
+        zk.verify(&[job; 3], &mut verdicts, Places::Usual).unwrap();
         assert_eq!(verdicts, [true; 3]);
     }
 }

@@ -13,24 +13,24 @@ use hypergrove_kernels::zk::*;
 use hypergrove_zkdilithium::params::{PK_BYTES, SIG_BYTES};
 
 impl<G: Gpu> ZkGpu<G> {
-    pub(super) fn verify_pass(&mut self, all: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<(), Error> {
+    pub(super) fn verify_pass(&mut self, all: &[ZkVerify<'_>], out: &mut Vec<bool>, pad: usize) -> Result<(), Error> {
         // Bytes of another length are no signature.
         let fits = |job: &ZkVerify<'_>| job.signature.len() == SIG_BYTES;
         if all.iter().all(fits) {
-            return self.judge(all, out);
+            return self.judge(all, out, pad);
         }
         let jobs: Vec<ZkVerify<'_>> = all.iter().copied().filter(fits).collect();
         let mut verdicts = Vec::new();
         if !jobs.is_empty() {
-            self.judge(&jobs, &mut verdicts)?;
+            self.judge(&jobs, &mut verdicts, pad)?;
         }
         let mut verdicts = verdicts.into_iter();
         out.extend(all.iter().map(|job| fits(job) && verdicts.next() == Some(true)));
         Ok(())
     }
 
-    fn judge(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>) -> Result<(), Error> {
-        let (pad, parallel) = (self.pad, in_threads(self.policy.threads));
+    fn judge(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>, pad: usize) -> Result<(), Error> {
+        let parallel = in_threads(self.policy.threads);
         let (count, mut layout) = (pad + jobs.len(), PassLayout::default());
         let mut table = DistinctKeys::padded(pad, jobs[0].key);
         // An unwanted job is a copy of the first.

@@ -4,7 +4,7 @@ use super::foreign::{Copied, ForeignColumns, ForeignTarget, copied_bytes, copies
 use super::{RowMemory, RowStatus};
 use crate::{Error, ErrorKind, check_length};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{IsWanted, Job, Options, Outcomes, Place, Run, Scheduler, zeros};
+use hypergrove_engine::scheduler::{Checks, IsWanted, Job, Outcomes, Place, Run, Scheduler, zeros};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::{self, Step};
 use std::ops::{ControlFlow, Range};
@@ -37,7 +37,7 @@ pub(crate) trait RowColumns: Send + Sync {
         [None; 3]
     }
     /// The bytes of memory that a row needs in addition to the caller's. They include what [`Rows::reader`] keeps of the row.
-    fn held(&self, facts: &GroupFacts, options: &Options) -> usize;
+    fn held(&self, facts: &GroupFacts, checks: Checks) -> usize;
 }
 
 /// Copies of a row's values in foreign columns.
@@ -316,19 +316,19 @@ impl<'a> CallOfRows<'a> {
         all: &'b dyn ColumnsOfCalls,
         calls: &'b mut [Self],
     ) -> Result<(impl Iterator<Item = RowBlock<'b>>, Vec<&'b mut usize>), Error> {
-        let (first, options) = (calls[0].columns, scheduler.options);
+        let (first, checks) = (calls[0].columns, scheduler.work.checks);
         let counts: Vec<usize> = calls.iter().map(|call| call.results.rows).collect();
         let lent = calls.iter_mut().map(|CallOfRows { columns, number, results, .. }| {
             let Results { out, statuses, rows: count, handed_out } = results;
             let (columns, number, count, statuses) = (*columns, *number, *count, &mut **statuses);
             let out = out.lend();
-            (RowBlock { columns, number, all, is_wanted, options, first: 0, count, statuses, out }, handed_out)
+            (RowBlock { columns, number, all, is_wanted, checks, first: 0, count, statuses, out }, handed_out)
         });
         let (blocks, handed_out): (Vec<_>, Vec<_>) = lent.unzip();
         let each = blocks.iter().map(|call| call.copied().1).max().unwrap_or(0);
-        let held = |facts: &GroupFacts| first.held(facts, &options);
+        let held = |facts: &GroupFacts| first.held(facts, checks);
         let mut block = scheduler.block_size(first.kind(), counts.iter().sum(), each, held)?;
-        while block > 1 && block.saturating_mul(each) > copies_at_a_time(false, options.threads) {
+        while block > 1 && block.saturating_mul(each) > copies_at_a_time(false, scheduler.options.threads) {
             block = block.div_ceil(2);
         }
         let blocks_of_all = counts.iter().map(|rows| rows.div_ceil(block)).sum::<usize>();
@@ -441,7 +441,7 @@ struct RowBlock<'a> {
     number: usize,
     all: &'a dyn ColumnsOfCalls,
     is_wanted: IsWanted<'a>,
-    options: Options,
+    checks: Checks,
     first: usize,
     count: usize,
     /// Empty for keys.
@@ -512,7 +512,7 @@ impl Job for RowBlock<'_> {
     }
 
     fn output(&self, facts: &GroupFacts) -> usize {
-        self.count * self.columns.held(facts, &self.options)
+        self.count * self.columns.held(facts, self.checks)
     }
 
     fn run(run: &Run<'_>, blocks: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<()>, Error> {

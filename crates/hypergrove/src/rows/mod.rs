@@ -14,16 +14,15 @@ pub(crate) use set::join_calls;
 pub use set::{CallColumns, RowCall, RowSet};
 
 use crate::flow::Flow;
-use crate::redundant::output;
 use crate::scheme::{
     Failed, KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, copied,
-    in_succession, room,
+    in_succession,
 };
 use crate::{Engine, Error, Op, check_length};
 use block::{ColumnsOfCalls, Computed, Copies, LentBlock, LentRows, RowColumns, Rows, of_calls, parts, read_rows};
 use foreign::ForeignColumns;
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{Options, Run};
+use hypergrove_engine::scheduler::Checks;
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -436,8 +435,8 @@ impl<'r, 'a, S: Scheme> RowColumns for &'r MessageRows<'a, S> {
         [None, messages::<S>(&self.messages), None]
     }
 
-    fn held(&self, facts: &GroupFacts, options: &Options) -> usize {
-        size_of::<(SignRow<'_, '_, '_, S>, RowStatus)>() + S::held(Op::Sign, facts, options)
+    fn held(&self, facts: &GroupFacts, checks: Checks) -> usize {
+        size_of::<(SignRow<'_, '_, '_, S>, RowStatus)>() + S::held(Op::Sign, facts, checks)
     }
 }
 
@@ -480,26 +479,10 @@ impl<S: Scheme> ColumnsOfCalls for Vec<&MessageRows<'_, S>> {
             of_calls(&rows[range], |row| row.of, |of, rows| of_table(of.keys.all(), rows.iter().map(|row| row.key)))
         };
         let fresh = S::draw(&run.place, rows.len(), &of)?;
-        let work = Signing { jobs: rows.len(), of: &of, keys: &keys, fresh: &fresh, has_gaps: !refused.is_empty() };
+        let work = Signing { jobs: rows.len(), of: &of, keys: &keys, fresh: &fresh };
         let mut out = parts(&mut lent.blocks, &refused);
         let mut parts: Vec<&mut [u8]> = out.iter_mut().map(|part| &mut *part.columns[0]).collect();
-        if let Some(failed) = S::sign_in_place(run, &work, &mut parts, memory) {
-            return failed.map(|failed| Computed { refused, computed: signed(rows.len(), &failed) });
-        }
-        let set = S::of_private(of(0).key);
-        let signatures = room(memory, rows.len() * set.sizes().signature);
-        let compute = |run: &Run<'_>, range: Range<usize>, out: &mut [u8]| S::sign(run, &work, range, out);
-        let failed = output(run, (Op::Sign, rows.len(), set.r_range()), &compute, signatures)?;
-        // Results are written to the caller only now, after the checks have passed. The signature of a row that failed is zero.
-        let mut left = &*signatures;
-        let copies = parts.into_iter().map(|part| {
-            let of_part = left.split_off(..part.len()).expect("signatures for all parts");
-            (part, of_part)
-        });
-        run.place.each_of(copies.collect(), &|(to, from): (&mut [u8], &[u8])| {
-            to.copy_from_slice(from);
-            Ok(())
-        })?;
+        let failed = work.sign(run, S::of_private(of(0).key), false, &mut parts, memory)?;
         Ok(Computed { refused, computed: signed(rows.len(), &failed) })
     }
 }
@@ -574,8 +557,8 @@ impl<'r, 'a, S: Scheme> RowColumns for &'r SignatureRows<'a, S> {
         [ForeignColumn::of(&self.signatures, Some(signature)), messages::<S>(&self.messages), keys]
     }
 
-    fn held(&self, facts: &GroupFacts, options: &Options) -> usize {
-        size_of::<(VerifyRow<'_, '_, '_, S>, RowStatus)>() + S::held(Op::Verify, facts, options)
+    fn held(&self, facts: &GroupFacts, checks: Checks) -> usize {
+        size_of::<(VerifyRow<'_, '_, '_, S>, RowStatus)>() + S::held(Op::Verify, facts, checks)
     }
 }
 
@@ -660,8 +643,8 @@ impl<'a, S: Scheme> RowColumns for KeyRows<'a, S> {
         self.seeds.map_or(0, <[u8]>::len)
     }
 
-    fn held(&self, facts: &GroupFacts, options: &Options) -> usize {
-        S::held(Op::Keygen, facts, options)
+    fn held(&self, facts: &GroupFacts, checks: Checks) -> usize {
+        S::held(Op::Keygen, facts, checks)
     }
 }
 

@@ -53,9 +53,9 @@ fn root_on_host(run: &Run<'_>, key: &SigningKey) -> Result<Vec<u8>, Error> {
     let policy = Policy(vec![(THREADS, threads as u32)]);
     let mut program = cpu.prepare(&cpu.devices()?[0], &plan, 1, &policy)?;
     let key = key.as_ref();
-    let key = Key { pk_seed: key.pk_seed(), sk_seed: key.sk_seed(), cached_nodes: &[], cached_id: 0 };
+    let key = Key::of_seeds(key.pk_seed(), key.sk_seed());
     let batch = Batch { keys: &[key], key_of: &[0], positions: &[], signatures: &[] };
     let mut root = vec![0; plan.out_bytes()];
-    run.place.install(&mut || program.run(&batch, &mut root).map(drop))?;
+    run.place.install(&mut || program.run_batch(&batch, &mut root).map(drop))?;
     Ok(root)
 }

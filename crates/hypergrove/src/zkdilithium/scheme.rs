@@ -5,12 +5,14 @@ use super::{Fe, JobMessage, Message, Signature, SigningKey, VerifyingKey, ZkDili
 use crate::calls::Calls;
 use crate::jobs::{Wiped, owned};
 use crate::rows::{Column, RowStatus};
-use crate::scheme::{Failed, KeyColumns, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying};
+use crate::scheme::{
+    Failed, KeyColumns, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private, room,
+};
 use crate::{Error, Op as EngineOp, random};
 use hypergrove_engine::programs::{Group, GroupFacts, typed};
-use hypergrove_engine::scheduler::{Options, Place, Run};
+use hypergrove_engine::scheduler::{Checks, Computed, Need, Parts, Place, Run};
 use hypergrove_engine::scheme::Kind;
-use hypergrove_engine::{Timing, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
+use hypergrove_engine::{Places, Timing, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::keys::public_parts;
 use hypergrove_zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKeyBytes};
@@ -156,71 +158,83 @@ impl Scheme for Set {
     }
 
     /// A signature that is checked stays in a buffer of its chunk until the check. A redundant engine keeps a second copy of each key.
-    fn held(op: EngineOp, _: &GroupFacts, options: &Options) -> usize {
-        let checks = options.redundant || options.verify_signatures;
+    fn held(op: EngineOp, _: &GroupFacts, checks: Checks) -> usize {
+        let is_staged = checks.redundant || checks.verify_signatures;
         match op {
             EngineOp::Sign => {
-                let signature = if checks { SIG_BYTES } else { 0 };
-                signature + size_of::<(u32, ZkSign<'_>, (&SigningKey, u32, Message<'_>), [&[u8]; 2])>()
+                let signature = if is_staged { SIG_BYTES } else { 0 };
+                signature + size_of::<(u32, ZkSign<'_>, (&SigningKey, Message<'_>), [&[u8]; 2])>()
             }
             EngineOp::Keygen => {
-                let again = if options.redundant { SK_BYTES } else { 0 };
+                let again = if checks.redundant { SK_BYTES } else { 0 };
                 SEED_BYTES + size_of::<(&mut SigningKeyBytes, [u8; SEED_BYTES])>() + again
             }
             _ => size_of::<(u32, ZkVerify<'_>, bool)>(),
         }
     }
 
-    /// Successive jobs whose key lies at the same address share one key and its check.
-    fn sign(run: &Run<'_>, work: &Signing<'_, '_, Set>, range: Range<usize>, out: &mut [u8]) -> Result<Failed, Error> {
-        sign(run, work, range, out.as_chunks_mut().0.iter_mut().collect())
-    }
-
-    /// Signs in place unless the engine checks signatures: without checks a buffer gains nothing. Keys are checked before they sign.
-    fn sign_in_place(
+    /// Successive jobs whose key lies at the same address share one key and its check. Keys are checked before they sign.
+    fn sign(
         run: &Run<'_>,
         work: &Signing<'_, '_, Set>,
-        out: &mut [&mut [u8]],
-        _: &mut Vec<u8>,
-    ) -> Option<Result<Failed, Error>> {
-        let options = run.place.scheduler.options;
+        range: Range<usize>,
+        _: &Failed,
+        out: Parts<'_, '_>,
+    ) -> Result<Computed, Error> {
         let places = out.iter_mut().flat_map(|part| part.as_chunks_mut().0).collect();
-        // Otherwise signatures would be the caller's before they are compared and verified.
-        (!options.redundant && !options.verify_signatures).then(|| sign(run, work, 0..work.jobs, places))
+        sign(run, work, range, places).map(Computed::All)
     }
 
-    /// A redundant engine computes the verdicts twice and compares them.
-    fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Set>, _: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
-        let (keys, key_of) = (work.keys)(0..work.jobs);
-        let keys: Vec<&VerifyingKey> = keys.iter().map(|key| &**key).collect();
-        let job = |i: usize| {
-            let ToVerify { message, signature, .. } = (work.of)(i);
-            (message, signature)
+    fn check(
+        run: &Run<'_>,
+        work: &Signing<'_, '_, Set>,
+        range: Range<usize>,
+        failed: &Failed,
+        signatures: &[u8],
+    ) -> Result<Failed, Error> {
+        let group = Group { kind: Kind::zkdilithium(Op::Verify), ..run.facts.group };
+        let run = Run { facts: &run.place.worker.programs.facts(group)?, ..*run };
+        let (keys, of) = (work.keys)(range.clone());
+        let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
+        let sound: Vec<usize> = (0..range.len()).filter(|job| !failed.contains_key(job)).collect();
+        let of: Vec<u32> = sound.iter().map(|job| of[*job]).collect();
+        let signatures: &[SignatureBytes] = signatures.as_chunks().0;
+        let made = |i: usize| ((work.of)(range.start + sound[i]).message, &signatures[sound[i]][..]);
+        // The device that made a wrong signature is blamed.
+        if judge(&run, &public.iter().collect::<Vec<_>>(), &of, made)?.contains(&false) {
+            return Err(inconsistent(&run.place, "a signature that it made does not verify".into()));
+        }
+        Ok(Failed::new())
+    }
+
+    fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Set>, memory: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, out: Parts<'_, '_>| {
+            let (keys, key_of) = (work.keys)(range.clone());
+            let keys: Vec<&VerifyingKey> = keys.iter().map(|key| &**key).collect();
+            let verdicts = judge(run, &keys, &key_of, |i: usize| {
+                let ToVerify { message, signature, .. } = (work.of)(range.start + i);
+                (message, signature)
+            })?;
+            let to = out.iter_mut().flat_map(|part| part.iter_mut());
+            to.zip(verdicts).for_each(|(to, verdict)| *to = u8::from(verdict));
+            Ok(Computed::All(Failed::new()))
         };
-        let verdicts = judge(run, &keys, &key_of, job)?;
-        if let Some(place) = run.place.second() {
-            compare(&place, "the verdict", &verdicts, &judge(&Run { place, ..*run }, &keys, &key_of, job)?)?;
-        }
-        Ok(verdicts)
+        let verdicts = room(memory, work.jobs);
+        compute_private(run, ("the verdict", work.jobs, 1), &compute, &mut [&mut *verdicts])?;
+        Ok(verdicts.iter().map(|verdict| *verdict == 1).collect())
     }
 
-    /// Writes private keys to their columns, and public keys where there is a column for them. A redundant engine makes the keys twice and compares them.
+    /// Writes private keys to their columns, and public keys where there is a column for them.
     fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], _: &mut Vec<u8>) -> Result<(), Error> {
-        fn places<'k>(keys: &'k mut [KeyColumns<'_>]) -> Vec<&'k mut SigningKeyBytes> {
-            keys.iter_mut().flat_map(|keys| keys.private.as_chunks_mut().0).collect()
-        }
         let drawn = seeds(&run.place, keys)?;
         let seeds = drawn.0.as_chunks().0;
-        let make = |run: &Run<'_>, mut places: Vec<&mut SigningKeyBytes>| {
-            program(run, seeds.len(), |program| program.keygen(seeds, &mut places))
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, out: Parts<'_, '_>| {
+            let mut to: Vec<&mut SigningKeyBytes> = out.iter_mut().flat_map(|part| part.as_chunks_mut().0).collect();
+            program(run, range.len(), |program, places| program.keygen(&seeds[range.clone()], &mut to, places))?;
+            Ok(Computed::All(Failed::new()))
         };
-        make(run, places(keys))?;
-        if let Some(place) = run.place.second() {
-            let mut second = Wiped(vec![0; seeds.len() * SK_BYTES]);
-            let second = second.0.as_chunks_mut().0;
-            make(&Run { place, ..*run }, second.iter_mut().collect())?;
-            compare(&place, "the key", &places(keys), &second.iter_mut().collect::<Vec<_>>())?;
-        }
+        let mut private: Vec<&mut [u8]> = keys.iter_mut().map(|keys| &mut *keys.private).collect();
+        compute_private(run, ("the key", seeds.len(), SK_BYTES), &compute, &mut private)?;
         let with_public = keys.iter_mut().filter(|keys| !keys.public.is_empty());
         let with_public = with_public.map(|keys| (keys.private.as_chunks().0, keys.public.as_chunks_mut().0));
         run.place.each_of(with_public.collect(), &write_public)
@@ -253,7 +267,7 @@ fn sign(
         match &checked[*key as usize] {
             Ok(()) => {
                 let ToSign { message, .. } = (work.of)(range.start + i);
-                sound.push((keys[*key as usize], *key, message));
+                sound.push((keys[*key as usize], message));
                 signatures.push(signature);
             }
             Err(why) => {
@@ -263,38 +277,24 @@ fn sign(
         }
     }
     if !sound.is_empty() {
-        let made = sign_sound(run, &keys, &sound, expands, &mut signatures);
+        let made = sign_sound(run, &sound, expands, &mut signatures);
         made.inspect_err(|_| signatures.iter_mut().for_each(|signature| signature.zeroize()))?;
     }
     Ok(failed)
 }
 
-/// Signs with keys that passed their check. Each job has its key, the key's index in `keys`, and its message.
+/// Signs with keys that passed their check.
 fn sign_sound(
     run: &Run<'_>,
-    keys: &[&SigningKey],
-    jobs: &[(&SigningKey, u32, Message<'_>)],
+    jobs: &[(&SigningKey, Message<'_>)],
     expands: bool,
     signatures: &mut [&mut SignatureBytes],
 ) -> Result<(), Error> {
     let mut requests = Vec::with_capacity(jobs.len());
-    for &(key, _, message) in jobs {
+    for &(key, message) in jobs {
         requests.push(ZkSign { key: key.as_ref(), expanded: expands.then(|| key.made()), message });
     }
-    program(run, jobs.len(), |program| program.sign(&requests, signatures))?;
-    let Run { place, facts } = run;
-    if place.scheduler.options.verify_signatures && !place.relocated {
-        let group = Group { kind: Kind::zkdilithium(Op::Verify), ..facts.group };
-        let run = Run { facts: &place.worker.programs.facts(group)?, ..*run };
-        let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
-        let of: Vec<u32> = jobs.iter().map(|(_, of, _)| *of).collect();
-        let made = |i: usize| (jobs[i].2, &signatures[i][..]);
-        // The device that made a wrong signature is blamed.
-        if judge(&run, &public.iter().collect::<Vec<_>>(), &of, made)?.contains(&false) {
-            return Err(inconsistent(place, "a signature that it made does not verify".into()));
-        }
-    }
-    Ok(())
+    program(run, jobs.len(), |program, places| program.sign(&requests, signatures, places))
 }
 
 /// The seeds of all keys: the caller's, or from the operating system, drawn only now that a device is about to use them.
@@ -336,21 +336,12 @@ fn each<T: Sync, R: Send>(place: &Place<'_>, items: &[T], work: impl Fn(&T) -> R
 fn program(
     run: &Run<'_>,
     jobs: usize,
-    mut work: impl FnMut(&mut dyn ZkDilithium) -> Result<Timing, Error> + Send,
+    mut work: impl FnMut(&mut dyn ZkDilithium, Places) -> Result<Timing, Error> + Send,
 ) -> Result<(), Error> {
-    run.place.program(run.facts, (jobs, 1), &mut |program| {
+    run.place.program(run.facts, Need::of(jobs), &mut |program, places| {
         let ZkDilithiumProgram(program) = typed(program);
-        work(&mut **program).map(Some)
+        work(&mut **program, places)
     })
-}
-
-/// Fails if the second computation of a job gave another result than the first. The device is blamed.
-fn compare<T: PartialEq>(place: &Place<'_>, what: &str, first: &[T], second: &[T]) -> Result<(), Error> {
-    let differs = first.iter().zip(second).position(|(a, b)| a != b);
-    match differs.or((first.len() != second.len()).then_some(0)) {
-        None => Ok(()),
-        Some(job) => Err(Error::differs(place.worker.device().id(), what, job)),
-    }
 }
 
 /// Computes each verdict once, without the engine's checks.
@@ -372,7 +363,7 @@ fn judge<'m>(
     };
     let requests = place.map(of.len(), JOBS_OF_A_THREAD, &one);
     let mut verdicts = Vec::with_capacity(of.len());
-    program(run, of.len(), |program| program.verify(&requests, &mut verdicts))?;
+    program(run, of.len(), |program, places| program.verify(&requests, &mut verdicts, places))?;
     match verdicts.len() == of.len() {
         true => Ok(verdicts),
         false => Err(inconsistent(place, format!("it gave {} results for {} jobs", verdicts.len(), of.len()))),

@@ -49,7 +49,7 @@ impl ZkDilithiumPrograms for FaultyCpu {
 }
 
 impl SlhDsaPrograms for FaultyCpu {
-    forward!(self => self.0; space, jobs, compile, queue, bytes);
+    forward!(self => self.0; space, jobs, compile, queue, abilities, bytes);
 
     fn prepare(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let hash = hypergrove_lanes::tweakable_hash(self.0.isa(), plan.params.family, plan.params.n).expect("detected");
@@ -66,7 +66,7 @@ impl Backend for Unchecked {
 }
 
 impl SlhDsaPrograms for Unchecked {
-    forward!(self => self.0.slh_dsa().expect("a GPU has SLH-DSA"); space, jobs, compile, queue, bytes);
+    forward!(self => self.0.slh_dsa().expect("a GPU has SLH-DSA"); space, jobs, compile, queue, abilities, bytes);
 
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         self.0.slh_dsa_on(device)?.prepare(device, plan, batch, &policy.with("check", 0))

@@ -16,6 +16,7 @@ mod hash;
 mod memory;
 mod negative;
 mod one_of_several;
+mod options;
 mod reading;
 mod rows;
 mod self_test;

@@ -4,6 +4,7 @@ use crate::script::{Answer, script_of};
 use crate::wots;
 use hypergrove::backend::Policy;
 use hypergrove::{Error, Op, Timing};
+use hypergrove_engine::Abilities;
 use hypergrove_engine::programs::{Group, GroupFacts};
 use hypergrove_engine::scheme::{Facts, Habits, Kind, Prepared, ProgramFactory, Scheme, Site};
 use std::time::Duration;
@@ -27,6 +28,7 @@ impl ProgramFactory for Factory {
         Ok(Facts {
             jobs: 4,
             queue: 1,
+            abilities: Abilities { holds: true, ..Abilities::NONE },
             default: Policy::default(),
             space: Vec::new(),
             compressions: 1000.0,
@@ -53,7 +55,6 @@ pub(crate) struct Program {
 
 impl Prepared for Program {
     fn time_limit(&mut self, _: Option<Duration>) {}
-    fn relocated(&mut self, _: bool) {}
 }
 
 impl Program {

@@ -3,10 +3,12 @@
 use crate::program::{Program, kind};
 use crate::wots::{self, N, SIGNATURE};
 use hypergrove::rows::{Column, RowStatus};
-use hypergrove::scheme::{Calls, Failed, KeyColumns, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying};
+use hypergrove::scheme::{
+    Calls, Failed, KeyColumns, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
+};
 use hypergrove::{Error, Op};
 use hypergrove_engine::programs::{GroupFacts, typed};
-use hypergrove_engine::scheduler::{Options, Place, Run};
+use hypergrove_engine::scheduler::{Checks, Computed, Need, Parts, Place, Run};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -31,30 +33,15 @@ fn wrong(place: &Place<'_>, what: &str) -> Error {
     Error::Inconsistent { device: place.worker.device().id(), what: what.into() }
 }
 
-/// Has a device write a result for each place.
+/// Has a device write a result of so many bytes for each job of a range.
 fn once(
     Run { place, facts }: &Run<'_>,
-    places: &mut Vec<&mut [u8]>,
+    (out, size): (Parts<'_, '_>, usize),
     job: &(impl Fn(usize, &mut [u8]) + Send + Sync),
-) -> Result<(), Error> {
-    place.program(facts, (places.len(), 1), &mut |program| typed::<Program>(program).run(places, job).map(Some))
-}
-
-/// Has a device write a result for each place; a redundant engine has it do so twice.
-fn compute(
-    run: &Run<'_>,
-    mut first: Vec<&mut [u8]>,
-    job: impl Fn(usize, &mut [u8]) + Send + Sync,
-) -> Result<(), Error> {
-    once(run, &mut first, &job)?;
-    if let Some(place) = run.place.second() {
-        let mut second = vec![[0; SIGNATURE]; first.len()];
-        once(&Run { place, ..*run }, &mut second.iter_mut().map(|second| &mut second[..]).collect(), &job)?;
-        if !first.iter().zip(&second).all(|(a, b)| b.starts_with(a)) {
-            return Err(wrong(&place, "two runs differ"));
-        }
-    }
-    Ok(())
+) -> Result<Computed, Error> {
+    let mut to: Vec<&mut [u8]> = out.iter_mut().flat_map(|part| part.chunks_exact_mut(size)).collect();
+    place.program(facts, Need::of(to.len()), &mut |program, _| typed::<Program>(program).run(&mut to, job))?;
+    Ok(Computed::All(Failed::new()))
 }
 
 impl Scheme for Wots {
@@ -141,36 +128,51 @@ impl Scheme for Wots {
     fn output(self, _: Op, _: &GroupFacts) -> usize {
         SIGNATURE
     }
-    fn held(_: Op, _: &GroupFacts, _: &Options) -> usize {
+    fn held(_: Op, _: &GroupFacts, _: Checks) -> usize {
         SIGNATURE
     }
 
-    fn sign(run: &Run<'_>, work: &Signing<'_, '_, Wots>, range: Range<usize>, out: &mut [u8]) -> Result<Failed, Error> {
-        let of = |i: usize| (work.of)(range.start + i);
-        once(run, &mut out.chunks_exact_mut(SIGNATURE).collect(), &|i, to| {
-            let ToSign { key, message, .. } = of(i);
+    fn sign(
+        run: &Run<'_>,
+        work: &Signing<'_, '_, Wots>,
+        range: Range<usize>,
+        _: &Failed,
+        out: Parts<'_, '_>,
+    ) -> Result<Computed, Error> {
+        once(run, (out, SIGNATURE), &|i, to| {
+            let ToSign { key, message, .. } = (work.of)(range.start + i);
             wots::sign(&key.0, message, to);
-        })?;
+        })
+    }
+    fn check(
+        run: &Run<'_>,
+        work: &Signing<'_, '_, Wots>,
+        range: Range<usize>,
+        _: &Failed,
+        signatures: &[u8],
+    ) -> Result<Failed, Error> {
         let is_right = |(i, signature): (usize, &[u8])| {
-            let ToSign { key, message, .. } = of(i);
+            let ToSign { key, message, .. } = (work.of)(range.start + i);
             wots::verify(&key.1, message, signature)
         };
-        let checks = run.place.scheduler.options.verify_signatures;
-        match !checks || out.chunks_exact(SIGNATURE).enumerate().all(is_right) {
+        match signatures.chunks_exact(SIGNATURE).enumerate().all(is_right) {
             true => Ok(Failed::new()),
             false => Err(wrong(&run.place, "a signature does not verify")),
         }
     }
     fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Wots>, _: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
         let mut verdicts = vec![0; work.jobs];
-        compute(run, verdicts.chunks_mut(1).collect(), |i, to| {
-            let ToVerify { key, message, signature, .. } = (work.of)(i);
-            let public = match key {
-                PublicKey::Key(Public(bytes)) => bytes,
-                PublicKey::Bytes(bytes) => bytes,
-            };
-            to[0] = u8::from(wots::verify(public, message, signature));
-        })?;
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, out: Parts<'_, '_>| {
+            once(run, (out, 1), &|i, to| {
+                let ToVerify { key, message, signature, .. } = (work.of)(range.start + i);
+                let public = match key {
+                    PublicKey::Key(Public(bytes)) => bytes,
+                    PublicKey::Bytes(bytes) => bytes,
+                };
+                to[0] = u8::from(wots::verify(public, message, signature));
+            })
+        };
+        compute_private(run, ("the verdict", work.jobs, 1), &compute, &mut [&mut verdicts])?;
         Ok(verdicts.into_iter().map(|verdict| verdict == 1).collect())
     }
     fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], _: &mut Vec<u8>) -> Result<(), Error> {
@@ -183,7 +185,10 @@ impl Scheme for Wots {
         let seeds: Vec<[u8; N]> =
             keys.iter().flat_map(|keys| keys.private.as_chunks().0.iter().step_by(2)).copied().collect();
         let roots = keys.iter_mut().flat_map(|keys| keys.private.chunks_exact_mut(2 * N).map(|key| &mut key[N..]));
-        compute(run, roots.collect(), |i, to| to.copy_from_slice(&wots::public(&seeds[i])))?;
+        let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, out: Parts<'_, '_>| {
+            once(run, (out, N), &|i, to| to.copy_from_slice(&wots::public(&seeds[range.start + i])))
+        };
+        compute_private(run, ("the key", seeds.len(), N), &compute, &mut roots.collect::<Vec<_>>())?;
         for KeyColumns { private, public, .. } in keys {
             let roots = private.chunks_exact(2 * N).map(|key| &key[N..]);
             public.chunks_exact_mut(N).zip(roots).for_each(|(to, root)| to.copy_from_slice(root));

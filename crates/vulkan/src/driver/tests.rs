@@ -169,11 +169,11 @@ fn pipelines_are_made_once_for_each_size() {
 /// A signature of the first toy set.
 fn sign(program: &mut dyn Program) -> Result<Vec<u8>, Error> {
     let p = &TOY_SHA2_16;
-    let keys = [Key { pk_seed: &[1; 16], sk_seed: &[2; 16], cached_nodes: &[], cached_id: 0 }];
+    let keys = [Key::of_seeds(&[1; 16], &[2; 16])];
     let positions = [Position { fors: [1, 2, 3, 4].into_iter().collect(), idx_tree: 2, idx_leaf: 3 }];
     let mut out = vec![0; p.sig_bytes()];
     let batch = Batch { keys: &keys, key_of: &[0], positions: &positions, signatures: &[] };
-    match program.run(&batch, &mut out) {
+    match program.run_batch(&batch, &mut out) {
         Ok(_) => Ok(out),
         Err(why) => {
             assert!(out.iter().all(|byte| *byte == 0), "no part of a signature");

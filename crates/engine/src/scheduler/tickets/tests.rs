@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::scheduler::tests::{FOUR_SECONDS, MICROSECOND, Nothing, UNMEASURED, light, options, scheduler};
-use crate::{Backend, Policy, Reference};
+use crate::{Backend, Reference};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
@@ -117,12 +117,12 @@ impl Gatekeeper {
     }
 
     fn submit(&self) -> Ticket<()> {
-        self.queue.submit(Size { jobs: 1, bytes: 1 }, || Gated(self.gate.clone())).unwrap()
+        self.queue.submit(&WorkOptions::default(), Size { jobs: 1, bytes: 1 }, || Gated(self.gate.clone())).unwrap()
     }
 
     fn submit_set(&self, jobs: usize) -> Ticket<()> {
         let size = Size { jobs, bytes: 10 };
-        self.queue.submit(size, || GatedSet(Gated(self.gate.clone()))).unwrap()
+        self.queue.submit(&WorkOptions::default(), size, || GatedSet(Gated(self.gate.clone()))).unwrap()
     }
 
     /// Submits jobs with these deadlines, counted from now. Gives the results that their callbacks get, each with the job's number.
@@ -368,9 +368,9 @@ fn a_slow_job_is_a_batch() {
     let scheduler = Scheduler::new(
         vec![(host, device)],
         Some(Arc::new(Vec::new)),
-        options(2, 1 << 20),
+        (options(2, 1 << 20), WorkOptions::default()),
         Arc::new(|_, _| Arc::new(Nothing)),
-        Policy::default(),
+        Default::default(),
     );
     let most = |op| scheduler.batch_limits(light(op)).most;
     assert_eq!([MICROSECOND, FOUR_SECONDS].map(most), [1_000_000, 1]);
@@ -411,6 +411,8 @@ fn line_of_cores(cores: &[usize]) -> (Waiting<Gated>, Vec<Arc<Entry<Gated>>>) {
             cell: Cell::new(),
             place: PlaceInLine::new(*core),
             kind: None,
+            checks: Checks::default(),
+            cancel: None,
             size: Size { jobs: 1, bytes: 0 },
             since: Instant::now(),
             deadline: Mutex::new(None),
@@ -477,7 +479,7 @@ fn batches_of_a_thread_fill_lanes() {
 /// Batches, two at most, that a line may begin with: on a GPU a second one is full, or has a third of all jobs at least.
 #[test]
 fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
-    let id = (Some(Kind::sha256()), TypeId::of::<Jobless>());
+    let id = (Some(Kind::sha256()), Checks::default(), TypeId::of::<Jobless>());
     for (of_thread, queued, running, taken, may) in [
         (None, 0, 0, 0, false),
         (None, 1, 0, 0, true),

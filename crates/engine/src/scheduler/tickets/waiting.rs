@@ -4,7 +4,7 @@
 //! woken there. To wake a thread on another core interrupts that core, which costs more than the thread's own work. (32 callers that verify
 //! SHA2-128s on two cores: 39,500/s, in one queue 33,500/s; docs/lab/2026-11-28-tickets-by-core.md.)
 
-use super::{Entry, Queued, TakenBatch, TakenJobs};
+use super::{Checks, Entry, Queued, TakenBatch, TakenJobs};
 use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -143,8 +143,8 @@ impl<J: Queued> Waiting<J> {
 
 impl<J: Queued> Entries for Waiting<J> {
     fn take(&mut self, most: usize, taker: Taker, withdrawn: &mut usize) -> Option<Box<dyn TakenBatch>> {
-        let mut batch =
-            TakenJobs { line_id: (None, TypeId::of::<J>()), entries: Vec::new(), size: 0, jobs: Vec::new() };
+        let line_id = (None, Checks::default(), TypeId::of::<J>());
+        let mut batch = TakenJobs { line_id, entries: Vec::new(), size: 0, jobs: Vec::new() };
         let (mut taken, mut is_full) = (0, false);
         while !is_full && let Some(of) = self.next_of(taker.core, 2 * taker.in_flight as u64) {
             while batch.size < most
