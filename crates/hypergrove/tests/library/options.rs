@@ -82,7 +82,10 @@ fn a_fault_is_found_in_the_work_that_compares() {
     let (done, signed) = sign_rows(&twice(&engine), &key);
     assert_eq!((done, signed), (Ok(()), ROWS));
     let faults = engine.faults();
-    assert!(faults.len() == 1 && faults[0].error.to_string().contains("differs when it is computed again"), "{faults:?}");
+    let is_found = |fault: &Fault| {
+        fault.device.index == 0 && fault.error.to_string().contains("differs when it is computed again")
+    };
+    assert!(!faults.is_empty() && faults.iter().all(is_found), "{faults:?}");
 }
 
 /// Jobs of tickets with other checks wait in a line of their own, and both lines get their turn.
@@ -121,14 +124,14 @@ fn cancelled_work_ends_and_other_work_goes_on() {
         let token = CancelToken::default();
         let work = engine.with(WorkOptions { cancel: Some(token.clone()), ..engine.work_options() });
         let mut results = 0;
-        let done = work.sign_batch((0..2000).map(|i| job(&key, i)), |_, signature| {
+        let done = work.sign_batch((0..).map(|i| job(&key, i % 100)), |_, signature| {
             assert!(signature.is_ok());
             results += 1;
             token.cancel();
         });
         assert!(matches!(done, Err(Error::Cancelled { .. })), "{done:?}");
-        // Chunks that had begun are completed.
-        assert!((1..2000).contains(&results), "{results}");
+        // Chunks that had begun are completed; the jobs would never end.
+        assert!(results > 0);
         assert!(matches!(sign_rows(&work, &key), (Err(Error::Cancelled { .. }), 0)));
         assert!(matches!(work.sign(&key, PURE, b"m", Randomizer::Hedged), Err(Error::Cancelled { .. })));
         assert!(matches!(work.submit(job(&key, 0)).unwrap().wait(), Err(Error::Cancelled { .. })));
