@@ -289,18 +289,19 @@ impl CpuProgram {
                 // With few messages, the threads share the trees of each message. With many, each thread takes a message, and they share the trees
                 // of the last messages, so that all end at about the same time.
                 let are_few = jobs < 2 * threads || clock.runs();
-                let tasks = rows(out, p.sig_bytes()).zip(kept.chunks_mut(each)).enumerate().map(
-                    |(job, (signature, kept))| Job {
-                        is_shared: threads > 1 && (are_few || jobs - job <= threads),
-                        keys: &keys,
-                        key: batch.key_of[job],
-                        cached_nodes: batch.keys[batch.key_of[job] as usize].cached_nodes,
-                        at: &batch.positions[job],
-                        signature,
-                        kept,
-                        clock: &clock,
-                    },
-                );
+                let tasks =
+                    rows(out, p.sig_bytes()).zip(kept.chunks_mut(each)).enumerate().map(|(job, (signature, kept))| {
+                        Job {
+                            is_shared: threads > 1 && (are_few || jobs - job <= threads),
+                            keys: &keys,
+                            key: batch.key_of[job],
+                            cached_nodes: batch.keys[batch.key_of[job] as usize].cached_nodes,
+                            at: &batch.positions[job],
+                            signature,
+                            kept,
+                            clock: &clock,
+                        }
+                    });
                 let error = std::sync::Mutex::new(Ok(()));
                 self.pool.with(|scratch| {
                     run(threads > 1 && !are_few, &self.pool, scratch, tasks, |scratch, job| {
@@ -458,7 +459,8 @@ mod tests {
                     })
                     .collect();
                 let signatures: Vec<&[u8]> = rows.iter().map(|row| &row[..]).collect();
-                let (keys, key_of) = ([0, 1, 2].map(|of| digests.key(of)), (0..jobs).map(|job| (job % KEYS) as u32).collect::<Vec<_>>());
+                let (keys, key_of) =
+                    ([0, 1, 2].map(|of| digests.key(of)), (0..jobs).map(|job| (job % KEYS) as u32).collect::<Vec<_>>());
                 let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &signatures };
                 let isa = hypergrove_lanes::Isa::fastest();
                 let hash = crate::Cpu::with(isa).expect("available").hash(p, isa);

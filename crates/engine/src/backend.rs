@@ -481,7 +481,8 @@ impl<'a> Work<'a> {
     pub fn accept_top_roots(&mut self, p: &Params, roots: &[u8]) -> Result<(), Error> {
         let Some(accept) = &mut self.accept else { return Ok(()) };
         let of_job = roots.len() / self.batch.len().max(1);
-        let tops: Vec<u8> = roots.chunks_exact(of_job.max(1)).flat_map(|roots| &roots[of_job - p.n..]).copied().collect();
+        let tops: Vec<u8> =
+            roots.chunks_exact(of_job.max(1)).flat_map(|roots| &roots[of_job - p.n..]).copied().collect();
         accept(0, &tops)
     }
 }

@@ -1,8 +1,8 @@
 //! A backend that compares two backends: every result, and every value on the way to it that both keep.
 
 use crate::{
-    Abilities, Axis, Backend, Device, Error, Hasher, Messages, Places, Policy, Program, Sha256Programs,
-    SlhDsaPrograms, Timing, Work, capabilities, forward,
+    Abilities, Axis, Backend, Device, Error, Hasher, Messages, Places, Policy, Program, Sha256Programs, SlhDsaPrograms,
+    Timing, Work, capabilities, forward,
 };
 use hypergrove_fips205::plan::{Plan, Slot};
 use std::sync::Arc;

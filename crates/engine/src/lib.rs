@@ -38,5 +38,6 @@ pub use self_test::{SelfTest, SelfTested};
 pub use slh_dsa::SlhDsaProgram;
 pub use stack::wiped;
 pub use zkdilithium::{
-    ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec, test_known_answers,
+    ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec,
+    test_known_answers,
 };

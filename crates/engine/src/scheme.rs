@@ -70,8 +70,6 @@ pub struct Habits {
     pub shares_lanes: bool,
     /// How large the first chunks of a long call are.
     pub first_chunks: FirstChunks,
-    /// The device does nearly all of a job. So a call of one chunk does the host's share on its own thread even for more jobs.
-    pub is_light_on_host: bool,
     /// All jobs of a call are of one kind.
     pub comes_alone: bool,
     /// A program is prepared for a number of jobs. If not, it takes any number, and a smaller one needs no less memory.

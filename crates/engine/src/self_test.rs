@@ -654,7 +654,10 @@ mod tests {
             positions[jobs - 1].idx_leaf ^= u32::from(is_wrong && !signs);
             let timing = self.0.run_batch(&Batch { positions: &positions, ..batch }, out[0])?;
             if signs {
-                out[0].chunks_exact_mut(p.sig_bytes()).zip(&rs).for_each(|(row, r)| row[p.r_range()].copy_from_slice(r));
+                out[0]
+                    .chunks_exact_mut(p.sig_bytes())
+                    .zip(&rs)
+                    .for_each(|(row, r)| row[p.r_range()].copy_from_slice(r));
             }
             Ok(timing)
         }

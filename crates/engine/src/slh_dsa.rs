@@ -57,7 +57,6 @@ impl ProgramFactory for Plans {
             is_chain: op == Op::Verify,
             shares_lanes: op == Op::Verify,
             first_chunks: if op == Op::Verify { FirstChunks::Doubling } else { FirstChunks::Full },
-            is_light_on_host: op == Op::Sign,
             comes_alone: false,
             is_sized: true,
             serves_all_ops: false,

@@ -124,6 +124,9 @@ const CHUNK_OF_HOST: usize = 4;
 /// The assumed compressions of a job until one ran: about the cost of signing.
 const COMPRESSIONS: f64 = 1000.0;
 
+/// The fewest jobs that a thread lists or lays out for a program: one takes a few nanoseconds.
+pub const ZK_JOBS_OF_A_THREAD: usize = 4096;
+
 /// The scheme.
 static ZKDILITHIUM: Scheme = Scheme { name: "zkDilithium", factory: &Factory };
 

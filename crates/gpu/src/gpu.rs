@@ -86,19 +86,6 @@ pub enum Step {
         /// Bytes that are copied.
         bytes: usize,
     },
-    /// Copies some columns of rows in host memory to the same columns of rows in device memory. Rows have the same size in both.
-    UploadColumns {
-        /// Device address.
-        to: u64,
-        /// Host address.
-        from: u64,
-        /// Bytes of each row that are copied.
-        width: usize,
-        /// Bytes from one row to the next.
-        pitch: usize,
-        /// How many rows.
-        rows: usize,
-    },
     /// Copies device memory to host memory.
     Download {
         /// Host address.
@@ -223,6 +210,9 @@ pub trait Wrapper {
     /// Wraps a GPU.
     fn wrap<G: Gpu>(&self, gpu: Arc<G>) -> Self::Gpu<G>;
 }
+
+/// Bytes that one thread copies or wipes at a time.
+pub(crate) const BYTES_OF_A_THREAD: usize = 64 << 10;
 
 /// Overwrites host memory with zeros, word by word: `zeroize` takes a store for each element, and programs hold megabytes.
 pub(crate) fn wipe(bytes: &mut [u8]) {

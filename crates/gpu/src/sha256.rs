@@ -1,6 +1,6 @@
 //! SHA-256 of many messages. Chunks of messages go through several streams of work, so that copies and launches overlap.
 
-use crate::gpu::{Facts, Gpu, Launch, Queue, Step, WaitLimit};
+use crate::gpu::{BYTES_OF_A_THREAD, Facts, Gpu, Launch, Queue, Step, WaitLimit};
 use crate::policy::Accepted::Between;
 use crate::policy::{PolicyAxis, axis, with_threads, with_values};
 use crate::program::wait_limit;
@@ -251,14 +251,13 @@ fn packed(each: Option<usize>, bytes: usize) -> usize {
     if each.is_some_and(|each| each.is_multiple_of(4)) { bytes } else { bytes.next_multiple_of(ALIGNMENT) }
 }
 
-/// Bytes that one thread copies at a time: several threads copy even a chunk's digests.
-const SHARE: usize = 64 << 10;
-
-/// Copies bytes, by all threads if there are many. Returns how many.
+/// Copies bytes, by all threads if there are many, even a chunk's digests. Returns how many.
 fn copy(threads: usize, from: &[u8], to: &mut [u8]) -> usize {
     let to = &mut to[..from.len()];
-    if threads > 1 && from.len() > SHARE {
-        to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE)).for_each(|(to, from)| to.copy_from_slice(from));
+    if threads > 1 && from.len() > BYTES_OF_A_THREAD {
+        to.par_chunks_mut(BYTES_OF_A_THREAD)
+            .zip(from.par_chunks(BYTES_OF_A_THREAD))
+            .for_each(|(to, from)| to.copy_from_slice(from));
     } else {
         to.copy_from_slice(from);
     }
@@ -282,7 +281,7 @@ fn pack(threads: usize, messages: Messages<'_>, to: &mut [u8], table: &mut [u8])
             to[start(number) - base..][..message.len()].copy_from_slice(message);
         }
     };
-    if threads > 1 && used > SHARE {
+    if threads > 1 && used > BYTES_OF_A_THREAD {
         let task = messages.len().div_ceil(4 * threads);
         let (mut tasks, mut rest) = (Vec::new(), &mut to[..used]);
         for first in (0..messages.len()).step_by(task) {

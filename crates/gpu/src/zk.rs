@@ -19,7 +19,8 @@ use crate::policy::{PolicyAxis, axis, with_threads, with_values};
 use crate::program::wait_limit;
 use crate::ring::in_threads;
 use hypergrove_engine::{
-    Axis, Device, Error, Places, Policy, Timing, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
+    Axis, Device, Error, Places, Policy, Timing, ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkDilithiumPrograms, ZkSign,
+    ZkVerify,
 };
 use hypergrove_fips205::Family;
 use hypergrove_kernels::arguments::Arguments;
@@ -244,14 +245,11 @@ fn pad(places: Places) -> usize {
     usize::from(places == Places::Other)
 }
 
-/// Jobs that a thread lays out, at least: a job takes a few nanoseconds.
-const JOBS_OF_A_THREAD: usize = 4096;
-
 /// The results of `of` for all jobs, with `pad` times the first job's in front. The threads of the current pool compute them if `parallel`.
 fn padded<J: Sync, T: Send>(pad: usize, jobs: &[J], parallel: bool, of: impl Fn(&J) -> T + Sync) -> Vec<T> {
     let (count, one) = (pad + jobs.len(), |i: usize| of(&jobs[i.saturating_sub(pad)]));
-    match parallel && count > JOBS_OF_A_THREAD {
-        true => (0..count).into_par_iter().with_min_len(JOBS_OF_A_THREAD).map(one).collect(),
+    match parallel && count > ZK_JOBS_OF_A_THREAD {
+        true => (0..count).into_par_iter().with_min_len(ZK_JOBS_OF_A_THREAD).map(one).collect(),
         false => (0..count).map(one).collect(),
     }
 }

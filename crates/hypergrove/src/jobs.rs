@@ -6,7 +6,7 @@ use crate::scheme::{
 };
 use crate::{Error, Op};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{IsWanted, Job, Outcomes, Queued, Run, Scheduler, Size};
+use hypergrove_engine::scheduler::{IsWanted, Job, Outcomes, Queued, RESULTS_OF_A_THREAD, Run, Scheduler, Size};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::fmt;
@@ -14,9 +14,6 @@ use std::mem::take;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 use zeroize::{Zeroizing, optimization_barrier};
-
-/// The fewest jobs whose results one thread takes from the output: for this many, handing them to the thread costs little.
-pub(crate) const SHARE: usize = 64;
 
 /// The key of a job, which the job borrows, owns or shares. In a batch of SLH-DSA, equal keys count as one key, wherever they lie.
 #[derive(Clone, Debug)]
@@ -204,7 +201,7 @@ pub(crate) fn results<T: Send>(
         return vec![finish(Cow::Owned(take(memory)))];
     }
     let memory = &*memory;
-    run.place.map(jobs, SHARE, &|nth| finish(Cow::Borrowed(&memory[nth * size..][..size])))
+    run.place.map(jobs, RESULTS_OF_A_THREAD, &|nth| finish(Cow::Borrowed(&memory[nth * size..][..size])))
 }
 
 impl<S: Scheme> Job for SignJob<'_, S> {
@@ -240,7 +237,7 @@ impl<S: Scheme> Job for SignJob<'_, S> {
         let work = Signing { jobs: jobs.len(), of: &of, keys: &keys, fresh: &fresh };
         let size = set.sizes().signature;
         if S::HAS_PLACES_FOR_JOBS {
-            let mut own: Vec<Vec<u8>> = run.place.map(jobs.len(), SHARE, &|_| vec![0; size]);
+            let mut own: Vec<Vec<u8>> = run.place.map(jobs.len(), RESULTS_OF_A_THREAD, &|_| vec![0; size]);
             let mut places: Vec<&mut [u8]> = own.iter_mut().map(|own| &mut own[..]).collect();
             let failed = work.sign(run, set, true, &mut places, memory)?;
             let results = own.into_iter().map(|own| set.signature(Cow::Owned(own))).collect();
@@ -345,7 +342,7 @@ impl<S: Scheme> Job for GenerateJob<'_, S> {
         set.keygen(run, &mut columns, memory)?;
         let private = &private.0;
         let key = |i: usize| set.private_key(&private[i * sizes.private..][..sizes.private]);
-        Ok(run.place.map(jobs.len(), SHARE, &key).into())
+        Ok(run.place.map(jobs.len(), RESULTS_OF_A_THREAD, &key).into())
     }
 }
 

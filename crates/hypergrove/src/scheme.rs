@@ -310,9 +310,8 @@ impl<S: Scheme> Signing<'_, '_, S> {
         out: Parts<'_, '_>,
         memory: &mut Vec<u8>,
     ) -> Result<Failed, Error> {
-        let check = |run: &Run<'_>, range: Range<usize>, failed: &Failed, made: &[u8]| {
-            S::check(run, self, range, failed, made)
-        };
+        let check =
+            |run: &Run<'_>, range: Range<usize>, failed: &Failed, made: &[u8]| S::check(run, self, range, failed, made);
         let output = Output {
             jobs: self.jobs,
             size: set.sizes().signature,

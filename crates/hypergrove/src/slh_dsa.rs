@@ -961,11 +961,7 @@ impl Job for NodesJob<'_> {
 }
 
 /// Runs a program that computes nodes of trees from SK.seed and PK.seed alone. Every job has a key of its own.
-fn grow<'k>(
-    run: &Run<'_>,
-    seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>,
-    out: Parts<'_, '_>,
-) -> Result<(), Error> {
+fn grow<'k>(run: &Run<'_>, seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>, out: Parts<'_, '_>) -> Result<(), Error> {
     let keys: Vec<Key<'_>> = seeds.map(|(sk_seed, pk_seed)| Key::of_seeds(pk_seed, sk_seed)).collect();
     let key_of: Vec<u32> = (0..keys.len() as u32).collect();
     let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };

@@ -240,8 +240,7 @@ impl Mock {
         let (mock, bytes, live) = (self.clone(), self.bytes * batch as u64, self.log.live.fetch_add(1, SeqCst));
         self.log.bytes.fetch_add(bytes, SeqCst);
         let (of, index, policy_of) = (plan.cloned(), device.index, policy.clone());
-        let running =
-            Running { mock, device: index, plan: of, bytes, policy: policy_of, limit: None };
+        let running = Running { mock, device: index, plan: of, bytes, policy: policy_of, limit: None };
         (self.prepare)(Preparation { device, plan, batch, policy, live })?;
         self.log.prepared.fetch_add(1, SeqCst);
         Ok(running)
@@ -555,7 +554,9 @@ impl ZkDilithium for Running {
         keys: &mut [&mut SigningKeyBytes],
         places: Places,
     ) -> Result<Timing, Error> {
-        self.write((Op::Keygen, places), keys, |i, key| key.copy_from_slice(reference::keygen(&seeds[i]).secret_bytes()))
+        self.write((Op::Keygen, places), keys, |i, key| {
+            key.copy_from_slice(reference::keygen(&seeds[i]).secret_bytes())
+        })
     }
     fn sign(
         &mut self,

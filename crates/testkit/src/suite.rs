@@ -352,8 +352,7 @@ pub fn negative_corpus(backend: &dyn Backend) {
             all.push((case, Position::of(p, &case.signature[p.r_range()], pk_seed, pk_root, &m_prime)));
         }
         let keys: Vec<_> = all.iter().map(|(case, _)| &case.key[..p.n]).collect();
-        let keys: Vec<_> =
-            keys.iter().map(|pk_seed| Key::of_seeds(pk_seed, &[])).collect();
+        let keys: Vec<_> = keys.iter().map(|pk_seed| Key::of_seeds(pk_seed, &[])).collect();
         let key_of: Vec<u32> = (0..all.len() as u32).collect();
         let positions: Vec<_> = all.iter().map(|(_, at)| *at).collect();
         let signatures: Vec<_> = all.iter().map(|(case, _)| &case.signature[..]).collect();

@@ -6,11 +6,11 @@ use super::permits::{Permit, Request, Signal, lock};
 use super::producer::{Produces, Readiness, patience};
 use super::worker::{Scale, Worker, is_fault};
 use super::{Place, Scheduler};
-use crate::{Error, Places};
 use crate::planner::{SubBatch, SubBatches};
 use crate::programs::Group;
 use crate::scheme::FirstChunks;
 use crate::trace::{self, Step, TraceContext};
+use crate::{Error, Places};
 use rayon::Scope;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -34,11 +34,7 @@ const MOST_WAITING: usize = 256;
 /// Jobs of a call of one chunk, at most, for which the thread that calls does the host's share for a GPU alone. (On an H200, calls of
 /// 64 rows that sign with 128f: 82,000/s, with other threads 71,000/s. Waking a thread takes 0.1 ms, hashing for one
 /// signature 1 µs.)
-const FEW_JOBS: usize = 128;
-
-/// The limit in place of [`FEW_JOBS`] where the device does nearly all, as for signatures, whose messages it hashes: the thread that calls only reads
-/// rows and hands statuses over. (Calls of 1,024 rows: 122,900/s, and 119,900/s in other threads. Verifying 1,024 rows is slower that way.)
-const FEW_LIGHT_JOBS: usize = 1024;
+const JOBS_ON_CALLING_THREAD: usize = 128;
 
 /// Results that are handed out before the call looks after its devices again.
 const AT_A_TIME: usize = 256;
@@ -552,7 +548,6 @@ impl<'a> Call<'a> {
         let Chunk { device, permit, jobs, room } = chunk;
         let slot = permit.slot.expect("a chunk's permit has a slot");
         let (first, count) = (jobs[0].0, counted(&jobs));
-        let is_light = jobs[0].1.group.as_ref().is_ok_and(|group| group.kind.habits().is_light_on_host);
         let it = &mut self.devices[device];
         (it.chunks, it.jobs, it.begun) = (it.chunks + 1, it.jobs + count, it.begun + 1);
         let mut spare = it.spare.pop().unwrap_or_default();
@@ -568,9 +563,8 @@ impl<'a> Call<'a> {
                 };
                 match (is_here, count) {
                     // Waking the slot's threads takes longer than the work that they would share.
-                    (true, ..=FEW_JOBS) if worker.has_memory() => scheduler.same_process().and_then(|()| work(None)),
-                    (true, ..=FEW_LIGHT_JOBS) if worker.has_memory() && is_light => {
-                        scheduler.with_pool(worker, slot, work)
+                    (true, ..=JOBS_ON_CALLING_THREAD) if worker.has_memory() => {
+                        scheduler.same_process().and_then(|()| work(None))
                     }
                     // The threads are woken once, not for each step that they share.
                     (true, _) => scheduler.with_pool(worker, slot, |pool| match pool {

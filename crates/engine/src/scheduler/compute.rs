@@ -10,8 +10,8 @@ use crate::{Error, Places};
 use std::ops::Range;
 use zeroize::{Zeroize, optimization_barrier};
 
-/// The fewest jobs whose results one thread compares or copies.
-const JOBS_OF_A_THREAD: usize = 64;
+/// The fewest jobs whose results one thread compares, copies or makes objects of: for this many, handing them to the thread costs little.
+pub const RESULTS_OF_A_THREAD: usize = 64;
 
 /// Memory for the results of jobs, in their order, in one part or several. Each part has room for whole results.
 pub type Parts<'p, 'o> = &'p mut [&'o mut [u8]];
@@ -51,12 +51,7 @@ pub struct Output<'w> {
 
 /// Computes results into `out`, and wipes the results of jobs that failed. A redundant engine computes them in two places and compares them. After an
 /// error, `out` holds nothing of these jobs. `memory` is kept between chunks.
-pub fn compute(
-    run: &Run<'_>,
-    output: &Output<'_>,
-    out: Parts<'_, '_>,
-    memory: &mut Vec<u8>,
-) -> Result<Failed, Error> {
+pub fn compute(run: &Run<'_>, output: &Output<'_>, out: Parts<'_, '_>, memory: &mut Vec<u8>) -> Result<Failed, Error> {
     let done = ranges(run, output, out, memory);
     match &done {
         Ok(_) if run.place.scheduler.work.checks.redundant => {
@@ -227,7 +222,7 @@ fn compare(
     };
     let second = |job: usize| &second[job * size..][..size];
     let differs = |job: usize| first(job) != second(job) && !failed.contains_key(&job);
-    let Some(job) = place.find(jobs, JOBS_OF_A_THREAD, &differs) else { return Ok(()) };
+    let Some(job) = place.find(jobs, RESULTS_OF_A_THREAD, &differs) else { return Ok(()) };
     Err(match first(job)[by_host.clone()] == second(job)[by_host.clone()] {
         true => Error::differs(place.worker.device().id(), output.what, job),
         false => Error::differs("host".into(), "R", job),

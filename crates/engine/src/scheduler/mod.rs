@@ -32,7 +32,7 @@ mod sync {
 pub use blocks::{Failed, Outcomes, QueuedBlock};
 pub use call::Sink;
 pub use choice::{Booked, DeviceChoice, Wake};
-pub use compute::{Compute, Computed, Output, Parts, compute};
+pub use compute::{Compute, Computed, Output, Parts, RESULTS_OF_A_THREAD, compute};
 pub use memory::{ChunkMemory, Memory, zeros};
 pub use options::{CancelToken, Checks, Options, WorkOptions};
 pub use permits::Waits;
@@ -1017,11 +1017,7 @@ mod tests {
     }
 
     pub(super) fn options(threads: usize, memory_budget: u64) -> Options {
-        Options {
-            threads,
-            memory: MemoryBudget::Chosen(memory_budget),
-            device_timeout: crate::DEVICE_TIMEOUT,
-        }
+        Options { threads, memory: MemoryBudget::Chosen(memory_budget), device_timeout: crate::DEVICE_TIMEOUT }
     }
 
     #[test]

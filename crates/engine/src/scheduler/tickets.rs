@@ -5,12 +5,12 @@
 //! the devices were busy. Lines take turns. Results go to the jobs' [`Ticket`]s first, and waiters are notified afterwards, when the slot is free
 //! again: a callback may wait for any other ticket.
 
-use super::{CancelToken, Checks, Scheduler, WorkOptions};
 use super::cell::{Callback, Cell, Resolved, Then, Wake};
 use super::deadlines::{Clock, Deadlines, Expires, When};
 use super::permits::lock;
 use super::stats::{Counter, TicketCounters, TicketStats};
 use super::worker::BatchLimits;
+use super::{CancelToken, Checks, Scheduler, WorkOptions};
 use crate::scheme::Kind;
 use crate::{Error, Process};
 use std::any::{Any, TypeId};

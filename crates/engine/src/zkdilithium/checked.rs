@@ -67,12 +67,11 @@ impl ZkDilithium for Pair<dyn ZkDilithium> {
     fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>, places: Places) -> Result<Timing, Error> {
         let (before, mut expected) = (out.len(), Vec::with_capacity(jobs.len()));
         let timing = self.subject.verify(jobs, out, places)?;
-        let compared = self.reference.verify(jobs, &mut expected, places).and_then(|_| {
-            match differs(&out[before..], &expected) {
+        let compared =
+            self.reference.verify(jobs, &mut expected, places).and_then(|_| match differs(&out[before..], &expected) {
                 None => Ok(timing),
                 Some(at) => Err(self.inconsistent(format!("the verdict of job {at} differs"))),
-            }
-        });
+            });
         if compared.is_err() {
             out.truncate(before);
         }

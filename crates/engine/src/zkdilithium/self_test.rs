@@ -41,7 +41,9 @@ fn zkdilithium_of(device: &str, zk: &mut dyn ZkDilithium) -> Result<(), Error> {
     test_known_answers(
         device,
         |seed| keygen_to_vec(*zk.borrow_mut(), &[*seed], Places::Usual)?.pop().ok_or_else(silent),
-        |key, message| sign_to_vec(*zk.borrow_mut(), &[ZkSign::new(key, message)], Places::Usual)?.pop().ok_or_else(silent),
+        |key, message| {
+            sign_to_vec(*zk.borrow_mut(), &[ZkSign::new(key, message)], Places::Usual)?.pop().ok_or_else(silent)
+        },
         |key, message, signature| {
             let mut verdicts = Vec::new();
             zk.borrow_mut().verify(&[ZkVerify::new(key, message, signature)], &mut verdicts, Places::Usual)?;

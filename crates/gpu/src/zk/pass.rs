@@ -1,18 +1,15 @@
 //! Memory of a pass, on the device and pinned on the host, and the copies between the two.
 
-use super::{DistinctKeys, JOBS_OF_A_THREAD, Limits, ZkGpu, message_words};
-use crate::gpu::{Gpu, Queue, Step, WaitLimit, wipe};
+use super::{DistinctKeys, Limits, ZkGpu, message_words};
+use crate::gpu::{BYTES_OF_A_THREAD, Gpu, Queue, Step, WaitLimit, wipe};
 use crate::ring::{Ring, Slots, each_row, in_threads};
 use crate::runs::{ByteRun, reached};
-use hypergrove_engine::{Error, Timing};
+use hypergrove_engine::{Error, Timing, ZK_JOBS_OF_A_THREAD};
 use hypergrove_kernels::zk::*;
 use hypergrove_zkdilithium::Message;
 use hypergrove_zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use rayon::prelude::*;
 use std::sync::Arc;
-
-/// Bytes that one thread wipes at a time.
-const SHARE: usize = 64 << 10;
 
 /// How rows get to their places in the caller's memory, or how signatures get to the device.
 pub(super) enum Way {
@@ -196,7 +193,7 @@ impl<G: Gpu> Memory<G> {
     fn wipe_host(&mut self, bytes: usize, parallel: bool) {
         let host = G::host_bytes(&mut self.host, 0..bytes);
         if parallel {
-            host.par_chunks_mut(SHARE).for_each(wipe)
+            host.par_chunks_mut(BYTES_OF_A_THREAD).for_each(wipe)
         } else {
             wipe(host)
         }
@@ -294,10 +291,10 @@ impl<G: Gpu> ZkGpu<G> {
         let keys_bytes = self.memory.bytes(at.raw, keys.keys.len() * raw_bytes);
         let keys = &keys.keys;
         each_row(keys_bytes, raw_bytes, in_threads(self.policy.threads).then_some(1), |key, to| raw(keys[key], to));
-        let parallel = in_threads(self.policy.threads) && messages.len() > JOBS_OF_A_THREAD;
+        let parallel = in_threads(self.policy.threads) && messages.len() > ZK_JOBS_OF_A_THREAD;
         // Where each thread's messages begin.
         let mut words = 0;
-        let tasks = messages.chunks(JOBS_OF_A_THREAD).zip(of.chunks(JOBS_OF_A_THREAD)).map(|(messages, of)| {
+        let tasks = messages.chunks(ZK_JOBS_OF_A_THREAD).zip(of.chunks(ZK_JOBS_OF_A_THREAD)).map(|(messages, of)| {
             let from = words;
             words += messages.iter().map(message_words).sum::<usize>();
             (messages, of, from)
@@ -317,8 +314,8 @@ impl<G: Gpu> ZkGpu<G> {
             }
         };
         match parallel {
-            true => table.par_chunks_mut(4 * JOB_SIZE * JOBS_OF_A_THREAD).zip(&tasks).for_each(put_jobs),
-            false => table.chunks_mut(4 * JOB_SIZE * JOBS_OF_A_THREAD).zip(&tasks).for_each(put_jobs),
+            true => table.par_chunks_mut(4 * JOB_SIZE * ZK_JOBS_OF_A_THREAD).zip(&tasks).for_each(put_jobs),
+            false => table.chunks_mut(4 * JOB_SIZE * ZK_JOBS_OF_A_THREAD).zip(&tasks).for_each(put_jobs),
         }
         let mut steps = vec![
             self.memory.upload(at.raw, keys.len() * raw_bytes),

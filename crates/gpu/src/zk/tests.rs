@@ -1,9 +1,11 @@
 //! zkDilithium by kernels that run on the host, and tests that need a GPU which fails on command.
 
-use super::{DistinctKeys, JOBS_OF_A_THREAD, Limits, ZkGpu, ZkPolicy, pass};
+use super::{DistinctKeys, Limits, ZkGpu, ZkPolicy, pass};
 use crate::gpu::Gpu;
 use crate::host::HostGpu;
-use hypergrove_engine::{Error, Places, Policy, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
+use hypergrove_engine::{
+    Error, Places, Policy, ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec,
+};
 use hypergrove_zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::sample::expand_a;
 use hypergrove_zkdilithium::{Message, Signature, SigningKey};
@@ -311,7 +313,7 @@ fn jobs_are_read_where_the_device_reaches() {
 fn many_jobs_are_laid_out_by_several_threads() {
     let gpu = Arc::new(HostGpu::new(false));
     let keys = [1, 2].map(|of| hypergrove_zkdilithium::reference::keygen(&[of; 32]));
-    let texts: Vec<Vec<u8>> = (0..3 * JOBS_OF_A_THREAD + 5).map(|of| vec![of as u8; of % 11]).collect();
+    let texts: Vec<Vec<u8>> = (0..3 * ZK_JOBS_OF_A_THREAD + 5).map(|of| vec![of as u8; of % 11]).collect();
     let messages: Vec<_> = texts.iter().map(|text| Message::Bytes(text)).collect();
     let of: Vec<u32> = (0..texts.len() as u32).map(|of| of % 2).collect();
     let laid_out = |threads: usize| {

@@ -5,23 +5,18 @@ use super::{Fe, JobMessage, Message, Signature, SigningKey, VerifyingKey, ZkDili
 use crate::calls::Calls;
 use crate::jobs::{Wiped, owned};
 use crate::rows::{Column, RowStatus};
-use crate::scheme::{
-    Failed, KeyColumns, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private, room,
-};
+use crate::scheme::{Failed, KeyColumns, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private, room};
 use crate::{Error, Op as EngineOp, random};
 use hypergrove_engine::programs::{Group, GroupFacts, typed};
 use hypergrove_engine::scheduler::{Checks, Computed, Need, Parts, Place, Run};
 use hypergrove_engine::scheme::Kind;
-use hypergrove_engine::{Places, Timing, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
+use hypergrove_engine::{Places, Timing, ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::keys::public_parts;
 use hypergrove_zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKeyBytes};
 use std::borrow::Cow;
 use std::ops::Range;
 use zeroize::Zeroize;
-
-/// The fewest jobs that a thread lists for a program: listing one takes a few nanoseconds.
-const JOBS_OF_A_THREAD: usize = 4096;
 
 /// A message that its job owns.
 pub enum OwnedMessage {
@@ -361,7 +356,7 @@ fn judge<'m>(
         let (key, (message, signature)) = (keys[of[i] as usize], job(i));
         ZkVerify { key: key.as_ref(), expanded: expands.then(|| key.expanded()), message, signature }
     };
-    let requests = place.map(of.len(), JOBS_OF_A_THREAD, &one);
+    let requests = place.map(of.len(), ZK_JOBS_OF_A_THREAD, &one);
     let mut verdicts = Vec::with_capacity(of.len());
     program(run, of.len(), |program, places| program.verify(&requests, &mut verdicts, places))?;
     match verdicts.len() == of.len() {
