@@ -400,7 +400,7 @@ impl Program for CpuProgram {
         Ok(timing)
     }
 
-    forward!(self => self; is_proven, no_time_limit);
+    forward!(self => self; no_time_limit);
 
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         let (p, each) = (self.plan.params, SlotValues::bytes(self.plan.params));

@@ -191,7 +191,8 @@ impl Batch<'_> {
         length("the output", jobs * plan.out_bytes(), out)
     }
 
-    fn check_positions(&self, plan: &Plan) -> Result<(), Error> {
+    /// Checks the positions alone.
+    pub fn check_positions(&self, plan: &Plan) -> Result<(), Error> {
         use hypergrove_fips205::Op;
         let (p, jobs): (&Params, usize) = (plan.params, self.len());
         let positions = if matches!(plan.op, Op::Sign | Op::Verify) { jobs } else { 0 };
@@ -395,8 +396,8 @@ pub trait Digests: Send + Sync {
     /// Computes the positions of the jobs on the host, in the order of the jobs; when signing, R too. A program asks once for each of the
     /// [`Places`] where it computes the jobs. It is an error if a second answer differs from the first.
     fn positions(&mut self) -> Result<Vec<Position>, Error>;
-    /// Bytes of the longest message that is hashed, no fewer than M′ has, including a message that is pre-hashed. `usize::MAX` if the program must
-    /// not hash the messages.
+    /// Bytes of the longest message that is hashed, no fewer than M′ has, including a message that is pre-hashed. `usize::MAX` if a program with a
+    /// limit must not hash the messages.
     fn longest(&self) -> usize;
     /// A job's M′, if [`longest`](Digests::longest) is less than `usize::MAX`.
     fn m_prime(&self, job: usize) -> MPrime<'_>;
@@ -420,7 +421,7 @@ pub enum Places {
     Usual,
     /// Every job in another place than usual, a single job too: another lane of a vector, another thread. A batch that is run both ways gives
     /// different bytes if one place is faulty. [`Program::read`] means nothing after such a run. The error is `OutOfMemory` if there is no room for
-    /// another place. If a device has only one place, it is the usual one.
+    /// another place. If there is only one place, it is the usual one: in the reference, for cached nodes on a GPU, and for a key that all jobs share.
     Other,
     /// First in the usual places, then in others, both times from the keys and messages on. The device compares the results, and none leaves it
     /// unless all agree; [`Error::differs`] names the result that differs. Only for programs with this [ability](Abilities::compares). The error is
@@ -431,7 +432,8 @@ pub enum Places {
 /// What the programs of a kind of work do by themselves on a device, which the scheduler knows before a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Abilities {
-    /// Whether results reach the caller's memory only when all checks of a run have passed.
+    /// Whether a program may write straight to the caller's memory: no result gets there before the checks that the run makes of it have passed. A
+    /// run of several passes makes them pass by pass.
     pub holds: bool,
     /// The fewest jobs that a program computes in [`Places::Both`]; `usize::MAX` if it does not.
     pub compares: usize,
@@ -491,10 +493,16 @@ impl<'a> Work<'a> {
 pub trait Program: Send {
     /// The plan.
     fn plan(&self) -> &Plan;
-    /// Bytes of the longest message that the device hashes by itself; `usize::MAX` if there is no limit, 0 if the host hashes all messages.
-    fn hashes(&self) -> usize;
-    /// Makes tests of the device that were not made yet and that a batch of so many jobs needs. The longest message of the batch has `longest` bytes.
-    fn prove(&mut self, jobs: usize, longest: &dyn Fn() -> usize) -> Result<(), Error>;
+    /// Bytes of the longest message that the device hashes by itself; `usize::MAX` if there is no limit, 0 if the host hashes all messages, as by
+    /// default.
+    fn hashes(&self) -> usize {
+        0
+    }
+    /// Makes tests of the device that were not made yet and that a batch of so many jobs needs. By default there are none. Afterwards
+    /// [`hashes`](Program::hashes) is 0 if there was no memory for a test of hashing.
+    fn prove(&mut self, _jobs: usize) -> Result<(), Error> {
+        Ok(())
+    }
     /// Runs a batch. `out` takes [`Plan::out_bytes`] a job, in the order of the jobs, in one part of memory or several. R of a signature is undefined
     /// if the host computes the positions. After an error nothing of the batch is left on the device, but some of it may be in `out`.
     fn run(&mut self, work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error>;

@@ -149,7 +149,6 @@ impl Program for Pair<dyn Program> {
     fn plan(&self) -> &Plan {
         self.subject.plan()
     }
-    forward!(self => self; hashes_none);
     forward!(self => self.subject; prove, time_limit);
 
     fn run(&mut self, mut work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error> {

@@ -100,17 +100,7 @@ macro_rules! forward {
         fn hashes(&$self) -> usize { $to.hashes() }
     };
     (@ prove $self:ident $to:expr) => {
-        fn prove(&mut $self, jobs: usize, longest: &dyn Fn() -> usize) -> Result<(), $crate::Error> {
-            $to.prove(jobs, longest)
-        }
-    };
-    // For a program that leaves the hashing of messages to the host.
-    (@ hashes_none $self:ident $to:expr) => {
-        fn hashes(&$self) -> usize { 0 }
-    };
-    // For a program whose tests are made around it, if at all.
-    (@ is_proven $self:ident $to:expr) => {
-        fn prove(&mut $self, _: usize, _: &dyn Fn() -> usize) -> Result<(), $crate::Error> { Ok(()) }
+        fn prove(&mut $self, jobs: usize) -> Result<(), $crate::Error> { $to.prove(jobs) }
     };
     (@ time_limit $self:ident $to:expr) => {
         fn time_limit(&mut $self, limit: Option<std::time::Duration>) { $to.time_limit(limit) }

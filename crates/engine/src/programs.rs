@@ -5,7 +5,7 @@ use crate::choice::Chosen;
 use crate::planner::bucket;
 use crate::scheduler::lock;
 use crate::scheme::{Facts, Habits, Kind, Prepared, Site};
-use crate::{Abilities, Axis, Backend, Choice, Device, Error, Knowledge, Policy, PolicySource, Timing};
+use crate::{Abilities, Axis, Backend, Choice, Device, Error, Knowledge, Places, Policy, PolicySource, Timing};
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -241,21 +241,25 @@ pub struct LentProgram<'a> {
 
 impl LentProgram<'_> {
     /// Makes the tests that a batch needs. Their time is none of the batch's.
-    pub(crate) fn prove(&mut self, longest: &dyn Fn() -> usize) -> Result<(), Error> {
-        self.program.prove(self.jobs, longest)?;
+    pub(crate) fn prove(&mut self) -> Result<(), Error> {
+        self.program.prove(self.jobs)?;
         self.since = Instant::now();
         Ok(())
     }
 
-    /// Gives the program back after it has computed its jobs `times` times, and records the time that this took.
-    pub fn give_back(self, times: u32, timing: &Timing) {
+    /// Gives the program back after it has computed its jobs in these places, and records the time that this took. In other places than usual it
+    /// takes longer, so that time is not recorded.
+    pub fn give_back(self, places: Places, timing: &Timing) {
         self.facts.note_lateness(timing);
         let (programs, facts, jobs, bucket) = (self.run.programs, self.facts, self.jobs, self.bucket);
+        let times = match places {
+            Places::Usual => 1,
+            Places::Both => 2,
+            Places::Other => return self.make_idle(),
+        };
         let (took, overlapped) = (programs.took(self.since) / times, self.run.has_overlapped());
         let policy = self.policy.clone();
         self.make_idle();
-        let dropped = lock(&programs.pool).shrink(programs.budget);
-        drop(dropped);
         programs.with_chosen(facts, jobs, |chosen| {
             // If the program is for many more jobs, each job takes longer, which says nothing about the prediction.
             if chosen.choice.policy == policy && 4 * jobs >= 3 * bucket {
@@ -265,9 +269,14 @@ impl LentProgram<'_> {
         facts.record(jobs, took);
     }
 
-    fn make_idle(self) {
+    /// Gives the program back as it is.
+    pub(crate) fn make_idle(self) {
         let LentProgram { program, policy, facts, bucket, bytes, run, .. } = self;
-        lock(&run.programs.pool).idle.push(IdleProgram { group: facts.group, policy, program, bucket, bytes });
+        let programs = run.programs;
+        lock(&programs.pool).idle.push(IdleProgram { group: facts.group, policy, program, bucket, bytes });
+        drop(run);
+        let dropped = lock(&programs.pool).shrink(programs.budget);
+        drop(dropped);
     }
 }
 

@@ -149,7 +149,7 @@ impl Program for ReferenceProgram {
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
     }
 
-    crate::forward!(self => self; hashes_none, is_proven, no_time_limit);
+    crate::forward!(self => self; no_time_limit);
 
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         let (p, op) = (self.plan.params, self.plan.op);

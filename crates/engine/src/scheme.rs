@@ -157,7 +157,7 @@ pub trait Prepared: Any + Send {
     fn time_limit(&mut self, limit: Option<Duration>);
     /// Makes tests of the device that were not made yet: see [`Program::prove`](crate::Program::prove). Other schemes test a device when they
     /// prepare a program.
-    fn prove(&mut self, _jobs: usize, _longest: &dyn Fn() -> usize) -> Result<(), Error> {
+    fn prove(&mut self, _jobs: usize) -> Result<(), Error> {
         Ok(())
     }
 }

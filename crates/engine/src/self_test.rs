@@ -340,18 +340,16 @@ impl Program for TestedProgram {
     fn plan(&self) -> &Plan {
         self.program.plan()
     }
+    /// Messages whose hashing was not tested are the host's.
     fn hashes(&self) -> usize {
-        self.program.hashes()
+        if self.messages.is_some() { 0 } else { self.program.hashes() }
     }
-    fn prove(&mut self, jobs: usize, longest: &dyn Fn() -> usize) -> Result<(), Error> {
+    fn prove(&mut self, jobs: usize) -> Result<(), Error> {
         if !self.has_passed {
             self.results.settle(self.subject.clone(), false, || ask(&self.device, self.known, &mut *self.program))?;
             self.has_passed = true;
         }
-        if jobs < HASHED || self.messages.is_none() || longest() > self.program.hashes() {
-            return Ok(());
-        }
-        let Some(untested) = self.messages.take() else { return Ok(()) };
+        let Some(untested) = self.messages.take_if(|_| jobs >= HASHED) else { return Ok(()) };
         let tested = self.prove_messages(&untested);
         if tested.is_err() {
             self.messages = Some(untested);
@@ -359,43 +357,18 @@ impl Program for TestedProgram {
         // If there is no memory for another program, the host hashes this batch, and the next one asks again.
         if matches!(tested, Err(Error::OutOfMemory { .. })) { Ok(()) } else { tested }
     }
-    fn run(&mut self, mut work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error> {
-        let (jobs, longest) = (work.batch.len(), work.digests.as_ref().map_or(usize::MAX, |digests| digests.longest()));
-        self.prove(jobs, &|| longest)?;
-        let mut work = work.lend();
-        match work.digests.take() {
-            Some(digests) if self.messages.is_some() => {
-                let mut on_host = OnHost(digests);
-                self.program.run(Work { digests: Some(&mut on_host), ..work.lend() }, out)
-            }
-            digests => self.program.run(Work { digests, ..work }, out),
+    /// Callers that did not ask for tests get the one of the op. Whoever lets the device hash messages must have asked.
+    fn run(&mut self, work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error> {
+        self.prove(0)?;
+        if self.messages.is_some() && work.digests.as_ref().is_some_and(|digests| digests.longest() < usize::MAX) {
+            return Err(Error::Value { what: "messages for a device whose hashing was not tested".into() });
         }
+        self.program.run(work, out)
     }
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         self.program.read(slot)
     }
     forward!(self => self.program; time_limit);
-}
-
-/// Messages that the host hashes.
-struct OnHost<'d>(&'d mut dyn Digests);
-
-impl Digests for OnHost<'_> {
-    fn positions(&mut self) -> Result<Vec<Position>, Error> {
-        self.0.positions()
-    }
-    fn longest(&self) -> usize {
-        usize::MAX
-    }
-    fn m_prime(&self, job: usize) -> MPrime<'_> {
-        self.0.m_prime(job)
-    }
-    fn position(&self, p: &Params, job: usize, r: &[u8], key: &Key<'_>) -> Position {
-        self.0.position(p, job, r, key)
-    }
-    fn opt_rand(&self, job: usize) -> &[u8] {
-        self.0.opt_rand(job)
-    }
 }
 
 impl Backend for SelfTested {
@@ -714,21 +687,29 @@ mod tests {
                 (done, std::mem::take(&mut known.1))
             };
             is_full.store(true, Relaxed);
-            assert_eq!(hash(&mut *first), (Ok(()), 1), "without memory for the test the host hashes");
+            assert_eq!(
+                (first.prove(HASHED), first.hashes()),
+                (Ok(()), 0),
+                "without memory for the test the host hashes"
+            );
+            assert!(matches!(hash(&mut *first), (Err(Error::Value { .. }), 0)), "no caller may take the untested way");
             is_full.store(false, Relaxed);
-            first.prove(HASHED - 1, &|| 10).unwrap();
-            first.prove(HASHED, &|| 101).unwrap();
-            assert_eq!(left.load(Relaxed), wrong, "no batch needs the test yet");
+            first.prove(HASHED - 1).unwrap();
+            assert_eq!((left.load(Relaxed), first.hashes()), (wrong, 0), "no batch needs the test yet");
             let what = format!("its self-test, hashing messages for {} by {p}, gave a wrong answer", title(op));
             let why = Error::Inconsistent { device: "reference:0".into(), what };
             let expected = || if wrong == 1 { Err(why.clone()) } else { Ok(()) };
             for program in [&mut first, &mut second] {
-                assert_eq!(program.prove(HASHED, &|| 10), expected(), "{op:?}");
-                assert_eq!(hash(&mut **program), (expected(), 0), "{op:?}");
+                assert_eq!(program.prove(HASHED), expected(), "{op:?}");
+                match wrong {
+                    0 => assert_eq!((program.hashes(), hash(&mut **program)), (100, (Ok(()), 0)), "{op:?}"),
+                    _ => assert_eq!(program.hashes(), 0, "{op:?}"),
+                }
                 assert_eq!(left.load(Relaxed), 0);
             }
             // A set that was tested.
-            assert_eq!(hash(&mut *prepare()), (expected(), 0));
+            let mut third = prepare();
+            assert_eq!(third.prove(HASHED), expected(), "{op:?}");
         }
     }
 

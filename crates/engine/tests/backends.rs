@@ -433,11 +433,12 @@ fn what_other_programs_take_of_a_device_is_not_blamed_on_a_policy() {
         meanwhile();
         let SlhDsaProgram(program) = typed(&mut *lent.program);
         program.run_batch(&batch, &mut vec![0; p.n]).unwrap();
-        lent.give_back(1, &Timing::default());
+        lent.give_back(Places::Usual, &Timing::default());
         let Choice { source, why, .. } = programs.choice(&keygen, 1);
         (source, why)
     };
-    let signing = || programs.lend(&sign, 1, (u64::MAX, u64::MAX)).unwrap().give_back(1, &Timing::default());
+    let signing =
+        || programs.lend(&sign, 1, (u64::MAX, u64::MAX)).unwrap().give_back(Places::Usual, &Timing::default());
     for runs in 1..=5 {
         let why = format!("a row; runs that overlapped with other programs, not judged: {runs}");
         assert_eq!(run(&signing), (PolicySource::Table, why));

@@ -18,7 +18,7 @@ use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
 use crate::ring::{Chunk, Ring, chunks, copy_rows, each_row, in_threads};
 use crate::runs::reached;
-use hypergrove_engine::{Batch, Digests, Error, Places, Program, StageTime, Timing, Work, forward};
+use hypergrove_engine::{Batch, Digests, Error, Places, Program, StageTime, Timing, Work};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};
 use hypergrove_kernels::{COOPERATIVE_ROWS, CPU_FORS_LEVELS, JOB_WORDS, KEY_WORDS, Kernel};
@@ -47,8 +47,8 @@ pub(crate) struct GpuProgram<G: Gpu> {
     last: [Option<Pass>; 2],
     /// A usual pass and a moved pass whose steps are recorded.
     recorded: [Option<(Pass, <G::Queue as Queue>::Recording)>; 2],
-    /// Roots and FORS roots of the last run, as words.
-    kept: RootValues,
+    /// The jobs of the last run whose roots and FORS roots can be read. Those of several passes cannot.
+    kept: Option<usize>,
 }
 
 /// The size of messages that the device hashes: words of a row, bytes of all rows, and bytes of the keys behind the rows.
@@ -138,15 +138,6 @@ enum SignatureInput<'a> {
     UnderWay(MutexGuard<'a, ()>),
 }
 
-#[derive(Default)]
-struct RootValues {
-    /// Whether there were several passes. If not, the values of these jobs are still in the host's memory.
-    several_passes: bool,
-    jobs: usize,
-    roots: Vec<u8>,
-    fors: Vec<u8>,
-}
-
 /// Allocates memory. If it does not suffice, cached nodes of keys that no program uses make way.
 fn alloc<G: Gpu>(gpu: &Arc<G>, cache: &NodesCache<G>, bytes: usize) -> Result<G::Memory, Error> {
     match gpu.alloc(bytes) {
@@ -216,7 +207,7 @@ impl<G: Gpu> GpuProgram<G> {
             limit,
             last: [None, None],
             recorded: [None, None],
-            kept: RootValues::default(),
+            kept: None,
         })
     }
 
@@ -445,7 +436,7 @@ impl<G: Gpu> GpuProgram<G> {
         if self.gpu.hung().is_none() {
             wipe(G::host_bytes(&mut self.host, 0..self.layout.host));
         }
-        self.kept = RootValues::default();
+        self.kept = None;
     }
 
     /// Sends signatures to the device, through the ring.
@@ -630,18 +621,6 @@ impl<G: Gpu> GpuProgram<G> {
         Ok(values.map(|(part, bytes)| self.view(part, bytes).to_vec()))
     }
 
-    /// Keeps this pass's values if the batch takes several passes. The values of a single pass stay in the program's memory.
-    fn keep(&mut self, jobs: usize) -> Result<(), Error> {
-        if !self.kept.several_passes {
-            self.kept.jobs = jobs;
-            return Ok(());
-        }
-        let [roots, fors] = self.read_values(jobs)?;
-        self.kept.roots.extend(roots);
-        self.kept.fors.extend(fors);
-        Ok(())
-    }
-
     fn view(&self, part: Part, bytes: usize) -> &[u8] {
         G::host_view(&self.host, part.on_host..part.on_host + bytes)
     }
@@ -723,13 +702,7 @@ impl<G: Gpu> GpuProgram<G> {
     }
 
     /// Decides whether the device hashes the messages. If not, gets the positions, and checks them.
-    fn positions<'r>(
-        &self,
-        work: &mut Work<'r>,
-        out: usize,
-        are_large: bool,
-        is_fetched: bool,
-    ) -> Result<Prepared<'r>, Error> {
+    fn positions<'r>(&self, work: &mut Work<'r>, are_large: bool, is_fetched: bool) -> Result<Prepared<'r>, Error> {
         // While the device fetches many signatures, the host has time to hash, unless its threads have other work. (An H200 verifies 5.4 million
         // signatures of 128s a second, and 4.5 million if the device hashes their messages.)
         let has_time = is_fetched && work.batch.len() > FEW_TO_FETCH;
@@ -741,7 +714,7 @@ impl<G: Gpu> GpuProgram<G> {
         let mut all = [Cow::default(), Cow::default()];
         for positions in &mut all[..if work.places == Places::Both { 2 } else { 1 }] {
             *positions = work.positions()?;
-            Batch { positions, ..work.batch }.check(&self.plan, out)?;
+            Batch { positions, ..work.batch }.check_positions(&self.plan)?;
         }
         Ok((all, None))
     }
@@ -795,9 +768,6 @@ impl<G: Gpu> GpuProgram<G> {
             self.checked(pass.jobs)?;
             accept(self)?;
         }
-        if op != Op::Keygen {
-            self.keep(pass.jobs)?;
-        }
         if !is_held {
             let places = self.view(output, pass.jobs * each);
             copy_rows(parts, &places[(pass.jobs - jobs.jobs.len()) * each..], each, skip);
@@ -815,7 +785,6 @@ impl<G: Gpu> GpuProgram<G> {
         (nodes, stored): (&[u64], bool),
     ) -> Result<Timing, Error> {
         let (batch, each, link) = (work.batch, self.plan.out_bytes(), self.cache.clone());
-        let bytes = out.iter().map(|chunk| chunk.bytes).sum();
         // The last pass is the smallest.
         let are_large = out.last().is_some_and(|chunk| chunk.bytes > FEW_JOBS * each);
         let (is_both, is_other) = (work.places == Places::Both, work.places == Places::Other);
@@ -829,7 +798,7 @@ impl<G: Gpu> GpuProgram<G> {
                 let is_fetched = matches!(signatures, SignatureInput::UnderWay(..));
                 let (positions, words) = match &mut prepared {
                     Some(prepared) => prepared,
-                    none => none.insert(self.positions(&mut work, bytes, are_large, is_fetched)?),
+                    none => none.insert(self.positions(&mut work, are_large, is_fetched)?),
                 };
                 let by_host = work.digests.is_some() && words.is_none();
                 let batch = Batch { positions: &positions[usize::from(compares)], ..batch };
@@ -928,7 +897,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
             return Err(Error::Length { what: "a part of the output", want: got.next_multiple_of(each), got });
         }
         let passes = batch.len().div_ceil(self.layout.jobs).max(1);
-        self.kept = RootValues { several_passes: passes > 1, ..RootValues::default() };
+        self.kept = None;
         if self.plan.op == Op::Cache {
             let [out] = out else { return Err(Error::Value { what: "cached nodes need one part of memory".into() }) };
             return self.cache(&batch, out);
@@ -938,6 +907,7 @@ impl<G: Gpu> Program for GpuProgram<G> {
         self.make_room(work.places, out.last().map_or(0, |chunk| chunk.bytes / each))?;
         let (_held, nodes, stored) = self.nodes_of_keys(&batch)?;
         let done = self.passes(work, out, (&nodes, stored));
+        self.kept = Some(batch.len()).filter(|_| passes == 1 && done.is_ok());
         if done.is_err() {
             // This waits, too: when this returns, all memory of the caller is the caller's again, and no copy may be under way.
             self.forget();
@@ -945,8 +915,6 @@ impl<G: Gpu> Program for GpuProgram<G> {
         }
         done
     }
-
-    forward!(self => self; is_proven);
 
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.limit = wait_limit(self.limit.work, limit, self.gpu.facts());
@@ -958,11 +926,8 @@ impl<G: Gpu> Program for GpuProgram<G> {
         if !matches!(self.plan.op, Op::Sign | Op::Verify) {
             return Ok(None);
         }
-        let (kept, row) = (&self.kept, (p.d + 1) * p.n);
-        let [roots, fors] = match kept.several_passes {
-            true => [kept.roots.clone(), kept.fors.clone()],
-            false => self.read_values(kept.jobs)?,
-        };
+        let (Some(jobs), row) = (self.kept, (p.d + 1) * p.n) else { return Ok(None) };
+        let [roots, fors] = self.read_values(jobs)?;
         let jobs = || roots.chunks_exact(row);
         let mut bytes = match slot {
             Slot::ForsRoots => fors,

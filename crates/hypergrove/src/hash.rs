@@ -7,7 +7,7 @@ use crate::rows::{Column, ForeignColumn, Progress, Results, RowMemory, RowStatus
 use crate::slh_dsa::host_isa;
 use hypergrove_cpu::{Cpu, Isa, MessagePart, SHA256_START, Sha256, sha256};
 use hypergrove_engine::programs::{Group, GroupFacts, typed};
-use hypergrove_engine::scheduler::{Job, Need, Outcomes, Place, Run, Worker};
+use hypergrove_engine::scheduler::{Job, Outcomes, Place, Run, Worker};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Backend, Error, HashProgram, Messages, Policy, SelfTested, Sha256Programs, THREADS};
 use std::cell::RefCell;
@@ -83,7 +83,7 @@ impl Job for HashJob<'_> {
             let blocks = job.count();
             let HashJob { engine, messages, digests } = &mut **job;
             let hash = |blocks, messages: Messages<'_>, digests: &mut [[u8; 32]]| {
-                place.program(facts, Need::of(blocks), &mut |program, _| {
+                place.program(facts, blocks, &mut |program, _| {
                     let HashProgram(hasher) = typed(program);
                     hasher.run(messages, digests)
                 })

@@ -2,11 +2,11 @@
 
 use crate::calls::indexed;
 use crate::scheme::{
-    KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, own_key, room,
+    KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, own_key,
 };
 use crate::{Error, Op};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{IsWanted, Job, Outcomes, Queued, RESULTS_OF_A_THREAD, Run, Scheduler, Size};
+use hypergrove_engine::scheduler::{IsWanted, Job, Outcomes, Queued, RESULTS_OF_A_THREAD, Run, Scheduler, Size, room};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::fmt;

@@ -229,7 +229,7 @@ impl Engine {
     /// Reads a message of any size once, from the reader's place to its end, in constant memory. Returns the jobs that verify a signature of it
     /// with each of these keys, for any of the engine's calls.
     ///
-    /// FIPS 205, Algorithm 20, line 8. A redundant engine hashes each piece twice, and compares the digests.
+    /// FIPS 205, Algorithm 20, line 8. Redundant work hashes each piece twice, and compares the digests.
     pub fn read_to_verify<'a, K: Into<JobKey<'a, VerifyingKey>>>(
         &self,
         keys: impl IntoIterator<Item = K>,

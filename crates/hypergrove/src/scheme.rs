@@ -295,7 +295,7 @@ pub struct Signing<'w, 'm, S: Scheme> {
     pub of: Of<'w, ToSign<'m, S>>,
     /// Returns the distinct keys of a range of messages, and the index of each message's key.
     pub keys: &'w (dyn Fn(Range<usize>) -> (Vec<&'m S::SigningKey>, Vec<u32>) + Sync),
-    /// Randomness for each message, if a message takes any. Both computations of a redundant engine take the same.
+    /// Randomness for each message, if a message takes any. Both computations of redundant work take the same.
     pub fresh: &'w [u8],
 }
 
@@ -397,15 +397,6 @@ pub struct KeyColumns<'a> {
     pub private: &'a mut [u8],
     /// Memory for the public keys; empty if they are not wanted.
     pub public: &'a mut [u8],
-}
-
-/// Returns this many bytes of memory that is kept between chunks. They may hold an earlier chunk's output, which programs overwrite.
-pub(crate) fn room(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
-    if memory.len() < bytes {
-        // The operating system provides zeros, so nothing is written here.
-        *memory = vec![0; bytes];
-    }
-    &mut memory[..bytes]
 }
 
 /// A key that is owned or shared, not borrowed.

@@ -9,11 +9,11 @@ use crate::reading::ReadMessage;
 use crate::rows::{Column, RowStatus};
 use crate::scheme::{
     Failed, KeyColumns, KeyRef, Of, ParameterSet, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying,
-    compute_private, room,
+    compute_private,
 };
 use crate::{check_length, random, random_by_threads};
 use hypergrove_engine::programs::{Group, GroupFacts, typed};
-use hypergrove_engine::scheduler::{Checks, Computed, Job, Need, Outcomes, Parts, Place, Run};
+use hypergrove_engine::scheduler::{Checks, Computed, Job, Outcomes, Parts, Place, Run, room};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::{self, Step};
 use hypergrove_engine::{Accept, Batch, Digests, Error, Key, Places, SlhDsaProgram, Work, wiped};
@@ -27,6 +27,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -509,14 +510,14 @@ impl Scheme for SlhDsa {
         let sound: Vec<usize> =
             (0..key_of.len()).filter(|job| !failed.contains_key(job) && !left_out.contains_key(job)).collect();
         let key_of: Vec<u32> = sound.iter().map(|job| key_of[*job]).collect();
-        let fresh: Zeroizing<Vec<u8>> = match fresh.is_empty() {
-            true => Zeroizing::default(),
-            false => sound.iter().flat_map(|job| &fresh[job * p.n..][..p.n]).copied().collect::<Vec<u8>>().into(),
-        };
+        let mut of_sound = Zeroizing::new(Vec::with_capacity(fresh.len()));
+        for job in sound.iter().filter(|_| !fresh.is_empty()) {
+            of_sound.extend_from_slice(&fresh[job * p.n..][..p.n]);
+        }
         let rows = out.iter_mut().flat_map(|part| part.chunks_exact_mut(p.sig_bytes())).enumerate();
         let mut rows: Vec<&mut [u8]> =
             rows.filter(|(job, _)| sound.binary_search(job).is_ok()).map(|(_, row)| row).collect();
-        let computed = sign(run, &|i| of(sound[i]), (&keys, &key_of), &fresh, &mut rows)?;
+        let computed = sign(run, &|i| of(sound[i]), (&keys, &key_of), &of_sound, &mut rows)?;
         let of_range = |more: Failed| more.into_iter().map(|(i, why)| (sound[i], why));
         Ok(match computed {
             Computed::All(more) => {
@@ -694,8 +695,8 @@ struct SignDigests<'s, 'a> {
     /// n bytes for each job, unless no job is hedged.
     fresh: &'s [u8],
     jobs: usize,
-    longest: usize,
-    /// R and the position of each job, if the host has computed them.
+    longest: OnceLock<usize>,
+    /// R of each job, if the host has computed it; and the positions, if they are computed again.
     made: Option<(Vec<u8>, Vec<Position>)>,
 }
 
@@ -727,12 +728,18 @@ impl Digests for SignDigests<'_, '_> {
         let positions = randomize(self.run, self.of, self.fresh, &mut rs);
         match &self.made {
             Some(first) => same(n, first, (&rs, &positions))?,
-            None => self.made = Some((rs, positions.clone())),
+            None if self.run.place.places == Places::Both => self.made = Some((rs, positions.clone())),
+            None => self.made = Some((rs, Vec::new())),
         }
         Ok(positions)
     }
     fn longest(&self) -> usize {
-        self.longest
+        *self.longest.get_or_init(|| {
+            longest_of(self.run, self.jobs, &|job| {
+                let ToSign { mode, message, .. } = (self.of)(job);
+                message.hashed_bytes(mode)
+            })
+        })
     }
     fn m_prime(&self, job: usize) -> MPrime<'_> {
         let ToSign { mode, message, .. } = (self.of)(job);
@@ -756,7 +763,7 @@ struct VerifyDigests<'s, 'a> {
     of: Of<'s, ToVerify<'a, SlhDsa>>,
     keys: &'s [Key<'s>],
     key_of: &'s [u32],
-    longest: usize,
+    longest: OnceLock<usize>,
 }
 
 impl Digests for VerifyDigests<'_, '_> {
@@ -770,7 +777,12 @@ impl Digests for VerifyDigests<'_, '_> {
         Ok(trace::step(Step::HashMessages, jobs, || self.run.place.map_in_place(jobs, 1, &position)))
     }
     fn longest(&self) -> usize {
-        self.longest
+        *self.longest.get_or_init(|| {
+            longest_of(self.run, self.key_of.len(), &|job| {
+                let ToVerify { mode, message, .. } = (self.of)(job);
+                message.hashed_bytes(mode)
+            })
+        })
     }
     fn m_prime(&self, job: usize) -> MPrime<'_> {
         let ToVerify { mode, message, .. } = (self.of)(job);
@@ -836,47 +848,37 @@ fn sign(
     if key_of.is_empty() {
         return Ok(Computed::All(Failed::new()));
     }
-    let mut digests = SignDigests { run, of, fresh, jobs: key_of.len(), longest: usize::MAX, made: None };
+    let mut digests = SignDigests { run, of, fresh, jobs: key_of.len(), longest: OnceLock::new(), made: None };
     let of_key = |key: &u32| keys[*key as usize];
     let batch = Batch { keys: &parts_of(keys), key_of, positions: &[], signatures: &[] };
     // The bytes of a second computation must equal those of the first, which was checked.
     let is_second = run.place.places == Places::Other;
     let compares = run.place.scheduler.work.checks.check_roots && plan.cached_layers == 0 && !is_second;
-    let mut refused = None;
+    let (mut damaged, holds) = (Failed::new(), run.facts.abilities.holds);
+    // A wrong device is blamed at once, even if its next attempt would be right.
     let mut accept = |first: usize, roots: &[u8]| {
         declassify(roots);
-        let is_right = |(root, key): (&[u8], &u32)| root == of_key(key).as_ref().pk_root();
-        if roots.chunks_exact(n).zip(&key_of[first..]).all(is_right) {
-            return Ok(());
+        let of_jobs = key_of[first..].iter().map(of_key);
+        let found = compare_roots(run, roots.chunks_exact(n), of_jobs, "the top tree's root")?;
+        damaged.extend(found.into_iter().map(|(job, why)| (first + job, why)));
+        match holds && !damaged.is_empty() {
+            true => Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() }),
+            false => Ok(()),
         }
-        refused = Some((first, roots.to_vec()));
-        Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() })
     };
-    let longest = || {
-        longest_of(run, key_of.len(), &|job| {
-            let ToSign { mode, message, .. } = of(job);
-            message.hashed_bytes(mode)
-        })
-    };
-    let need = Need { jobs: key_of.len(), longest: &longest };
-    let done = run.place.program(run.facts, need, &mut |program, places| {
+    let done = run.place.program(run.facts, key_of.len(), &mut |program, places| {
         let SlhDsaProgram(program) = typed(program);
-        digests.longest = if program.hashes() > 0 { longest() } else { usize::MAX };
+        if program.hashes() == 0 {
+            let _ = digests.longest.set(usize::MAX);
+        }
         let accept: Option<Accept<'_>> = if compares { Some(&mut accept) } else { None };
         program.run(Work { batch, digests: Some(&mut digests), accept, places }, out)
     });
-    if let (Err(why), Some((first, roots))) = (&done, refused) {
-        // A wrong device is blamed now, even if its next attempt would be right.
-        let of_jobs = key_of[first..].iter().map(of_key);
-        let damaged = compare_roots(run, roots.chunks_exact(n), of_jobs, "the top tree's root")?;
-        return match damaged.is_empty() {
-            true => Err(why.clone()),
-            false => Ok(Computed::Damaged(damaged.into_iter().map(|(job, why)| (first + job, why)).collect())),
-        };
+    match done {
+        Ok(()) => digests.put_rs(out).map(|()| Computed::All(damaged)),
+        Err(_) if !damaged.is_empty() && holds => Ok(Computed::Damaged(damaged)),
+        Err(why) => Err(why),
     }
-    done?;
-    digests.put_rs(out)?;
-    Ok(Computed::All(Failed::new()))
 }
 
 /// Computes the root that each signature implies, n bytes each: PK.root if the signature is valid. `key_of` has the index in `keys` of each
@@ -900,17 +902,12 @@ fn verify(
     let keys: Vec<Key<'_>> = parts.collect();
     let signatures: Vec<&[u8]> = (0..key_of.len()).map(|i| of(i).signature).collect();
     let batch = Batch { keys: &keys, key_of, positions: &[], signatures: &signatures };
-    let longest = || {
-        longest_of(run, key_of.len(), &|i| {
-            let ToVerify { mode, message, .. } = of(i);
-            message.hashed_bytes(mode)
-        })
-    };
-    let mut digests = VerifyDigests { run, of, keys: &keys, key_of, longest: usize::MAX };
-    let need = Need { jobs: key_of.len(), longest: &longest };
-    run.place.program(run.facts, need, &mut |program, places| {
+    let mut digests = VerifyDigests { run, of, keys: &keys, key_of, longest: OnceLock::new() };
+    run.place.program(run.facts, key_of.len(), &mut |program, places| {
         let SlhDsaProgram(program) = typed(program);
-        digests.longest = if (1..usize::MAX).contains(&program.hashes()) { longest() } else { usize::MAX };
+        if program.hashes() == 0 {
+            let _ = digests.longest.set(usize::MAX);
+        }
         let done = program.run(Work { batch, digests: Some(&mut digests), accept: None, places }, roots);
         roots.iter().for_each(|roots| declassify(&**roots));
         done
@@ -965,7 +962,7 @@ fn grow<'k>(run: &Run<'_>, seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>, ou
     let keys: Vec<Key<'_>> = seeds.map(|(sk_seed, pk_seed)| Key::of_seeds(pk_seed, sk_seed)).collect();
     let key_of: Vec<u32> = (0..keys.len() as u32).collect();
     let batch = Batch { keys: &keys, key_of: &key_of, positions: &[], signatures: &[] };
-    run.place.program(run.facts, Need::of(batch.len()), &mut |program, places| {
+    run.place.program(run.facts, batch.len(), &mut |program, places| {
         let SlhDsaProgram(program) = typed(program);
         let timing = program.run(Work { places, ..Work::of(&batch) }, out)?;
         // Nodes and roots are public; those that fail a check are wiped before anyone sees them.

@@ -480,7 +480,6 @@ impl Program for MockProgram {
         rows.zip(made.chunks_exact(size)).for_each(|(to, row)| to[host_makes..].copy_from_slice(&row[host_makes..]));
         Ok(timing)
     }
-    forward!(self => self; hashes_none, is_proven);
 
     fn time_limit(&mut self, limit: Option<Duration>) {
         self.running.set_limit(limit);

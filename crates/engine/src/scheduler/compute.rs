@@ -1,6 +1,6 @@
 //! Computes results of jobs of one group: once, or in two places of a device, whose results are compared.
 //!
-//! How a range of jobs is computed follows from facts that are known before: what the group's programs do by themselves, and the engine's options.
+//! How a range of jobs is computed follows from facts that are known before: what the group's programs do by themselves, and the options of the work.
 //! Two outcomes follow from no fact: a device's memory does not suffice, or a key turns out to be damaged. Only this module computes a range again
 //! because of them.
 
@@ -49,59 +49,19 @@ pub struct Output<'w> {
     pub check: Option<Check<'w>>,
 }
 
-/// Computes results into `out`, and wipes the results of jobs that failed. A redundant engine computes them in two places and compares them. After an
+/// Computes results into `out`, and wipes the results of jobs that failed. Redundant work computes them in two places and compares them. After an
 /// error, `out` holds nothing of these jobs. `memory` is kept between chunks.
 pub fn compute(run: &Run<'_>, output: &Output<'_>, out: Parts<'_, '_>, memory: &mut Vec<u8>) -> Result<Failed, Error> {
-    let done = ranges(run, output, out, memory);
-    match &done {
-        Ok(_) if run.place.scheduler.work.checks.redundant => {
-            run.place.scheduler.counters.twice.add(output.jobs as u64);
-        }
-        Ok(_) => {}
-        Err(_) => {
-            out.iter_mut().for_each(|part| part.zeroize());
-            memory.zeroize();
-        }
-    }
-    done
-}
-
-/// How a range is computed.
-#[derive(Clone, Copy)]
-struct Plan {
-    /// Whether the results go to memory of their own until all checks have passed.
-    is_staged: bool,
-    /// Where the device computes first.
-    places: Places,
-    /// Whether the host compares the results with those from other places.
-    is_compared: bool,
-}
-
-impl Output<'_> {
-    /// How so many jobs are computed into so many parts of memory. `has_room` says that the device is not known to lack the memory for both results.
-    fn plan(&self, Run { place, facts }: &Run<'_>, jobs: usize, parts: usize, has_room: bool) -> Plan {
-        let is_twice = place.scheduler.work.checks.redundant;
-        let compares = is_twice && has_room && self.check.is_none() && jobs >= facts.abilities.compares;
-        let is_compared = is_twice && !compares;
-        let leaves_early = is_compared || self.check.is_some() || !facts.abilities.holds;
-        let is_staged = !self.is_private && leaves_early || self.check.is_some() && parts > 1;
-        Plan { is_staged, places: if compares { Places::Both } else { Places::Usual }, is_compared }
-    }
-}
-
-fn ranges(run: &Run<'_>, output: &Output<'_>, out: Parts<'_, '_>, memory: &mut Vec<u8>) -> Result<Failed, Error> {
     let (Output { jobs, size, .. }, Run { place, facts }) = (output, run);
+    let mut withheld = Withheld { out, memory, is_wiped: true };
+    let Withheld { out, memory, is_wiped } = &mut withheld;
     let (mut start, mut most, mut has_room, mut all) = (0, *jobs, true, Failed::new());
     while start < *jobs {
         let range = start..*jobs.min(&(start + most));
         let plan = output.plan(run, range.len(), out.len(), has_room);
         let mut parts = parts_of(out, range.start * size..range.end * size);
         let done = if plan.is_staged {
-            let bytes = range.len() * size;
-            if memory.len() < bytes {
-                memory.resize(bytes, 0);
-            }
-            let staged = &mut memory[..bytes];
+            let staged = room(memory, range.len() * size);
             range_of(run, output, plan, range.clone(), &mut [&mut *staged]).and_then(|failed| {
                 // Results reach the caller only now, after the checks have passed.
                 let mut left = &*staged;
@@ -133,7 +93,68 @@ fn ranges(run: &Run<'_>, output: &Output<'_>, out: Parts<'_, '_>, memory: &mut V
             Err(why) => return Err(why),
         }
     }
+    *is_wiped = false;
+    if place.scheduler.work.checks.redundant {
+        place.scheduler.counters.twice.add(*jobs as u64);
+    }
     Ok(all)
+}
+
+/// Memory with results that nobody may see before they have passed their checks. It is wiped after a panic, too.
+struct Withheld<'p, 'o, 'm> {
+    out: Parts<'p, 'o>,
+    memory: &'m mut Vec<u8>,
+    is_wiped: bool,
+}
+
+impl Drop for Withheld<'_, '_, '_> {
+    fn drop(&mut self) {
+        if self.is_wiped {
+            self.out.iter_mut().for_each(|part| part.zeroize());
+            self.memory.zeroize();
+        }
+    }
+}
+
+/// The second results of a range, which may be private keys.
+struct Second(Vec<u8>);
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
+/// Returns this many bytes of memory that is kept between chunks. They may hold an earlier chunk's output, which programs overwrite.
+pub fn room(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if memory.len() < bytes {
+        // The operating system provides zeros, so nothing is written here.
+        *memory = vec![0; bytes];
+    }
+    &mut memory[..bytes]
+}
+
+/// How a range is computed.
+#[derive(Clone, Copy)]
+struct Plan {
+    /// Whether the results go to memory of their own until all checks have passed.
+    is_staged: bool,
+    /// Where the device computes first.
+    places: Places,
+    /// Whether the host compares the results with those from other places.
+    is_compared: bool,
+}
+
+impl Output<'_> {
+    /// How so many jobs are computed into so many parts of memory. `has_room` says that the device is not known to lack the memory for both results.
+    fn plan(&self, Run { place, facts }: &Run<'_>, jobs: usize, parts: usize, has_room: bool) -> Plan {
+        let is_twice = place.scheduler.work.checks.redundant;
+        let compares = is_twice && has_room && self.check.is_none() && jobs >= facts.abilities.compares;
+        let is_compared = is_twice && !compares;
+        let leaves_early = is_compared || self.check.is_some() || !facts.abilities.holds;
+        let is_staged = !self.is_private && leaves_early || self.check.is_some() && parts > 1;
+        Plan { is_staged, places: if compares { Places::Both } else { Places::Usual }, is_compared }
+    }
 }
 
 /// Computes one range by its plan, without jobs whose keys turn out to be damaged. Wipes the results of jobs that failed.
@@ -159,15 +180,12 @@ fn range_of(
     failed.extend(left_out);
     if plan.is_compared {
         // The second computation begins with the keys and messages, and makes all that follows from them anew.
-        let (place, mut second) = (Place { places: Places::Other, ..run.place }, vec![0; range.len() * output.size]);
-        let again = (output.compute)(&Run { place, facts: run.facts }, range.clone(), &failed, &mut [&mut second]);
-        let compared = again.and_then(|again| {
-            let (Computed::All(again) | Computed::Damaged(again)) = again;
-            failed.extend(again);
-            compare(&place, output, &*parts, &second, &failed)
-        });
-        wipe(&mut second);
-        compared?;
+        let place = Place { places: Places::Other, ..run.place };
+        let mut second = Second(vec![0; range.len() * output.size]);
+        let again = (output.compute)(&Run { place, facts: run.facts }, range.clone(), &failed, &mut [&mut second.0])?;
+        let (Computed::All(again) | Computed::Damaged(again)) = again;
+        failed.extend(again);
+        compare(&place, output, &*parts, &second.0, &failed)?;
     }
     if let Some(check) = output.check {
         let [made] = &*parts else { unreachable!("results that are checked are staged, or in one part") };

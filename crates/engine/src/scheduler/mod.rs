@@ -32,11 +32,11 @@ mod sync {
 pub use blocks::{Failed, Outcomes, QueuedBlock};
 pub use call::Sink;
 pub use choice::{Booked, DeviceChoice, Wake};
-pub use compute::{Compute, Computed, Output, Parts, RESULTS_OF_A_THREAD, compute};
+pub use compute::{Compute, Computed, Output, Parts, RESULTS_OF_A_THREAD, compute, room};
 pub use memory::{ChunkMemory, Memory, zeros};
 pub use options::{CancelToken, Checks, Options, WorkOptions};
 pub use permits::Waits;
-pub use place::{Need, Place, Run, RunProgram};
+pub use place::{Place, Run, RunProgram};
 pub use stats::{DeviceStats, Stats, TicketStats};
 pub use tickets::{Canceller, IsWanted, Queue, Queued, Room, Size, Ticket};
 pub use worker::{Fault, Scale, Worker, is_fault};

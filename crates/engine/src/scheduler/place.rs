@@ -19,22 +19,6 @@ type ChunkWork<'w, T> = &'w (dyn Fn(usize, &mut [u8], &mut [T]) + Sync);
 /// Runs a program in the given places of its device. Gives the time that this took.
 pub type RunProgram<'w> = &'w mut (dyn FnMut(&mut dyn Prepared, Places) -> Result<Timing, Error> + Send);
 
-/// What a batch needs of a program.
-#[derive(Clone, Copy)]
-pub struct Need<'n> {
-    /// The number of jobs.
-    pub jobs: usize,
-    /// Bytes of the longest message that the program may hash; see [`Digests::longest`](crate::Digests::longest).
-    pub longest: &'n (dyn Fn() -> usize + Sync),
-}
-
-impl Need<'_> {
-    /// That of jobs whose messages no program hashes.
-    pub fn of(jobs: usize) -> Self {
-        Need { jobs, longest: &|| usize::MAX }
-    }
-}
-
 /// Runs the next slice of the task with this number, and hands out its results. Gives `Break` when the task is done.
 type SliceOfTask<'w, T> = &'w (dyn Fn(usize, &mut dyn FnMut(T)) -> ControlFlow<()> + Sync);
 
@@ -198,9 +182,9 @@ impl Place<'_> {
 
     /// Runs `work` with exclusive use of a program for jobs of a group, in the threads that the program's policy asks for, and adds the time
     /// that `work` gives to the engine's. [`typed`](crate::programs::typed) gives `work` the program as its scheme's own type. Tests of the device
-    /// that the jobs need are made before. A program that failed is not used again.
-    pub fn program(&self, facts: &GroupFacts, need: Need<'_>, work: RunProgram<'_>) -> Result<(), Error> {
-        let (Place { scheduler, worker, room, pool, places, .. }, Need { jobs, longest }) = (*self, need);
+    /// that so many jobs need are made before. A program that failed is not used again, unless it only lacks the memory to compute in both places.
+    pub fn program(&self, facts: &GroupFacts, jobs: usize, work: RunProgram<'_>) -> Result<(), Error> {
+        let Place { scheduler, worker, room, pool, places, .. } = *self;
         // Without a pool, a program for several threads would look for threads elsewhere.
         let lacks_threads = pool.is_none() && (worker.is_host() || scheduler.works_on_calling_thread(worker));
         let alone = match facts.group.threads > 1 && lacks_threads {
@@ -212,7 +196,7 @@ impl Place<'_> {
         let threads = lent.policy.get(THREADS).map_or(1, |threads| threads as usize);
         let trace = TraceContext::current();
         let mut compute = || {
-            lent.prove(longest)?;
+            lent.prove()?;
             let program = &mut *lent.program;
             if !worker.is_host() {
                 let seconds = facts.measured(jobs).unwrap_or_else(|| facts.seconds());
@@ -228,9 +212,14 @@ impl Place<'_> {
                 None => pool.install(compute),
             },
             _ => compute(),
-        }?;
+        };
+        if matches!((&timing, places), (Err(Error::OutOfMemory { .. }), Places::Both)) {
+            lent.make_idle();
+            return timing.map(drop);
+        }
+        let timing = timing?;
         *lock(&scheduler.timing) += &timing;
-        lent.give_back(if places == Places::Both { 2 } else { 1 }, &timing);
+        lent.give_back(places, &timing);
         Ok(())
     }
 }

@@ -5,10 +5,10 @@ use super::{Fe, JobMessage, Message, Signature, SigningKey, VerifyingKey, ZkDili
 use crate::calls::Calls;
 use crate::jobs::{Wiped, owned};
 use crate::rows::{Column, RowStatus};
-use crate::scheme::{Failed, KeyColumns, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private, room};
+use crate::scheme::{Failed, KeyColumns, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private};
 use crate::{Error, Op as EngineOp, random};
 use hypergrove_engine::programs::{Group, GroupFacts, typed};
-use hypergrove_engine::scheduler::{Checks, Computed, Need, Parts, Place, Run};
+use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run, room};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Places, Timing, ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::keys::public_parts;
@@ -152,7 +152,7 @@ impl Scheme for Set {
         if op == EngineOp::Sign { SIG_BYTES } else { size_of::<Result<SigningKey, Error>>() }
     }
 
-    /// A signature that is checked stays in a buffer of its chunk until the check. A redundant engine keeps a second copy of each key.
+    /// A signature that is checked stays in a buffer of its chunk until the check. Redundant work keeps a second copy of each key.
     fn held(op: EngineOp, _: &GroupFacts, checks: Checks) -> usize {
         let is_staged = checks.redundant || checks.verify_signatures;
         match op {
@@ -333,7 +333,7 @@ fn program(
     jobs: usize,
     mut work: impl FnMut(&mut dyn ZkDilithium, Places) -> Result<Timing, Error> + Send,
 ) -> Result<(), Error> {
-    run.place.program(run.facts, Need::of(jobs), &mut |program, places| {
+    run.place.program(run.facts, jobs, &mut |program, places| {
         let ZkDilithiumProgram(program) = typed(program);
         work(&mut **program, places)
     })

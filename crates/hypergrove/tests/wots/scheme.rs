@@ -8,7 +8,7 @@ use hypergrove::scheme::{
 };
 use hypergrove::{Error, Op};
 use hypergrove_engine::programs::{GroupFacts, typed};
-use hypergrove_engine::scheduler::{Checks, Computed, Need, Parts, Place, Run};
+use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -40,7 +40,7 @@ fn once(
     job: &(impl Fn(usize, &mut [u8]) + Send + Sync),
 ) -> Result<Computed, Error> {
     let mut to: Vec<&mut [u8]> = out.iter_mut().flat_map(|part| part.chunks_exact_mut(size)).collect();
-    place.program(facts, Need::of(to.len()), &mut |program, _| typed::<Program>(program).run(&mut to, job))?;
+    place.program(facts, to.len(), &mut |program, _| typed::<Program>(program).run(&mut to, job))?;
     Ok(Computed::All(Failed::new()))
 }
 
