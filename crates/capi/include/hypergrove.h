@@ -157,7 +157,8 @@ HG_MUST_CHECK hg_status hg_engine_new(const hg_engine_options *options, hg_engin
 
 typedef struct hg_work_options {
     size_t size;
-    /* Milliseconds after which no more of a call's work begins: the call ends with HG_CANCELLED. 0: no limit. */
+    /* Milliseconds after which no more of a call's work begins: the call ends with HG_CANCELLED when the work that has begun is done. 0: no
+     * limit. */
     uint64_t timeout;
     /* HG_VERIFY_SIGNATURES, HG_REDUNDANT. */
     uint32_t flags;
@@ -166,11 +167,12 @@ typedef struct hg_work_options {
 
 #define HG_WORK_OPTIONS_INIT {sizeof(hg_work_options), 0, 0, 0}
 
-/* The same engine for work with other options: both share devices, threads, memory and the queue, and each is freed for itself. `options`
- * may be NULL: no more checks than signing always makes, and no limit. */
+/* The same engine for work with other options: both share devices, threads, memory and the queue, and each is freed for itself.
+ * hg_engine_drain of one stops the queue of both. `options` may be NULL: no more checks than signing always makes, and no limit. */
 HG_MUST_CHECK hg_status hg_engine_with(const hg_engine *engine, const hg_work_options *options, hg_engine **with);
 
-/* Ends the work of an engine of hg_engine_with, from any thread and for ever: no more of it begins, and its calls end with HG_CANCELLED. */
+/* Ends the work of an engine of hg_engine_with, from any thread and for ever: no more of it begins, and its calls end with HG_CANCELLED.
+ * Queued jobs keep their place until a device is free next, and end then. A queued job that has begun goes on. */
 HG_MUST_CHECK hg_status hg_engine_cancel(const hg_engine *engine);
 
 /* Frees an engine. NULL is ignored. Keys and hg_memory outlive it. */
@@ -367,7 +369,7 @@ void hg_ticket_free(hg_ticket *ticket);
 HG_MUST_CHECK hg_status hg_engine_wait_for_room(const hg_engine *engine);
 
 /* Takes no more queued jobs from now on and waits until those that there are have their results. Jobs that have not begun after
- * `milliseconds` are cancelled, and the status is HG_CANCELLED. Other calls of the engine go on. */
+ * `milliseconds` are cancelled, and the status is HG_CANCELLED. Other calls of the engine go on. Engines of hg_engine_with share the queue. */
 HG_MUST_CHECK hg_status hg_engine_drain(const hg_engine *engine, uint32_t milliseconds);
 
 /* ---- Rows: many signatures in a call ----------------------------------------------------------------------------------- */

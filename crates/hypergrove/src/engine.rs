@@ -318,7 +318,7 @@ impl Engine {
     }
 
     /// The same engine, for work with other options: its devices, threads, memory and queue are shared. Calls of both compute concurrently, and
-    /// jobs of both that have the same checks share batches.
+    /// jobs of both that have the same checks share batches. So [`drain`](Engine::drain) on one handle stops the queue of all handles.
     ///
     /// ```
     /// use hypergrove::{Engine, Mode, SLH_DSA_SHA2_128F, WorkOptions};
@@ -507,10 +507,11 @@ impl Engine {
         if layers == 0 {
             return Ok(key.without_nodes());
         }
-        let nodes = self.0.scheduler.one(None, NodesJob(key, layers))?;
+        let scheduler = self.0.scheduler.of_call();
+        let nodes = scheduler.one(None, NodesJob(key, layers))?;
         // A wrong node below the top tree would be signed with a one-time key that signs the right node elsewhere.
-        let is_discrete = self.0.scheduler.live().any(Worker::is_discrete);
-        if is_discrete && self.0.scheduler.one(None, NodesJob(key, layers))? != nodes {
+        let is_discrete = scheduler.live().any(Worker::is_discrete);
+        if is_discrete && scheduler.one(None, NodesJob(key, layers))? != nodes {
             let what = format!("the nodes of {layers} layers differ when they are computed again");
             return Err(Error::Inconsistent { device: self.device().id(), what });
         }
@@ -548,7 +549,7 @@ impl Engine {
     pub fn calibrate(&self, params: &'static Params) -> Result<(), Error> {
         let alike = PARAMETER_SETS.iter().copied().filter(|p| (p.family, p.n) == (params.family, params.n));
         let cheapest = [params].into_iter().chain(alike).min_by_key(|p| p.hp).unwrap_or(params);
-        let scheduler = &self.0.scheduler;
+        let scheduler = self.0.scheduler.of_call();
         for worker in scheduler.live() {
             let group = Group { kind: Kind::slh_dsa(cheapest, Op::Keygen, 0), threads: self.threads() };
             let count = match worker.programs.facts(group) {

@@ -416,7 +416,7 @@ macro_rules! queued {
                 _: IsWanted<'_>,
                 sink: &mut dyn FnMut(usize, Result<Self::Out, Error>),
             ) -> Result<(), Error> {
-                let (jobs, mut sink) = (jobs.iter().map(Self::lend), indexed(sink));
+                let (scheduler, jobs, mut sink) = (scheduler.of_call(), jobs.iter().map(Self::lend), indexed(sink));
                 if scheduler.run_on_thread(jobs.clone(), &mut sink)? {
                     return Ok(());
                 }

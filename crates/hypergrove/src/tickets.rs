@@ -108,10 +108,9 @@ impl Engine {
         self.0.queue.ready()
     }
 
-    /// Stops the queue: refuses new tickets, and waits until all existing ones have their results. At `until`, the engine cancels the
-    /// jobs that have not begun, and the error is [`Error::DeadlineExceeded`]. A job that is submitted at the same time is refused, or its ticket has
-    /// [`Error::Cancelled`]. Do not call this in a ticket's callback. Calls without a
-    /// ticket go on.
+    /// Stops the queue, which all handles of the engine share ([`Engine::with`]): refuses new tickets, and waits until all existing ones have their
+    /// results. At `until`, the engine cancels the jobs that have not begun, and the error is [`Error::DeadlineExceeded`]. A job that is submitted at
+    /// the same time is refused, or its ticket has [`Error::Cancelled`]. Do not call this in a ticket's callback. Calls without a ticket go on.
     pub fn drain(&self, until: Instant) -> Result<(), Error> {
         self.0.queue.drain(until)
     }

@@ -273,7 +273,7 @@ impl Engine {
 
     /// This engine for work with other options: both share devices, threads and memory. `redundant`: everything is computed twice and
     /// compared. `verify_signatures`: each signature is verified before it is returned. `timeout`: seconds after which no more of a call's
-    /// work begins; the call raises TimeoutError. What is None stays as it is.
+    /// work begins; the call raises TimeoutError when the work that has begun is done. What is None stays as it is.
     #[pyo3(signature = (*, redundant=None, verify_signatures=None, timeout=None))]
     fn with_options(
         &self,
@@ -293,7 +293,7 @@ impl Engine {
     }
 
     /// Ends all calls of an engine that `with_options` returned, from any thread: no more of their work begins. Such calls, and later
-    /// ones, raise RuntimeError.
+    /// ones, raise RuntimeError. Single calls that share a batch and have begun go on.
     fn cancel(&self) -> PyResult<()> {
         let work = self.get().work_options().cancel;
         let work = work.ok_or_else(|| bad("cancel an engine of with_options: only its work ends"))?;

@@ -83,6 +83,7 @@ use loom::thread::{self, JoinHandle};
 use permits::{Permit, Permits, Request, Signal, lock};
 use producer::{ProducedJobs, Producer, Produces};
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -95,11 +96,12 @@ const PREEMPTIONS: usize = 3;
 
 type Model = (&'static str, fn());
 
-const MODELS: [Model; 10] = [
+const MODELS: [Model; 11] = [
     ("chunks come one at a time, in the order of their requests", chunks_in_order),
     ("a call that gives up leaves its permit to the next", giving_up),
     ("a call that steps aside for its sink comes back", stepping_aside),
     ("single jobs wait for single jobs alone", singles),
+    ("a single job that gives up keeps no permit", gives_up),
     ("a producer that is full goes on when there is room", producer_goes_on),
     ("a producer that is stopped ends, whatever it waits for", producer_stops),
     ("of two results one reaches the thread that waits", one_result),
@@ -238,7 +240,7 @@ fn singles() {
     // A chunk that lasts keeps no single job away.
     let Ok(chunk) = device.permits.chunk(&signal, 0, None) else { panic!("nobody is there") };
     let single = |device: &Device| {
-        let permit = device.permits.single();
+        let permit = device.permits.single(|| Ok::<_, Infallible>(None)).unwrap();
         assert_eq!(device.inside.fetch_add(1, SeqCst), 0, "one at a time");
         device.inside.fetch_sub(1, SeqCst);
         drop(permit);
@@ -247,6 +249,17 @@ fn singles() {
     single(&device);
     others.into_iter().for_each(|other| other.join().unwrap());
     drop(chunk);
+    device.is_idle();
+}
+
+fn gives_up() {
+    let device = Device::new();
+    let first = device.permits.single(|| Err(())).ok();
+    // Its permit may be granted while it gives up.
+    let others =
+        [|| Err(()), || Ok(None)].map(|patience| device.spawn(move |device| drop(device.permits.single(patience))));
+    drop(first);
+    others.into_iter().for_each(|other| other.join().unwrap());
     device.is_idle();
 }
 

@@ -229,7 +229,7 @@ impl<'a> Call<'a> {
             handed_out: 0,
             first: None,
             end: None,
-            ends: scheduler.work.ends(),
+            ends: scheduler.ends(),
         };
         call.share_memory();
         call
@@ -276,8 +276,9 @@ impl<'a> Call<'a> {
             self.withdraw_wrong();
             self.take_grants();
             if let Err(why) = self.ends.check() {
-                // Chunks that began are completed and handed out.
-                self.end(self.fresh, Err(why));
+                // Chunks that began are completed and handed out. Jobs that a device lost are not done again.
+                let lost = self.jobs.waiting().map_or(self.fresh, |(index, _)| *index);
+                self.end(lost.min(self.fresh), Err(why));
             }
             let later = loop {
                 match self.next_chunk() {

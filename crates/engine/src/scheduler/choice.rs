@@ -44,13 +44,13 @@ pub(super) struct CallRates(Mutex<Vec<(Kind, u32, [CallRate; 2])>>);
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct CallRate {
-    calls: u32,
+    pub(super) calls: u32,
     /// Jobs a second of the last call.
     latest: f64,
 }
 
 impl CallRates {
-    fn of<T>(&self, kind: Kind, jobs: usize, look: impl FnOnce(&mut [CallRate; 2]) -> T) -> T {
+    pub(super) fn of<T>(&self, kind: Kind, jobs: usize, look: impl FnOnce(&mut [CallRate; 2]) -> T) -> T {
         let (mut all, log) = (lock(&self.0), jobs.max(1).ilog2());
         let at = all.iter().position(|(known, of, _)| (*known, *of) == (kind, log)).unwrap_or_else(|| {
             all.push((kind, log, Default::default()));
@@ -145,7 +145,8 @@ impl Scheduler {
         }
         let _choosing = lock(&self.choosing);
         let done = workers.into_iter().map(|worker| {
-            let nanoseconds = 1e9 * count as f64 / self.speed_of_model(worker, group).unwrap_or(f64::INFINITY);
+            let speed = self.speed_of_model(worker, group).unwrap_or(f64::INFINITY);
+            let nanoseconds = 1e9 * count as f64 / speed * worker.cost(group, self.work.checks);
             (worker.booked.load(Relaxed).saturating_add(nanoseconds as u64), nanoseconds as u64, worker)
         });
         let (_, nanoseconds, worker) = done.min_by_key(|(done, ..)| *done)?;

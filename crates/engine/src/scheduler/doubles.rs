@@ -71,10 +71,15 @@ impl<'a> Job for Number<'a> {
 impl Devices {
     /// Two devices, each with `queue` chunks at a time.
     fn new(queue: u32, answer: Answer) -> Devices {
+        Devices::with_queues([queue; 2], answer)
+    }
+
+    /// Two devices with so many chunks at a time. With one, the first is the host.
+    fn with_queues(queues: [u32; 2], answer: Answer) -> Devices {
         let backend: Arc<dyn Backend> = Arc::new(crate::Reference);
         let device = backend.devices().unwrap().remove(0);
-        let device = |index| (backend.clone(), Device { index, queue, ..device.clone() });
-        let memory_budget = IN_A_CHUNK * OWNED as u64 * (slots([queue, queue].map(u64::from).into_iter()) + 1);
+        let device = |index: u32| (backend.clone(), Device { index, queue: queues[index as usize], ..device.clone() });
+        let memory_budget = IN_A_CHUNK * OWNED as u64 * (slots(queues.map(u64::from).into_iter()) + 1);
         let options = (super::tests::options(2, memory_budget), WorkOptions::default());
         let know: KnowledgeSource = Arc::new(|_, _| Arc::new(Nothing));
         let scheduler = Scheduler::new([0, 1].map(device).into(), None, options, know, Default::default());
@@ -164,4 +169,57 @@ fn a_sink_ends_the_call_or_panics() {
     let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
     assert_eq!((panic.downcast_ref(), devices.is_idle()), (Some(&"a fault of the sink"), true));
     devices.square(&[1, 2, 3], true);
+}
+
+/// Cancelled work does not begin again, even if a device loses what it had begun.
+#[test]
+fn what_a_device_loses_of_cancelled_work_is_not_done_again() {
+    let answer: Answer = |scheduler, device, nth| {
+        let until = |happened: &dyn Fn() -> bool| {
+            while !happened() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        };
+        if (device, nth) != (0, 0) {
+            until(&|| !scheduler.faults().is_empty());
+            return Ok(());
+        }
+        // The other device has its chunk, too.
+        until(&|| scheduler.workers()[1].permits.load().0 > 0);
+        scheduler.work.cancel.as_ref().unwrap().cancel();
+        Err(Error::Device { device: "0".into(), what: "dead".into() })
+    };
+    let mut devices = Devices::new(1, answer);
+    let work = WorkOptions { cancel: Some(CancelToken::default()), ..WorkOptions::default() };
+    devices.scheduler = devices.scheduler.with(work);
+    let numbers: Vec<u64> = (0..JOBS).collect();
+    let mut jobs = numbers.iter().map(|number| Number(number, &devices));
+    let done = devices.scheduler.run(None, None, &mut jobs, &mut |_, _| ControlFlow::Continue(()));
+    assert!(matches!(done, Err(Error::Cancelled { .. })), "{done:?}");
+    let runs = devices.runs.each_ref().map(|runs| runs.load(SeqCst));
+    assert_eq!((runs[0], devices.scheduler.faults().len(), devices.is_idle()), (1, 1, true));
+    assert!(runs[1] <= 1, "the lost chunk was done again");
+}
+
+/// Whether the host takes part in calls is decided by the times of calls without more checks.
+#[test]
+fn calls_with_more_checks_are_not_measured() {
+    let devices = Devices::with_queues([1, 2], |_, _, _| Ok(()));
+    let kind = light(UNMEASURED);
+    for worker in devices.scheduler.workers() {
+        let facts = worker.programs.facts(Group { kind, threads: 2 }).unwrap();
+        facts.record(1, std::time::Duration::from_millis(1));
+    }
+    let number = 7;
+    let measured = |checks: Checks| {
+        let scheduler = devices.scheduler.with(WorkOptions { checks, ..WorkOptions::default() });
+        let mut jobs = (0..JOBS).map(|_| Number(&number, &devices));
+        assert_eq!(scheduler.run(None, None, &mut jobs, &mut |_, _| ControlFlow::Continue(())), Ok(()));
+        scheduler.rates.of(kind, JOBS as usize, |rates| rates.iter().map(|rate| rate.calls).sum::<u32>())
+    };
+    let plain = Checks::default();
+    assert_eq!(measured(plain), 1);
+    assert_eq!(measured(Checks { redundant: true, ..plain }), 1);
+    assert_eq!(measured(Checks { verify_signatures: true, ..plain }), 1);
+    assert_eq!(measured(Checks { check_roots: false, ..plain }), 2);
 }

@@ -54,6 +54,7 @@ pub(crate) use permits::lock;
 use producer::{ProducedJobs, Producer};
 use rayon::ThreadPool;
 use stats::Counters;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::iter::Fuse;
 use std::ops::Deref;
@@ -135,6 +136,8 @@ pub type KnowledgeSource = Arc<dyn Fn(&Arc<dyn Backend>, &Device) -> Arc<dyn Kno
 pub struct Scheduler {
     /// The options of the work that comes this way.
     pub work: WorkOptions,
+    /// When the time of the call is over, if the call has begun already.
+    until: Option<Instant>,
     core: Arc<Core>,
 }
 
@@ -242,13 +245,26 @@ impl Scheduler {
             observer,
             chunks_observed: AtomicU64::new(0),
         };
-        Scheduler { work, core: Arc::new(core) }
+        Scheduler { work, until: None, core: Arc::new(core) }
     }
 
     /// The same devices, for work with other options.
     #[must_use]
     pub fn with(&self, work: WorkOptions) -> Scheduler {
-        Scheduler { work, core: self.core.clone() }
+        Scheduler { work, until: None, core: self.core.clone() }
+    }
+
+    /// This scheduler for a call that runs jobs several times, one after the other. The call's time begins now.
+    pub fn of_call(&self) -> Cow<'_, Scheduler> {
+        match self.until.is_none() && self.work.timeout.is_some() {
+            true => Cow::Owned(Scheduler { until: self.work.until(), ..self.clone() }),
+            false => Cow::Borrowed(self),
+        }
+    }
+
+    /// When the work of a call ends that begins now, or began before.
+    fn ends(&self) -> Ends<'_> {
+        self.work.ends(self.until.or_else(|| self.work.until()))
     }
 
     /// The devices that the engine was built with.
@@ -363,7 +379,7 @@ impl Scheduler {
     /// Runs one job on the device that suits it, concurrently with the chunks of batches; with `rather` on that device, as long as it works.
     pub fn one<J: Job>(&self, rather: Option<&Worker>, job: J) -> Result<J::Out, Error> {
         self.same_process()?;
-        let (kind, size, ends) = (job.kind()?, (job.count(), job.owned()), self.work.ends());
+        let (kind, size, ends) = (job.kind()?, (job.count(), job.owned()), self.ends());
         let (blocks, mut first) = (Blocks::one(Members::One(job)), None);
         self.trace_of_call().step(Step::Call, size.0, || -> Result<(), Error> {
             loop {
@@ -420,8 +436,10 @@ impl Scheduler {
         // With one thread each caller has the host to itself, on a thread of its own.
         let permit = (!self.shares_nothing(worker)).then(|| {
             self.counters.singles.add(1);
-            self.trace_of_call().step(Step::WaitForPermit, count, || worker.permits.single())
+            let patience = || ends.check().map(|()| ends.wait(None));
+            self.trace_of_call().step(Step::WaitForPermit, count, || worker.permits.single(patience))
         });
+        let permit = permit.transpose().map_err(Failure::Job)?;
         ends.check().map_err(Failure::Job)?;
         // While others compute, one thread for each job is as fast, and fair.
         let is_crowded = worker.is_host() && permit.as_ref().is_some_and(|permit| permit.crowded);
@@ -523,7 +541,10 @@ impl Scheduler {
                 let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
                 let mut call = Call::new(self, (devices, may_switch), each, &blocks, &mut source, None);
                 self.trace_of_call().counted(Step::Call, || call.run(None, &mut sink)).1?;
-                if let Some((kind, total, with_host)) = measured {
+                // Calls with more checks take longer, which says nothing about the others.
+                if let Some((kind, total, with_host)) = measured
+                    && self.work.checks.are_plain()
+                {
                     self.rates.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
                 }
                 Ok(())
@@ -540,7 +561,7 @@ impl Scheduler {
     ) -> Result<bool, Error> {
         let Some((block, kind, (count, owned))) = self.block_of_thread(jobs) else { return Ok(false) };
         self.same_process()?;
-        let (host, blocks, ends) = (self.first(), Blocks::one(block), self.work.ends());
+        let (host, blocks, ends) = (self.first(), Blocks::one(block), self.ends());
         match self.one_on(host, (count, owned), Group { kind, threads: 1 }, (&blocks, &ends)) {
             Ok(()) => {
                 let _ = blocks.hand_out(0, None, sink);

@@ -40,6 +40,11 @@ impl Checks {
         if self.redundant { jobs.max(2) } else { jobs }
     }
 
+    /// Whether everything is computed once, and nothing is computed to check it.
+    pub(crate) fn are_plain(self) -> bool {
+        !self.redundant && !self.verify_signatures
+    }
+
     /// How many copies of a chunk's outputs are in memory: also those that results are taken from, and those that are compared.
     pub fn copies(self) -> usize {
         2 + usize::from(self.redundant)
@@ -52,7 +57,9 @@ pub struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
     /// Cancels the work, once and for all: no chunk and no queued job begins any more. Work that no device has begun ends with
-    /// [`Error::Cancelled`].
+    /// [`Error::Cancelled`]. A ticket's job that has begun goes on: its ticket has the result. A set of rows ends after the chunks that run if
+    /// nobody wants any result of its batch. A queued job keeps its place
+    /// until a device is free next, and its ticket gets the error then.
     pub fn cancel(&self) {
         self.0.store(true, Relaxed);
     }
@@ -64,9 +71,14 @@ impl CancelToken {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.is_cancelled() {
-            true => Err(Error::Cancelled { what: "its caller cancelled it".into() }),
+            true => Err(CancelToken::error()),
             false => Ok(()),
         }
+    }
+
+    /// The error of work that is cancelled.
+    pub(super) fn error() -> Error {
+        Error::Cancelled { what: "its caller cancelled it".into() }
     }
 }
 
@@ -75,7 +87,8 @@ impl CancelToken {
 pub struct WorkOptions {
     /// The checks of results.
     pub checks: Checks,
-    /// How long a call may take before no more of its work begins; see [`Error::DeadlineExceeded`].
+    /// How long a call may take before no more of its work begins; see [`Error::DeadlineExceeded`]. The call returns when the chunks that have begun
+    /// are done. A call that takes its jobs from an iterator also waits until the iterator's `next` has returned, however long that blocks.
     pub timeout: Option<Duration>,
     /// Cancels the work.
     pub cancel: Option<CancelToken>,
@@ -91,11 +104,15 @@ pub(crate) struct Ends<'w> {
 }
 
 impl WorkOptions {
-    /// When the work of a call ends that begins now.
-    pub(crate) fn ends(&self) -> Ends<'_> {
+    /// When the time of a call that begins now is over.
+    pub(super) fn until(&self) -> Option<Instant> {
         // A time that is too far away for the clock is no limit.
-        let at = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Ends { at, cancel: self.cancel.as_ref() }
+        self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+    }
+
+    /// When the work of a call ends whose time is over at `until`.
+    pub(super) fn ends(&self, until: Option<Instant>) -> Ends<'_> {
+        Ends { at: until, cancel: self.cancel.as_ref() }
     }
 }
 

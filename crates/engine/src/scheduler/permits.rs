@@ -147,15 +147,16 @@ impl Permits {
         lock(&self.state).waits
     }
 
-    /// Waits for a permit for a single job.
-    pub(crate) fn single(&self) -> Permit<'_> {
+    /// Waits for a permit for a single job. `patience` says before each wait how long that wait may take (`None`: any time), or ends the waiting with an
+    /// error. It is not asked if there is a permit now.
+    pub(crate) fn single<E>(&self, patience: impl Fn() -> Result<Option<Duration>, E>) -> Result<Permit<'_>, E> {
         let mut state = lock(&self.state);
         let used = self.most.0 - state.slots.len() + self.most.1 - state.singles;
         let crowded = used > 0;
         if state.singles > 0 && state.waiting_singles.is_empty() {
             state.waits.permits += 1;
             state.singles -= 1;
-            return Permit { permits: self, slot: None, crowded };
+            return Ok(Permit { permits: self, slot: None, crowded });
         }
         let signal = Arc::new(Signal::default());
         state.requests += 1;
@@ -165,9 +166,19 @@ impl Permits {
         loop {
             let seen = signal.events();
             if signal.take_granted().pop().is_some() {
-                return Permit { permits: self, slot: None, crowded: true };
+                return Ok(Permit { permits: self, slot: None, crowded: true });
             }
-            signal.wait(seen, None);
+            match patience() {
+                Ok(most) => signal.wait(seen, most),
+                Err(why) => {
+                    let was_granted = lock(&self.state).waiting_singles.remove(&request).is_none();
+                    if was_granted {
+                        // The permit goes to the next one.
+                        drop(Permit { permits: self, slot: None, crowded: true });
+                    }
+                    return Err(why);
+                }
+            }
         }
     }
 
@@ -240,6 +251,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::thread::{scope, sleep};
 
@@ -247,6 +259,11 @@ mod tests {
         while !happened() {
             sleep(Duration::from_millis(1));
         }
+    }
+
+    fn single(permits: &Permits) -> Permit<'_> {
+        let Ok(permit) = permits.single(|| Ok::<_, Infallible>(None));
+        permit
     }
 
     #[test]
@@ -274,12 +291,12 @@ mod tests {
         let permits = Permits::new(1, 2);
         let call = Arc::new(Signal::default());
         let chunk = permits.chunk(&call, 0, None).ok().unwrap();
-        let (a, b) = (permits.single(), permits.single());
+        let (a, b) = (single(&permits), single(&permits));
         assert!(a.slot.is_none() && a.crowded && b.crowded);
         let most = AtomicUsize::new(0);
         scope(|scope| {
             scope.spawn(|| {
-                drop(permits.single());
+                drop(single(&permits));
                 most.fetch_add(1, SeqCst);
             });
             until(|| permits.load().1 == 1);
@@ -288,6 +305,29 @@ mod tests {
         });
         drop((b, chunk));
         assert_eq!((permits.load(), most.load(SeqCst)), ((0, 0), 1));
-        assert!(!permits.single().crowded);
+        assert!(!single(&permits).crowded);
+    }
+
+    #[test]
+    fn a_single_job_that_gives_up_leaves_the_queue() {
+        let permits = Permits::new(1, 1);
+        let first = single(&permits);
+        assert_eq!(permits.single(|| Err("at once")).err(), Some("at once"));
+        assert_eq!(permits.load(), (1, 0));
+        let looks = AtomicUsize::new(0);
+        let patience = || match looks.fetch_add(1, SeqCst) {
+            0..3 => Ok(Some(Duration::from_millis(1))),
+            _ => Err("after three waits"),
+        };
+        assert_eq!(permits.single(patience).err(), Some("after three waits"));
+        // The permit is granted while the one that waits for it gives up: the next one gets it.
+        let first = std::cell::Cell::new(Some(first));
+        let gives_up = || {
+            drop(first.take());
+            Err("too late")
+        };
+        assert_eq!(permits.single(gives_up).err(), Some("too late"));
+        assert_eq!(permits.load(), (0, 0));
+        assert!(permits.single(|| Err("nobody waits")).is_ok());
     }
 }

@@ -308,6 +308,8 @@ struct TakenJobs<J: Queued> {
     size: usize,
     /// The jobs of all entries, once they are taken.
     jobs: Vec<J>,
+    /// The entries whose work was cancelled before their jobs were taken, and their waiters.
+    cancelled: Vec<(Arc<Entry<J>>, Wake<J::Out>)>,
 }
 
 /// Notifies those who wait for results, when the slot of their batch is free again.
@@ -350,12 +352,19 @@ impl<J: Queued> TakenBatch for TakenJobs<J> {
         let mut entries = Vec::with_capacity(self.entries.len());
         self.jobs.reserve_exact(self.entries.len());
         for entry in self.entries.drain(..) {
+            let job = entry.take();
+            if job.is_some() {
+                (size.jobs, size.bytes) = (size.jobs + entry.size.jobs, size.bytes + entry.size.bytes);
+            }
             if entry.is_cancelled() {
-                entry.cancel();
+                quietly(|| drop(job));
+                // Its waiter may wait for a job of this batch, so it is notified with the others.
+                let resolved = entry.set_error(CancelToken::error(), |counters| &counters.cancelled);
+                self.cancelled.extend(resolved.ok().map(|wake| (entry, wake)));
+                continue;
             }
             // A job that was withdrawn meanwhile has its result.
-            let Some(job) = entry.take() else { continue };
-            (size.jobs, size.bytes) = (size.jobs + entry.size.jobs, size.bytes + entry.size.bytes);
+            let Some(job) = job else { continue };
             waits.push(now - entry.since);
             self.jobs.push(job);
             entries.push(entry);
@@ -366,11 +375,11 @@ impl<J: Queued> TakenBatch for TakenJobs<J> {
     }
 
     fn run(self: Box<Self>, shared: &Shared) -> Tell {
-        let TakenJobs { entries, jobs: all, .. } = *self;
+        let TakenJobs { entries, jobs: all, cancelled: ended, .. } = *self;
         let jobs = entries.iter().map(|entry| entry.size.jobs).sum();
         let mut wakes: Vec<Wake<J::Out>> = Vec::with_capacity(entries.len());
         if all.is_empty() {
-            return tell(entries, wakes);
+            return tell(ended);
         }
         let began = Instant::now();
         let is_wanted = || entries.iter().any(|entry| !entry.cell.is_resolved() && !entry.is_cancelled());
@@ -390,21 +399,21 @@ impl<J: Queued> TakenBatch for TakenJobs<J> {
             };
             wakes.extend(entries[wakes.len()..].iter().map(|entry| entry.resolve(Err(why.clone()))));
         }
-        tell(entries, wakes)
+        tell(entries.into_iter().zip(wakes).chain(ended))
     }
 
     fn refuse(self: Box<Self>, why: Error) -> Tell {
-        let TakenJobs { jobs, entries, .. } = *self;
-        let wakes = entries.iter().map(|entry| entry.resolve(Err(why.clone()))).collect();
+        let TakenJobs { jobs, entries, cancelled: ended, .. } = *self;
+        let wakes: Vec<_> = entries.iter().map(|entry| entry.resolve(Err(why.clone()))).collect();
         jobs.into_iter().for_each(|job| quietly(|| drop(job)));
-        tell(entries, wakes)
+        tell(entries.into_iter().zip(wakes).chain(ended))
     }
 }
 
 /// Notifies threads and tasks first, because a callback may wait for another ticket of the batch.
-fn tell<J: Queued>(entries: Vec<Arc<Entry<J>>>, wakes: Vec<Wake<J::Out>>) -> Tell {
+fn tell<J: Queued>(all: impl IntoIterator<Item = (Arc<Entry<J>>, Wake<J::Out>)>) -> Tell {
     let (mut threads, mut tasks, mut callbacks) = (Vec::new(), Vec::new(), Vec::new());
-    for (entry, wake) in entries.into_iter().zip(wakes) {
+    for (entry, wake) in all {
         match wake {
             Wake::Nobody => {}
             Wake::Thread => threads.push(entry),
@@ -906,7 +915,8 @@ impl Shared {
         (line_id, jobs, tickets): (LineId, usize, usize),
         tell: Tell,
     ) -> MutexGuard<'_, State> {
-        let limits = self.scheduler.batch_limits(line_id.0.expect("the jobs of a line have a kind"));
+        let kind = line_id.0.expect("the jobs of a line have a kind");
+        let limits = self.with_checks(line_id.1, |scheduler| scheduler.batch_limits(kind));
         let mut state = lock(&self.state);
         if let Some(line) = state.lines.iter_mut().find(|line| line.id == line_id) {
             line.limits = limits;
@@ -1029,9 +1039,18 @@ impl Queue {
         let job = Mutex::new(Some(job));
         let (checks, cancel) = (work.checks, work.cancel.clone());
         let entry = Arc::new(Entry { job, cell, place, kind, checks, cancel, size, since, deadline, shared: of });
-        if let Err(why) = requested.and_then(|_| shared.add(entry.clone(), process, has_place)) {
+        let is_cancelled = entry.is_cancelled();
+        let added = requested.and_then(|_| match is_cancelled {
+            true => Err(CancelToken::error()),
+            false => shared.add(entry.clone(), process, has_place),
+        });
+        if let Err(why) = added {
             drop(entry.take());
-            let Wake::Nobody = entry.resolve(Err(why)) else { unreachable!("nobody has the ticket yet") };
+            let resolved = match is_cancelled {
+                true => entry.set_error(why, |counters| &counters.cancelled),
+                false => entry.cell.resolve(Err(why)),
+            };
+            let Ok(Wake::Nobody) = resolved else { unreachable!("nobody has the ticket yet") };
             if has_place {
                 shared.count_out(size);
             }

@@ -2,7 +2,7 @@
 
 use super::blocks::{Members, QueuedBlock};
 use super::permits::Permits;
-use super::{Job, KnowledgeSource, Scheduler};
+use super::{Checks, Job, KnowledgeSource, Scheduler};
 use crate::planner::{Bounds, Weigh};
 use crate::programs::{Group, GroupFacts, Programs};
 use crate::scheme::Kind;
@@ -153,13 +153,24 @@ impl Worker {
         self.programs.facts(group).ok().map(|facts| facts.seconds() * facts.most() as f64)
     }
 
-    /// The most jobs of a chunk, limited so that results come out now and then.
-    fn jobs_of_a_chunk(&self, group: Group) -> Option<usize> {
+    /// The time of a job with these checks, as a multiple of its time without checks.
+    pub(super) fn cost(&self, group: Group, checks: Checks) -> f64 {
+        let seconds = |group| self.programs.facts(group).ok().map(|facts| facts.seconds());
+        let verified_by = group.kind.habits().verified_by.filter(|_| checks.verify_signatures);
+        let verifies = verified_by.and_then(|kind| Some(seconds(Group { kind, ..group })? / seconds(group)?));
+        f64::from(1 + u8::from(checks.redundant)) + verifies.unwrap_or(0.0)
+    }
+
+    /// The most jobs of a chunk with these checks, limited so that results come out now and then, and that no chunk takes longer than a full program
+    /// without checks.
+    fn jobs_of_a_chunk(&self, group: Group, checks: Checks) -> Option<usize> {
         let facts = self.programs.facts(group).ok()?;
-        let of_time = (CHUNK_TIME.as_secs_f64() / facts.seconds()) as usize;
+        let cost = self.cost(group, checks);
+        let of_time = (CHUNK_TIME.as_secs_f64() / facts.seconds() / cost) as usize;
+        let most = (facts.most() as f64 / cost) as usize;
         // A device that has memory of its own is not fast with few jobs.
         let least = if self.has_memory() { facts.most().div_ceil(8) } else { 1 };
-        Some(of_time.clamp(least, facts.most().max(least)))
+        Some(of_time.clamp(least, most.max(least)))
     }
 
     /// The threads that run the chunks of a slot; `None` if the calling thread does, because the system starts none.
@@ -218,20 +229,27 @@ impl Scheduler {
         live.next().is_some_and(Worker::is_host) && live.next().is_none()
     }
 
-    /// How many jobs of this kind pay; see [`BatchLimits`].
+    /// How many jobs of this kind pay, with the checks of the work; see [`BatchLimits`]. Batches of jobs with more checks have fewer jobs, so that
+    /// lines that take turns get the same time.
     pub(super) fn batch_limits(&self, kind: Kind) -> BatchLimits {
         let group = Group { kind, threads: self.options.threads };
+        let checks = self.work.checks;
         if self.is_host_alone() {
-            let alone = Group { kind, threads: 1 };
+            let (host, alone) = (self.first(), Group { kind, threads: 1 });
+            let cost = host.cost(alone, checks);
             let of_time =
-                self.first().speed(alone).map_or(1, |speed| (BATCH_OF_A_THREAD.as_secs_f64() * speed) as usize);
-            let (lanes, least) = if kind.habits().shares_lanes { (LANES, 2 * LANES) } else { (1, 1) };
+                host.speed(alone).map_or(1, |speed| (BATCH_OF_A_THREAD.as_secs_f64() * speed / cost) as usize);
+            let (lanes, least) = match kind.habits().shares_lanes {
+                true => (LANES, ((2 * LANES) as f64 / cost) as usize),
+                false => (1, 1),
+            };
+            let least = least.max(lanes);
             let most = self.jobs_to_wake(group).unwrap_or(usize::MAX);
             let (of_thread, slots) = (Some(of_time.max(least)), self.options.threads);
             return BatchLimits { most, of_thread, lanes, slots, devices: 1 };
         }
         let able = || self.live().filter(|worker| worker.takes(group));
-        let jobs = able().filter_map(|worker| worker.jobs_of_a_chunk(group)).max().unwrap_or(1);
+        let jobs = able().filter_map(|worker| worker.jobs_of_a_chunk(group, checks)).max().unwrap_or(1);
         let of = |worker: &Worker| if worker.is_host() { 1 } else { worker.queue_of(Some(group)) };
         let slots = able().map(of).sum::<usize>() + 1;
         let devices = able().filter(|worker| worker.is_discrete()).count().max(1);

@@ -4,9 +4,14 @@ use crate::common::{Mock, OnMock, P, PURE, job, key, message, mock};
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, SignRows};
 use hypergrove::*;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Barrier};
-use std::thread::scope;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::thread::{scope, sleep};
 use std::time::Duration;
+
+/// A time far below that of a test that hangs.
+const SOON: Duration = Duration::from_secs(10);
 
 /// Engines of each shape.
 fn engines() -> Vec<Engine> {
@@ -166,4 +171,62 @@ fn a_call_that_waits_for_a_device_is_cancelled() {
         holds.wait();
         assert!(first.join().unwrap().unwrap().iter().all(Result::is_ok));
     });
+}
+
+/// Single jobs have few permits at a time. A job that waits for one ends when its time is over, or when it is cancelled.
+#[test]
+fn a_single_job_that_waits_for_a_permit_ends_in_time() {
+    const SINGLES: usize = 4;
+    let (key, holds) = (key(1), Arc::new((Mutex::new(false), Condvar::new())));
+    let begun = Arc::new(AtomicUsize::new(0));
+    let engine = {
+        let (holds, begun) = (holds.clone(), begun.clone());
+        let slow = mock(1, 1).answering(move |_| {
+            begun.fetch_add(1, SeqCst);
+            drop(holds.1.wait_while(holds.0.lock().unwrap(), |is_over| !*is_over).unwrap());
+            Ok(())
+        });
+        slow.builder().threads(2).build().unwrap()
+    };
+    let sign = |engine: &Engine| engine.sign(&key, PURE, b"m", Randomizer::Hedged).map(drop);
+    let token = CancelToken::default();
+    let hasty = WorkOptions { timeout: Some(Duration::from_millis(10)), ..engine.work_options() };
+    let cancelled = WorkOptions { cancel: Some(token.clone()), ..engine.work_options() };
+    let works = [hasty, cancelled].map(|work| engine.with(work));
+    scope(|scope| {
+        let sign = &sign;
+        let others: Vec<_> = (0..SINGLES).map(|_| scope.spawn(|| sign(&engine))).collect();
+        while begun.load(SeqCst) < SINGLES {
+            sleep(Duration::from_millis(1));
+        }
+        let (sender, ended) = channel();
+        for work in &works {
+            let sender = sender.clone();
+            scope.spawn(move || sender.send(sign(work)).unwrap());
+        }
+        let first = ended.recv_timeout(SOON);
+        token.cancel();
+        let second = ended.recv_timeout(SOON);
+        *holds.0.lock().unwrap() = true;
+        holds.1.notify_all();
+        assert_eq!(first, Ok(Err(Error::DeadlineExceeded)));
+        assert!(matches!(second, Ok(Err(Error::Cancelled { .. }))), "{second:?}");
+        assert!(others.into_iter().all(|other| other.join().unwrap() == Ok(())));
+    });
+    // The permits are there for others.
+    assert_eq!((sign(&engine), engine.stats().devices[0].waiting), (Ok(()), 0));
+}
+
+/// A call that runs jobs one after the other has one time for all of them.
+#[test]
+fn a_call_of_several_runs_has_one_timeout() {
+    let key = key(1);
+    let slow = Mock { memory: 1 << 30, ..mock(1, 2) }.answering(|_| {
+        sleep(Duration::from_millis(300));
+        Ok(())
+    });
+    let engine = slow.engine();
+    let hasty = engine.with(WorkOptions { timeout: Some(Duration::from_millis(200)), ..engine.work_options() });
+    assert_eq!(hasty.cache(&key, 1).map(drop), Err(Error::DeadlineExceeded));
+    assert_eq!((slow.runs(), engine.cache(&key, 1).is_ok()), (1, true), "the nodes are computed twice");
 }

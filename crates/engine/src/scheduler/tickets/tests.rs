@@ -120,6 +120,12 @@ impl Gatekeeper {
         self.queue.submit(&WorkOptions::default(), Size { jobs: 1, bytes: 1 }, || Gated(self.gate.clone())).unwrap()
     }
 
+    /// Submits a job for work that this token cancels.
+    fn submit_with(&self, token: &CancelToken) -> Result<Ticket<()>, Error> {
+        let work = WorkOptions { cancel: Some(token.clone()), ..WorkOptions::default() };
+        self.queue.submit(&work, Size { jobs: 1, bytes: 1 }, || Gated(self.gate.clone()))
+    }
+
     fn submit_set(&self, jobs: usize) -> Ticket<()> {
         let size = Size { jobs, bytes: 10 };
         self.queue.submit(&WorkOptions::default(), size, || GatedSet(Gated(self.gate.clone()))).unwrap()
@@ -374,6 +380,64 @@ fn a_slow_job_is_a_batch() {
     );
     let most = |op| scheduler.batch_limits(light(op)).most;
     assert_eq!([MICROSECOND, FOUR_SECONDS].map(most), [1_000_000, 1]);
+}
+
+/// A batch with more checks has fewer jobs, so that it does not take longer than the batches of other lines.
+#[test]
+fn batches_with_more_checks_have_fewer_jobs() {
+    let limits = |redundant| {
+        let checks = Checks { redundant, ..Checks::default() };
+        let scheduler = scheduler(2).with(WorkOptions { checks, ..WorkOptions::default() });
+        [MICROSECOND, FOUR_SECONDS].map(|op| scheduler.batch_limits(light(op)).of_thread)
+    };
+    assert_eq!(limits(false), [Some(1000), Some(32)]);
+    assert_eq!(limits(true), [Some(500), Some(16)]);
+}
+
+/// A line has the limits of its checks.
+#[test]
+fn a_line_of_redundant_jobs_has_limits_of_its_own() {
+    let keeper = Gatekeeper::new(1000, Duration::ZERO);
+    keeper.open();
+    let checks = Checks { redundant: true, ..Checks::default() };
+    let careful = WorkOptions { checks, ..WorkOptions::default() };
+    assert_eq!(keeper.submit().wait(), Ok(()));
+    let ticket = keeper.queue.submit(&careful, Size { jobs: 1, bytes: 1 }, || Gated(keeper.gate.clone())).unwrap();
+    // The thread that waits would compute the job itself.
+    while !ticket.is_done() {
+        std::thread::yield_now();
+    }
+    assert_eq!(keeper.queue.drain(Instant::now() + SOON), Ok(()));
+    let state = lock(&keeper.queue.0.state);
+    let of = |redundant: bool| {
+        let line = state.lines.iter().find(|line| line.id.1.redundant == redundant).unwrap();
+        line.limits.of_thread.unwrap()
+    };
+    assert_eq!((of(true), state.lines.len()), (16, 2));
+}
+
+/// A callback of a job whose work was cancelled may wait for a job of the same batch.
+#[test]
+fn a_callback_of_cancelled_work_waits_for_a_job_of_its_batch() {
+    let keeper = Gatekeeper::new(1000, Duration::ZERO);
+    let running = keeper.submit();
+    keeper.queue.ready().wait().unwrap();
+    while keeper.queue.stats().running == 0 {
+        std::thread::yield_now();
+    }
+    let (token, (sender, results)) = (CancelToken::default(), channel());
+    let mut other = keeper.submit();
+    keeper.submit_with(&token).unwrap().on_done(move |result| {
+        // A time far below that of a test that hangs.
+        sender.send((result, other.wait_timeout(Duration::from_secs(5)))).unwrap();
+    });
+    token.cancel();
+    keeper.open();
+    assert_eq!(results.recv_timeout(SOON), Ok((Err(CancelToken::error()), Some(Ok(())))));
+    assert_eq!(running.wait(), Ok(()));
+    assert_eq!(keeper.queue.drain(Instant::now() + SOON), Ok(()));
+    let stats = keeper.queue.stats();
+    assert_eq!((stats.cancelled, stats.queued, stats.queued_bytes), (1, 0, 0));
 }
 
 /// The entries of a line, as a number of jobs only.

@@ -144,7 +144,7 @@ impl<J: Queued> Waiting<J> {
 impl<J: Queued> Entries for Waiting<J> {
     fn take(&mut self, most: usize, taker: Taker, withdrawn: &mut usize) -> Option<Box<dyn TakenBatch>> {
         let line_id = (None, Checks::default(), TypeId::of::<J>());
-        let mut batch = TakenJobs { line_id, entries: Vec::new(), size: 0, jobs: Vec::new() };
+        let mut batch = TakenJobs { line_id, entries: Vec::new(), size: 0, jobs: Vec::new(), cancelled: Vec::new() };
         let (mut taken, mut is_full) = (0, false);
         while !is_full && let Some(of) = self.next_of(taker.core, 2 * taker.in_flight as u64) {
             while batch.size < most
