@@ -133,6 +133,10 @@ impl SlhDsaPrograms for Cpu {
 }
 
 impl Sha256Programs for Cpu {
+    fn longest(&self, _: &Device, _: &Policy) -> Result<usize, Error> {
+        Ok(usize::MAX)
+    }
+
     fn prepare(&self, _: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         let threads = CpuPolicy::of(policy)?.threads;
         Ok(Box::new(hash::CpuHasher { hash: sha256(self.isa).expect("detected"), threads }))

@@ -378,6 +378,8 @@ pub fn jobs_on_threads(policy: &Policy) -> usize {
 
 /// Prepares the devices of a backend for SHA-256 of messages. There is no plan, because hashing has no stages, keys, slots or checks.
 pub trait Sha256Programs: Send + Sync {
+    /// Bytes that a message may have; `usize::MAX` if there is no limit.
+    fn longest(&self, device: &Device, policy: &Policy) -> Result<usize, Error>;
     /// Prepares a hasher on a device. `Err(Unsupported)` declines the device.
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error>;
 }

@@ -87,6 +87,11 @@ impl SlhDsaPrograms for Checked {
 }
 
 impl Sha256Programs for Checked {
+    fn longest(&self, device: &Device, policy: &Policy) -> Result<usize, Error> {
+        let of_reference = self.reference.sha256_on(&self.reference_device()?)?;
+        let longest = of_reference.longest(&self.reference_device()?, &Policy::default())?;
+        Ok(self.subject.sha256_on(device)?.longest(device, policy)?.min(longest))
+    }
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         Ok(self.pair(device, policy, |of, device, policy| of.sha256_on(device)?.prepare(device, policy))?)
     }
@@ -107,9 +112,6 @@ impl Pair<dyn Hasher> {
 impl Hasher for Pair<dyn Hasher> {
     fn space(&self) -> Vec<Axis> {
         self.subject.space()
-    }
-    fn longest(&self) -> usize {
-        self.subject.longest().min(self.reference.longest())
     }
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         let timing = self.subject.run(messages, digests)?;

@@ -143,9 +143,6 @@ macro_rules! forward {
         $crate::forward!(@ no_time_limit $self $to);
     };
 
-    (@ longest $self:ident $to:expr) => {
-        fn longest(&$self) -> usize { $to.longest() }
-    };
     (@ resident $self:ident $to:expr) => {
         fn resident(
             &mut $self,

@@ -71,6 +71,19 @@ impl<'a> Messages<'a> {
         }
     }
 
+    /// The length of the longest message; 0 if there are none.
+    pub fn longest(&self) -> usize {
+        self.each().unwrap_or_else(|| (0..self.len()).map(|i| self.get(i).len()).max().unwrap_or(0))
+    }
+
+    /// How many messages end at byte `end` or before, in order.
+    pub fn ended_by(&self, end: usize) -> usize {
+        match self.spans {
+            Spans::Equal { each, count } => count.min(end / each),
+            Spans::Ends { ends, base } => ends.partition_point(|at| at - base <= end),
+        }
+    }
+
     /// Where message i begins among the bytes; for i = [`len`](Messages::len), where the last message ends.
     pub fn start(&self, i: usize) -> usize {
         match self.spans {
@@ -108,8 +121,6 @@ impl<'a> Messages<'a> {
 pub trait Hasher: Send {
     /// The axes that can be tuned for [`Sha256Programs::prepare`](crate::Sha256Programs::prepare).
     fn space(&self) -> Vec<Axis>;
-    /// Bytes that a message may have; `usize::MAX` if there is no limit.
-    fn longest(&self) -> usize;
     /// Writes the hash of each message to `digests`.
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error>;
     /// Measures the device's time for `copies` copies of the messages in its own memory, once for each of `runs`. The digests are those of the last
@@ -131,13 +142,22 @@ pub trait Hasher: Send {
 /// The assumed compressions of a block until one was hashed: so many that the real cost is measured soon.
 const COMPRESSIONS: f64 = 1000.0;
 
+/// Blocks of 64 bytes that fill a device: a hasher takes any number, and results come out now and then. A device with memory of its own computes while
+/// it copies, and needs many.
+const FULL: usize = (256 << 20) / 64;
+
+/// The binary logarithm of the length up to which all messages are of one kind. Nearly all messages are.
+const SHORT: u32 = 16;
+
 /// SHA-256 of messages.
 static SHA256: Scheme = Scheme { name: "SHA-256", factory: &Hashers };
 
 impl Kind {
-    /// SHA-256 of messages. Its unit of work is a block of 64 bytes.
-    pub fn sha256() -> Kind {
-        Kind { scheme: &SHA256, set: &NO_SET, op: 0, variant: 0 }
+    /// SHA-256 of messages, of which the longest has so many bytes. Its unit of work is a block of 64 bytes. The operation is the binary logarithm of a
+    /// length that no message exceeds, so that devices decline messages that are too long for them.
+    pub fn sha256(longest: usize) -> Kind {
+        let op = longest.next_power_of_two().ilog2().max(SHORT) as u8;
+        Kind { scheme: &SHA256, set: &NO_SET, op, variant: 0 }
     }
 }
 
@@ -152,13 +172,18 @@ struct Hashers;
 
 impl ProgramFactory for Hashers {
     fn habits(&self, _: Kind) -> Habits {
-        Habits::default()
+        Habits { comes_alone: true, serves_all_ops: true, ..Habits::default() }
     }
 
     fn facts(&self, site: &Site<'_>, group: Group) -> Result<Facts, Error> {
-        site.backend.sha256_on(site.device)?;
         let default = site.policy.with(THREADS, group.threads as u32);
-        let (jobs, queue, space, compressions) = (usize::MAX, 1, Vec::new(), COMPRESSIONS);
+        let (longest, most) =
+            (1 << group.kind.op, site.backend.sha256_on(site.device)?.longest(site.device, &default)?);
+        if longest > most {
+            let what = format!("SHA-256 of messages of {longest} bytes: it takes up to {most}");
+            return Err(Error::Unsupported { device: site.device.id(), what });
+        }
+        let (jobs, queue, space, compressions) = (FULL, 1, Vec::new(), COMPRESSIONS);
         let abilities = Abilities { holds: true, ..Abilities::NONE };
         let (own, predicted) = (Box::new(()), None);
         Ok(Facts { jobs, queue, abilities, default, space, compressions, predicted, own, program: None })
@@ -190,6 +215,9 @@ mod tests {
         let equal = Messages::equal(bytes, 2).unwrap();
         assert_eq!(texts(equal.range(1..4)), ["cd", "ef", "gh"]);
         assert_eq!((equal.each(), all.each(), equal.range(1..2).bytes()), (Some(2), None, &b"cd"[..]));
+        assert_eq!([equal.longest(), all.longest(), all.range(0..0).longest()], [2, 5, 0]);
+        assert_eq!([0, 3, 5, 9].map(|end| (equal.ended_by(end), all.ended_by(end))), [(0, 1), (1, 3), (2, 3), (4, 4)]);
+        assert_eq!(all.range(1..4).ended_by(5), 2);
         assert!(Messages::new(&[], &[]).unwrap().is_empty() && Messages::equal(&[], 4).unwrap().is_empty());
         assert!(all.check(&[[0; 32]; 4]).is_ok() && all.check(&[[0; 32]; 3]).is_err());
     }

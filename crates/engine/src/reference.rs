@@ -60,6 +60,9 @@ impl SlhDsaPrograms for Reference {
 }
 
 impl Sha256Programs for Reference {
+    fn longest(&self, _: &Device, _: &Policy) -> Result<usize, Error> {
+        Ok(usize::MAX)
+    }
     fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn Hasher>, Error> {
         Ok(Box::new(ReferenceHasher))
     }
@@ -71,9 +74,6 @@ struct ReferenceHasher;
 impl Hasher for ReferenceHasher {
     fn space(&self) -> Vec<Axis> {
         Vec::new()
-    }
-    fn longest(&self) -> usize {
-        usize::MAX
     }
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         messages.check(digests)?;

@@ -222,6 +222,9 @@ impl SlhDsaPrograms for Telling {
 }
 
 impl Sha256Programs for Telling {
+    fn longest(&self, _: &Device, _: &Policy) -> Result<usize, Error> {
+        Ok(90)
+    }
     fn prepare(&self, _: &Device, _: &Policy) -> Result<Box<dyn Hasher>, Error> {
         Ok(Box::new(Telling(self.0)))
     }
@@ -236,9 +239,6 @@ impl ZkDilithiumPrograms for Telling {
 impl Hasher for Telling {
     fn space(&self) -> Vec<Axis> {
         vec![Axis::new("hashed", &[8])]
-    }
-    fn longest(&self) -> usize {
-        90
     }
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         let device = &Reference.devices()?[0];
@@ -344,11 +344,10 @@ fn checked_answers_what_its_subject_answers() {
     assert!(
         programs.prepare(device, &plan, 1, &policy).is_err_and(|why| why.to_string().contains("refuses on purpose"))
     );
-    let mut hasher = checked.sha256().unwrap().prepare(device, &policy).unwrap();
-    assert_eq!(
-        (hasher.space(), hasher.longest(), hasher.link()),
-        (vec![Axis::new("hashed", &[8])], 90, Ok(Some(92.0)))
-    );
+    let hashers = checked.sha256().unwrap();
+    assert_eq!(hashers.longest(device, &policy), Ok(90));
+    let mut hasher = hashers.prepare(device, &policy).unwrap();
+    assert_eq!((hasher.space(), hasher.link()), (vec![Axis::new("hashed", &[8])], Ok(Some(92.0))));
     let mut zk = checked.zkdilithium().unwrap().prepare(device, &policy).unwrap();
     for limit in [None, Some(Duration::from_secs(1))] {
         hasher.time_limit(limit);

@@ -194,6 +194,10 @@ impl<G: Gpu> HostMemory for Gpus<G> {
 }
 
 impl<G: Gpu> Sha256Programs for Gpus<G> {
+    fn longest(&self, device: &Device, policy: &Policy) -> Result<usize, Error> {
+        Ok(HashPolicy::of(policy)?.longest(self.gpu(device)?.0.facts()))
+    }
+
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         let (gpu, _) = self.gpu(device)?;
         gpu.facts().check(policy)?;

@@ -70,6 +70,12 @@ impl HashPolicy {
         Config { family: Family::Sha2, n: 16, defines }
     }
 
+    /// Bytes that a message may have on a device: a chunk has room for it, and a thread's loop is not too long. A block's rounds are four iterations,
+    /// and the block is one.
+    pub(crate) fn longest(&self, facts: &Facts) -> usize {
+        ((self.piece as usize) << 20).min((facts.most_iterations / 5).saturating_mul(64))
+    }
+
     /// Blocks and threads for so many messages.
     fn shape(&self, messages: usize, facts: &Facts) -> (u32, u32) {
         let share = messages.div_ceil(facts.compute_units as usize).next_multiple_of(32);
@@ -136,6 +142,10 @@ impl<G: Gpu> GpuHasher<G> {
     /// Fails if the device was given up: then its memory may not be used.
     fn check_device(&self) -> Result<(), Error> {
         self.gpu.hung().map_or(Ok(()), Err)
+    }
+
+    fn longest(&self) -> usize {
+        self.policy.longest(self.gpu.facts())
     }
 
     /// How many messages a chunk has room for.
@@ -308,20 +318,12 @@ impl<G: Gpu> Hasher for GpuHasher<G> {
         with_threads(&AXES).filter(|axis| self.gpu.facts().has(axis.name)).collect()
     }
 
-    fn longest(&self) -> usize {
-        // A block's rounds are four iterations, and the block is one.
-        self.layout.bytes.min((self.gpu.facts().most_iterations / 5).saturating_mul(64))
-    }
-
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         messages.check(digests)?;
         self.check_device()?;
         // A chunk may have room for a message that is too long for a thread.
-        if self.longest() < self.layout.bytes {
-            let lengths = (0..messages.len()).map(|at| messages.get(at).len());
-            if let Some(bytes) = lengths.max().filter(|bytes| *bytes > self.longest()) {
-                return Err(self.too_long(bytes));
-            }
+        if self.longest() < self.layout.bytes && messages.longest() > self.longest() {
+            return Err(self.too_long(messages.longest()));
         }
         let done = self.run_all(messages, digests);
         if done.is_err() {

@@ -1133,8 +1133,9 @@ fn messages_in_any_launch_shape() {
 #[test]
 fn messages_are_as_long_as_a_cpus_loops() {
     let (gpus, device) = device(lanes());
-    let mut hasher = gpus.sha256().unwrap().prepare(&device, &Policy::default()).unwrap();
-    let (data, longest) = (vec![7; 1 << 20], hasher.longest());
+    let (hashers, policy) = (gpus.sha256().unwrap(), Policy::default());
+    let mut hasher = hashers.prepare(&device, &policy).unwrap();
+    let (data, longest) = (vec![7; 1 << 20], hashers.longest(&device, &policy).unwrap());
     assert!((700_000..800_000).contains(&longest));
     let mut run = |bytes: usize| {
         let messages = Messages::equal(&data[..bytes], bytes).unwrap();

@@ -7,25 +7,23 @@ use crate::rows::{Column, ForeignColumn, Progress, Results, RowMemory, RowStatus
 use crate::slh_dsa::host_isa;
 use hypergrove_cpu::{Cpu, Isa, MessagePart, SHA256_START, Sha256, sha256};
 use hypergrove_engine::programs::{Group, GroupFacts, typed};
-use hypergrove_engine::scheduler::{Job, Outcomes, Place, Run, Worker};
+use hypergrove_engine::scheduler::{Job, Outcomes, Run, Scheduler, Worker};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Backend, Error, HashProgram, Messages, Policy, SelfTested, Sha256Programs, THREADS};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::iter::once;
+use std::iter::from_fn;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Up to this number of bytes, only the host is tried: hashing them takes less time than asking a driver.
-const SMALL: usize = 1 << 20;
-/// The messages that a device hashes before it is timed for the first time.
-const WARM_UP: usize = 64;
-/// The bytes after which the device is chosen again.
-const CHOICE: usize = 256 << 20;
+/// The bytes of a block of messages, of which the scheduler makes chunks. The host hashes a single block: that takes less time than asking a driver.
+const OF_A_BLOCK: usize = 1 << 20;
+/// The most bytes of messages that are put together.
+const PUT_TOGETHER: usize = 256 << 20;
 /// The bytes of a message that are read at a time.
 const PIECE: usize = 128 << 10;
 /// The pause before a thread tries again to open a file that there was no room for.
@@ -45,29 +43,61 @@ const BLOCK: usize = 64;
 #[derive(Default)]
 pub(crate) struct HostHashing(OnceLock<Result<(), Error>>);
 
-/// The bytes of messages with their padding.
-fn padded(messages: Messages<'_>) -> usize {
-    messages.bytes().len() + PADDING * messages.len()
+/// Successive messages of about so many bytes together, or one longer message.
+fn parts(messages: Messages<'_>, bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut from = 0;
+    from_fn(move || {
+        let start = from;
+        from = messages.ended_by(messages.start(start) + bytes).max(start + 1);
+        (start < messages.len()).then_some(start..from)
+    })
 }
 
-/// Messages that one device hashes together, as a job of the scheduler.
-struct HashJob<'a> {
-    engine: &'a Inner,
+/// Messages that are hashed by one call of the scheduler.
+struct HashCall<'a> {
+    kind: Kind,
     messages: Messages<'a>,
-    digests: &'a mut [[u8; 32]],
+    /// The memory for digests, by the number of the first message. A run takes its part and gives it back, so that chunks may be of any size.
+    digests: Mutex<BTreeMap<usize, &'a mut [[u8; 32]]>>,
 }
 
-impl Job for HashJob<'_> {
+impl<'a> HashCall<'a> {
+    /// The blocks of 64 bytes that these messages have with their padding.
+    fn count(&self, messages: Range<usize>) -> usize {
+        let bytes = self.messages.start(messages.end) - self.messages.start(messages.start);
+        (bytes + PADDING * messages.len()).div_ceil(BLOCK).max(1)
+    }
+
+    /// Takes the memory for the digests of `messages`, or that of the first of them if they lie in different parts.
+    fn take(&self, messages: Range<usize>) -> &'a mut [[u8; 32]] {
+        let mut parts = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = *parts.range(..=messages.start).next_back().expect("no other run has them").0;
+        let mut part = parts.remove(&first).expect("it was found");
+        let before = part.split_off_mut(..messages.start - first).expect("no other run has them");
+        let taken = part.split_off_mut(..messages.len().min(part.len())).expect("no more than there are");
+        let others = [(first, before), (messages.start + taken.len(), part)];
+        parts.extend(others.into_iter().filter(|(_, part)| !part.is_empty()));
+        taken
+    }
+}
+
+/// Successive messages of a call.
+struct HashBlock<'c> {
+    call: &'c HashCall<'c>,
+    messages: Range<usize>,
+}
+
+impl Job for HashBlock<'_> {
     type Out = ();
 
     const JOINS: bool = false;
 
     fn kind(&self) -> Result<Kind, Error> {
-        Ok(Kind::sha256())
+        Ok(self.call.kind)
     }
 
     fn count(&self) -> usize {
-        padded(self.messages).div_ceil(BLOCK).max(1)
+        self.call.count(self.messages.clone())
     }
 
     fn owned(&self) -> usize {
@@ -79,30 +109,21 @@ impl Job for HashJob<'_> {
     }
 
     fn run(Run { place, facts }: &Run<'_>, jobs: &mut [&mut Self], _: &mut Vec<u8>) -> Result<Outcomes<()>, Error> {
-        let run = |job: &mut &mut Self| {
-            let blocks = job.count();
-            let HashJob { engine, messages, digests } = &mut **job;
-            let hash = |blocks, messages: Messages<'_>, digests: &mut [[u8; 32]]| {
-                place.program(facts, blocks, &mut |program, _| {
-                    let HashProgram(hasher) = typed(program);
-                    hasher.run(messages, digests)
-                })
-            };
-            let longest = messages.each().or_else(|| (0..messages.len()).map(|i| messages.get(i).len()).max());
-            let most = place.worker.programs.ask(facts.group, |HashProgram(hasher)| hasher.longest())?;
-            if longest.unwrap_or(0) > most {
-                // The host hashes messages that are too long for the device.
-                return engine.hash_on_host(place, *messages, digests);
-            }
-            if place.worker.is_discrete() && facts.times().is_empty() {
-                // Work that a device does only once must not count for its speed.
-                let few = messages.len().min(WARM_UP);
-                hash(1, messages.range(0..few), &mut digests[..few])?;
-            }
-            hash(blocks, *messages, digests)
-        };
-        let done: Result<Vec<()>, Error> = jobs.iter_mut().map(run).collect();
-        Ok(done?.into())
+        let (first, last) = (&jobs[0], &jobs[jobs.len() - 1]);
+        // The blocks of a chunk follow each other.
+        let (call, mut from, end) = (first.call, first.messages.start, last.messages.end);
+        while from < end {
+            let digests = call.take(from..end);
+            let messages = from..from + digests.len();
+            let done = place.program(facts, call.count(messages.clone()), &mut |program, _| {
+                let HashProgram(hasher) = typed(program);
+                hasher.run(call.messages.range(messages.clone()), digests)
+            });
+            call.digests.lock().unwrap_or_else(PoisonError::into_inner).insert(from, digests);
+            done?;
+            from = messages.end;
+        }
+        Ok(vec![(); jobs.len()].into())
     }
 }
 
@@ -131,57 +152,60 @@ impl Inner {
         self.scheduler.live().find(|worker| !worker.is_discrete())
     }
 
-    /// Hashes with the host's lanes, whatever the engine's devices are.
-    fn hash_on_host(&self, place: &Place<'_>, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
+    /// Hashes messages that no device takes with the host's lanes.
+    fn hash_on_host(
+        &self,
+        scheduler: &Scheduler,
+        messages: Messages<'_>,
+        digests: &mut [[u8; 32]],
+    ) -> Result<(), Error> {
         self.test_host()?;
-        let cpu = Cpu::with(self.isa()).expect("detected");
+        let (cpu, place) = (Cpu::with(self.isa()).expect("detected"), scheduler.host_place(usize::MAX)?);
         let threads = place.pool.map_or(1, |pool| pool.current_num_threads());
         let policy = Policy(vec![(THREADS, threads as u32)]);
         let mut hasher = Sha256Programs::prepare(&cpu, &cpu.devices()?[0], &policy)?;
-        place.install(&mut || hasher.run(messages, digests).map(drop))
+        parts(messages, self.room()).try_for_each(|part| {
+            scheduler.check()?;
+            place.install(&mut || hasher.run(messages.range(part.clone()), &mut digests[part.clone()]).map(drop))
+        })
     }
 
-    /// The device that should hash this number of bytes: the device that is expected to be done first. A device that was not timed yet is tried.
-    fn choose(&self, bytes: usize) -> &Worker {
-        let group = Group { kind: Kind::sha256(), threads: self.scheduler.options.threads };
-        let seconds = |worker: &Worker| worker.seconds(group, bytes.div_ceil(BLOCK).max(1)).unwrap_or(0.0);
-        let takes = |worker: &&Worker| worker.takes(group);
-        let suited = self.scheduler.live().filter(takes).min_by(|a, b| seconds(a).total_cmp(&seconds(b)));
-        suited.unwrap_or_else(|| self.scheduler.first())
-    }
-
-    fn hash(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
-        let (mut from, mut digests) = (0, digests);
-        while from < messages.len() {
-            // The device is chosen again for each part of at most `CHOICE` bytes, or of one longer message.
-            let end = messages.start(from) + CHOICE;
-            let (mut to, mut beyond) = (from + 1, messages.len());
-            while to < beyond {
-                let middle = to + (beyond - to).div_ceil(2);
-                if messages.start(middle) <= end { to = middle } else { beyond = middle - 1 }
-            }
-            let (of_piece, others) = digests.split_at_mut(to - from);
-            self.hash_piece(messages.range(from..to), of_piece)?;
-            (from, digests) = (to, others);
+    fn hash(&self, scheduler: &Scheduler, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
+        let kind = Kind::sha256(messages.longest());
+        let group = Group { kind, threads: scheduler.options.threads };
+        if !scheduler.live().any(|worker| worker.takes(group)) {
+            return self.hash_on_host(scheduler, messages, digests);
         }
-        Ok(())
+        let call = HashCall { kind, messages, digests: Mutex::new(BTreeMap::from([(0, digests)])) };
+        let blocks: Vec<_> = parts(messages, OF_A_BLOCK).map(|messages| HashBlock { call: &call, messages }).collect();
+        if let (1, Some(host)) = (blocks.len(), self.host()) {
+            return blocks.into_iter().try_for_each(|block| scheduler.one(Some(host), block));
+        }
+        let mut done = Ok(());
+        scheduler.run(None, Some(call.count(0..messages.len())), &mut blocks.into_iter(), &mut |_, hashed| {
+            done = hashed;
+            if done.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        done
     }
 
     /// The most bytes of messages that are put together. The bytes, their ends and the digests each take at most a quarter of the memory budget.
     fn room(&self) -> usize {
-        usize::try_from(self.scheduler.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, CHOICE)
+        usize::try_from(self.scheduler.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, PUT_TOGETHER)
     }
 
     /// Hashes rows whose column was checked, in batches that fit the memory.
     fn hash_rows(&self, column: Column<'_>, mut results: Results<'_>, progress: Progress<'_>) -> Result<(), Error> {
+        let scheduler = self.scheduler.of_call();
         if let (Column::Packed { width: width @ 1.., .. }, Some(span)) = (column, column.span(results.left())) {
             let (rows, messages) = (results.left().len(), Messages::equal(span, width)?);
-            results.hand_out(rows, RowStatus::Hashed, |sums| self.hash(messages, sums.as_chunks_mut().0))?;
+            results
+                .hand_out(rows, RowStatus::Hashed, |sums| self.hash(&scheduler, messages, sums.as_chunks_mut().0))?;
             let _ = progress(rows);
             return Ok(());
         }
         let foreign = ForeignColumn::of(&column, None);
-        let place = foreign.map(|_| self.scheduler.host_place(usize::MAX)).transpose()?;
+        let place = foreign.map(|_| scheduler.host_place(usize::MAX)).transpose()?;
         let most = place.map_or(usize::MAX, |place| copies_at_a_time(place.worker.has_memory(), place.threads));
         let length = |row| match &foreign {
             Some(foreign) => Some(foreign.length(row)),
@@ -226,30 +250,14 @@ impl Inner {
                 }
             };
             let messages = Messages::new(bytes, &ends)?;
-            results.hand_out(rows.len(), RowStatus::Hashed, |sums| self.hash(messages, sums.as_chunks_mut().0))?;
+            results.hand_out(rows.len(), RowStatus::Hashed, |sums| {
+                self.hash(&scheduler, messages, sums.as_chunks_mut().0)
+            })?;
             if progress(rows.end).is_break() {
                 break;
             }
         }
         Ok(())
-    }
-
-    fn hash_piece(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
-        let scheduler = &self.scheduler;
-        let bytes = padded(messages);
-        let job = HashJob { engine: self, messages, digests };
-        // Few bytes are a single job, which the host does if it is one of the devices.
-        if bytes <= SMALL
-            && let Some(host) = self.host()
-        {
-            return scheduler.one(Some(host), job);
-        }
-        let mut done = Ok(());
-        scheduler.run(Some(self.choose(bytes)), None, &mut once(job), &mut |_, hashed| {
-            done = hashed;
-            ControlFlow::Continue(())
-        })?;
-        done
     }
 }
 
@@ -258,8 +266,8 @@ impl Engine {
     /// [`RowStatus::Hashed`], or why there is no sum. A row without a sum has zeros in its place. An error concerns the whole call. Rows that
     /// were hashed before the error keep their sums.
     ///
-    /// Messages that lie one after the other are hashed where they are. Other messages are copied together first, in bounded memory. Of several
-    /// devices, the engine uses the one that it expects to finish first, by what it has measured. The CPU hashes few bytes.
+    /// Messages that lie one after the other are hashed where they are. Other messages are copied together first, in bounded memory. Several devices
+    /// share the messages. The CPU hashes few bytes, and messages that are too long for all other devices.
     ///
     /// ```
     /// use hypergrove::Engine;
@@ -304,22 +312,27 @@ impl Engine {
         open: impl Fn(usize) -> io::Result<R> + Sync,
         mut sink: impl FnMut(usize, io::Result<[u8; 32]>),
     ) -> Result<(), Error> {
+        let scheduler = self.0.scheduler.of_call();
         if self.0.host().is_none() {
-            return self.0.gather(count, open, &mut sink);
+            return self.0.gather(&scheduler, count, open, &mut sink);
         }
         self.0.test_host()?;
         let (source, most) = (Source::new(count, open), most_files());
-        let tasks = self.0.scheduler.options.threads.min(count).min(most);
+        let tasks = scheduler.options.threads.min(count).min(most);
         let share = count.div_ceil(tasks.max(1)).min(most / tasks.max(1));
         let lanes: Vec<_> = (0..tasks).map(|_| Mutex::new(FileLanes::new(self.0.lanes()))).collect();
         let slice = |task: usize, done: &mut dyn FnMut(Done)| {
+            if scheduler.check().is_err() {
+                return ControlFlow::Break(());
+            }
             // Each task runs one slice at a time. After a panic there is no further slice.
             let mut lanes = lanes[task].lock().unwrap_or_else(PoisonError::into_inner);
             lanes.slice(&source, share, done)
         };
         let mut order = Order::default();
-        self.0.scheduler.host_place(tasks)?.in_slices(tasks, &slice, &mut |done| order.add(done, &mut sink));
-        Ok(())
+        scheduler.host_place(tasks)?.in_slices(tasks, &slice, &mut |done| order.add(done, &mut sink));
+        // Without an end, there are all sums.
+        if order.next < count { scheduler.check() } else { Ok(()) }
     }
 }
 
@@ -543,6 +556,7 @@ impl Inner {
     /// Hashes everything on the devices, in batches, for an engine without the host.
     fn gather<R: Read>(
         &self,
+        scheduler: &Scheduler,
         count: usize,
         open: impl Fn(usize) -> io::Result<R>,
         sink: &mut impl FnMut(usize, io::Result<[u8; 32]>),
@@ -550,6 +564,7 @@ impl Inner {
         let (room, mut order) = (self.room(), Order::default());
         let (mut bytes, mut ends, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..count {
+            scheduler.check()?;
             let start = bytes.len();
             // A message is too long if it has one byte more than a batch has room for.
             let most = room + 1;
@@ -564,7 +579,7 @@ impl Inner {
                 }
                 long_or_failed => {
                     let digest = match long_or_failed {
-                        Ok((_, rest)) => self.hash_long(bytes[start..].chain(rest))?,
+                        Ok((_, rest)) => self.hash_long(scheduler, bytes[start..].chain(rest))?,
                         Err(error) => Err(error),
                     };
                     bytes.truncate(start);
@@ -574,7 +589,7 @@ impl Inner {
             // An end and a digest count as bytes too, because messages may be empty.
             if index + 1 == count || bytes.len() + PADDING * ends.len() >= room {
                 let mut digests = vec![[0; 32]; ends.len()];
-                self.hash(Messages::new(&bytes, &ends)?, &mut digests)?;
+                self.hash(scheduler, Messages::new(&bytes, &ends)?, &mut digests)?;
                 numbers.drain(..).zip(digests).for_each(|(index, digest)| order.add((index, Ok(digest)), sink));
                 bytes.clear();
                 ends.clear();
@@ -584,12 +599,14 @@ impl Inner {
     }
 
     /// Hashes a message that no batch has room for, in pieces, on the host.
-    fn hash_long(&self, reader: impl Read) -> Result<io::Result<[u8; 32]>, Error> {
+    fn hash_long(&self, scheduler: &Scheduler, reader: impl Read) -> Result<io::Result<[u8; 32]>, Error> {
         self.test_host()?;
         let (reader, mut sum) = (RefCell::new(Some(reader)), None);
         let source = Source::new(1, |_| Ok(reader.take().expect("it is opened once")));
         let mut lanes = FileLanes::new(self.lanes());
-        while lanes.slice(&source, 1, &mut |(_, digest)| sum = Some(digest)).is_continue() {}
+        while lanes.slice(&source, 1, &mut |(_, digest)| sum = Some(digest)).is_continue() {
+            scheduler.check()?;
+        }
         drop(lanes);
         Ok(sum.expect("one message has one sum"))
     }

@@ -68,7 +68,9 @@ pub(crate) fn sha256_point(
     point: &Point,
 ) -> Result<Record, Failure> {
     let Point { size, ref policy, budget, timeout, .. } = *point;
-    let mut hasher = backend.sha256_on(device)?.prepare(device, policy)?;
+    let hashers = backend.sha256_on(device)?;
+    let mut hasher = hashers.prepare(device, policy)?;
+    let longest = hashers.longest(device, policy)?;
     let most = most_bytes(device, policy);
     let count = point.count.unwrap_or((most.min(BYTES) / size.max(64)).clamp(1, 4 * MANY));
     // Some policies are very slow: the guess is what a slow device takes.
@@ -93,7 +95,7 @@ pub(crate) fn sha256_point(
         let time = start.elapsed();
         if digests == want { Ok(time) } else { Err(wrong(OTHER_SUM)) }
     })?;
-    let resident = resident(&mut *hasher, device, messages, &want, most)?;
+    let resident = resident(&mut *hasher, (device, longest), messages, &want, most)?;
     // The machine's own rate gives the seconds of so many messages.
     let hashing = |count: usize| {
         let compressions = (count * sha256_blocks(size)) as f64;
@@ -145,17 +147,17 @@ fn wanted(messages: Messages<'_>) -> Result<Vec<[u8; 32]>, Failure> {
 /// Messages of a run in the device's memory, and the seconds of a run, by the median.
 fn resident(
     hasher: &mut dyn Hasher,
-    device: &Device,
+    (device, longest): (&Device, usize),
     messages: Messages<'_>,
     want: &[[u8; 32]],
     most: usize,
 ) -> Result<Option<(usize, f64)>, Failure> {
     let size = messages.start(1.min(messages.len()));
-    if device.memory == 0 || !size.is_multiple_of(4) || size > hasher.longest() {
+    if device.memory == 0 || !size.is_multiple_of(4) || size > longest {
         return Ok(None);
     }
     // The number of messages that are uploaded once and copied: a chunk of those that ran end to end.
-    let part = messages.len().min(hasher.longest() / size.max(64)).max(1);
+    let part = messages.len().min(longest / size.max(64)).max(1);
     let room = most.min(RESIDENT_BYTES).min((device.memory / 2) as usize);
     let copies = (MANY.div_ceil(part)).min(room / (part * size)).max(1);
     let mut digests = vec![[0; 32]; part];

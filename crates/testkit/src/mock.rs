@@ -340,6 +340,9 @@ impl SlhDsaPrograms for Mock {
 }
 
 impl Sha256Programs for Mock {
+    fn longest(&self, _: &Device, _: &Policy) -> Result<usize, Error> {
+        Ok(self.longest)
+    }
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn Hasher>, Error> {
         let running = self.begin(device, None, 1, policy)?;
         Ok(Box::new(MockHasher(running, self.backend.sha256_on(device)?.prepare(device, policy)?)))
@@ -498,9 +501,6 @@ struct MockHasher(Running, Box<dyn Hasher>);
 impl Hasher for MockHasher {
     fn space(&self) -> Vec<Axis> {
         Vec::new()
-    }
-    fn longest(&self) -> usize {
-        self.0.mock.longest
     }
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error> {
         let MockHasher(running, hasher) = self;

@@ -459,11 +459,26 @@ impl<'a> Call<'a> {
         let all = left.saturating_add(live().map(|device| device.jobs).sum()) as f64;
         let speed = |device: &CallDevice<'_>| self.scheduler.speed_of_model(device.worker, group);
         let total: f64 = live().filter_map(speed).sum();
-        let share = (all * speed(device).unwrap_or(0.0) / total).ceil() as usize;
+        let (own, fastest) = (speed(device).unwrap_or(0.0), live().filter_map(speed).fold(0.0, f64::max));
+        let share = (all * own / total).ceil() as usize;
+        // Else a call of few messages would take as long as the slowest device needs for its least chunk.
+        let is_late = || {
+            let jobs = left.min(least.max(1));
+            let times = device.worker.programs.facts(group).map_or(Vec::new(), |facts| facts.times());
+            // Each job of a larger batch takes less time, or as much. Smaller batches say nothing: a GPU would never get a large one.
+            let larger = times.into_iter().find(|(batch, _)| *batch >= jobs);
+            let least_time = larger.map(|(batch, seconds)| seconds * jobs as f64 / batch as f64);
+            own < fastest && least_time.is_some_and(|seconds| seconds > all / fastest)
+        };
         match share.saturating_sub(device.jobs) {
-            // A device that has nothing to do does not wait.
-            few if few < least && device.chunks == 0 => least.max(1),
-            few if few < least => 0,
+            // A device that has nothing to do does not wait, unless the fastest one does all that is left sooner.
+            few if few < least => {
+                if device.chunks == 0 && !is_late() {
+                    least.max(1)
+                } else {
+                    0
+                }
+            }
             share => share,
         }
     }

@@ -267,6 +267,11 @@ impl Scheduler {
         self.work.ends(self.until.or_else(|| self.work.until()))
     }
 
+    /// Fails if no more work of a call may begin, for a client that does some of the work itself.
+    pub fn check(&self) -> Result<(), Error> {
+        self.ends().check()
+    }
+
     /// The devices that the engine was built with.
     pub fn workers(&self) -> &[Worker] {
         &self.workers

@@ -3,7 +3,7 @@
 use crate::common::{Call, Capability, Mock, OnMock, columns, mock};
 use hypergrove::backend::THREADS;
 use hypergrove::rows::{Column, Offsets, RowStatus};
-use hypergrove::{Engine, Error};
+use hypergrove::{CancelToken, Engine, Error, WorkOptions};
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -246,7 +246,22 @@ fn a_device_is_measured_once_and_kept_if_it_is_fast() {
         hash(&engine, &data, 1024);
         hash(&engine, &data[..10 << 10], 1024);
     }
-    assert_eq!(slow.runs(), 2, "warmed up and timed once: the CPU is faster");
+    assert_eq!(slow.runs(), 1, "timed once: the CPU is faster");
+}
+
+#[test]
+fn devices_share_the_messages_of_a_call() {
+    let (data, each) = (bytes(128 << 20), 1024);
+    let several = Mock { count: 3, ..gpu(|_| Ok(())) };
+    hash(&several.engine(), &data, each);
+    let shares = several.shares();
+    assert!(shares[..3].iter().all(|messages| *messages > 0), "{shares:?}");
+    assert_eq!(shares.iter().sum::<usize>(), data.len() / each, "each message once");
+    // The third device does the messages that two others lose.
+    let failing = Mock { count: 3, ..gpu(|call| if call.device > 0 { call.fails("no answer") } else { Ok(()) }) };
+    let engine = failing.engine();
+    hash(&engine, &data, each);
+    assert_eq!((engine.faults().len(), failing.shares()), (2, [data.len() / each, 0, 0, 0]));
 }
 
 #[test]
@@ -256,7 +271,7 @@ fn the_host_does_what_no_device_takes() {
     let alone = gpu.engine();
     hash(&alone, &data, 1 << 19);
     hash(&alone, &data[..4000], 1000);
-    assert_eq!(gpu.runs(), 2, "the short ones, after warming up");
+    assert_eq!(gpu.runs(), 1, "the short ones");
 
     let engine = both(&broken());
     for _ in 0..3 {
@@ -264,4 +279,92 @@ fn the_host_does_what_no_device_takes() {
         hash(&engine, &data, 1 << 19);
     }
     assert_eq!(engine.faults().len(), 1, "and was disabled");
+}
+
+/// An engine for work that ends after `timeout`, or when the token is cancelled.
+fn ending(engine: &Engine, timeout: Option<Duration>) -> (Engine, CancelToken) {
+    let token = CancelToken::default();
+    let work = WorkOptions { timeout, cancel: Some(token.clone()), ..engine.work_options() };
+    (engine.with(work), token)
+}
+
+/// Gives zeros without an end, and cancels after a mebibyte.
+struct Endless(usize, CancelToken);
+
+impl Read for Endless {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        to.fill(0);
+        self.0 += to.len();
+        if self.0 > 1 << 20 {
+            self.1.cancel();
+        }
+        Ok(to.len())
+    }
+}
+
+#[test]
+fn no_hashing_begins_after_the_end_of_a_call() {
+    let (data, gpu) = (bytes(8 << 20), gpu(|_| Ok(())));
+    let small = gpu.builder().memory_budget(1 << 20).build().unwrap();
+    for engine in [engine(1), engine(2), gpu.engine(), small] {
+        let (late, _) = ending(&engine, Some(Duration::ZERO));
+        // A single block, several blocks, and messages that only the host hashes.
+        for each in [1 << 10, 1 << 16, 1 << 19] {
+            let (mut sums, mut statuses) = (vec![1; 32 * 16], [RowStatus::Hashed; 16]);
+            let done = late.sha256_rows(Column::packed(&data[..16 * each], each), &mut sums, &mut statuses);
+            assert_eq!(done, Err(Error::DeadlineExceeded), "{each} bytes");
+            assert!(sums.iter().all(|byte| *byte == 0) && statuses == [RowStatus::NotComputed; 16]);
+        }
+        let none = |_, _| panic!("a sum after the end");
+        let opened = |_| -> io::Result<&[u8]> { panic!("opened after the end") };
+        assert_eq!(late.sha256_each(3, opened, none), Err(Error::DeadlineExceeded));
+
+        let is_cancelled = |done| assert!(matches!(done, Err(Error::Cancelled { .. })), "{done:?}");
+        // Readers without an end, of which some are open, and one message without an end.
+        let (work, token) = ending(&engine, None);
+        let open = |i| {
+            if i == 100 {
+                token.cancel();
+            }
+            Ok(&data[..7])
+        };
+        let mut sums = 0;
+        is_cancelled(work.sha256_each(usize::MAX, open, |_, digest| {
+            assert_eq!(digest.unwrap(), sum(&data[..7]));
+            sums += 1;
+        }));
+        assert!(sums < usize::MAX);
+        let (work, token) = ending(&engine, None);
+        is_cancelled(work.sha256_each(1, |_| Ok(Endless(0, token.clone())), none));
+        hash(&engine, &data, 1 << 10);
+    }
+}
+
+/// Rows that are copied are hashed in batches, of which none begins after the end. The time is that of the whole call, not of each batch.
+#[test]
+fn no_batch_of_rows_begins_after_the_end_of_a_call() {
+    let data = bytes(8 << 20);
+    let (count, rows) = (8000, Column::Packed { bytes: &data, width: 1000, stride: 1001, rows: 8000 });
+    let small = Engine::builder().memory_budget(1 << 20).build().unwrap();
+    for timeout in [None, Some(Duration::from_millis(200))] {
+        let (work, token) = ending(&small, timeout);
+        let (mut sums, mut statuses, mut hashed) = (vec![0; 32 * count], vec![RowStatus::default(); count], 0);
+        let done = work.sha256_rows_into(rows, (&mut sums[..]).into(), &mut statuses, |done| {
+            hashed = done;
+            match timeout {
+                Some(time) => std::thread::sleep(time),
+                None => token.cancel(),
+            }
+        });
+        assert!(matches!(done, Err(Error::Cancelled { .. } | Error::DeadlineExceeded)), "{done:?}");
+        let of = |status| statuses.iter().filter(|of| **of == status).count();
+        assert!(hashed > 0, "the first batch is completed");
+        assert_eq!((of(RowStatus::Hashed), of(RowStatus::NotComputed)), (hashed, count - hashed));
+    }
+    // The host hashes messages that no device takes in parts.
+    let gpu = gpu(|_| Ok(())).builder().memory_budget(1 << 20).build().unwrap();
+    let (late, _) = ending(&gpu, Some(Duration::from_millis(1)));
+    let (mut sums, mut statuses, data) = (vec![0; 32 * 16], [RowStatus::Hashed; 16], bytes(32 << 20));
+    let done = late.sha256_rows(Column::packed(&data, 2 << 20), &mut sums, &mut statuses);
+    assert_eq!(done, Err(Error::DeadlineExceeded));
 }

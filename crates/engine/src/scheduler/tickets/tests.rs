@@ -543,7 +543,7 @@ fn batches_of_a_thread_fill_lanes() {
 /// Batches, two at most, that a line may begin with: on a GPU a second one is full, or has a third of all jobs at least.
 #[test]
 fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
-    let id = (Some(Kind::sha256()), Checks::default(), TypeId::of::<Jobless>());
+    let id = (Some(Kind::sha256(0)), Checks::default(), TypeId::of::<Jobless>());
     for (of_thread, queued, running, taken, may) in [
         (None, 0, 0, 0, false),
         (None, 1, 0, 0, true),
