@@ -70,7 +70,8 @@ enum {
     HG_PASSPHRASE = 12,
     /* The queue has no room for the job now. */
     HG_QUEUE_FULL = 13,
-    /* The engine was freed or drained before the queued job began, or the job's deadline passed, or hg_ticket_cancel cancelled it. */
+    /* The work did not begin in time: the queued job's deadline or the work's timeout passed, hg_ticket_cancel or hg_engine_cancel cancelled it,
+     * or the engine was freed or drained before. */
     HG_CANCELLED = 14
 };
 
@@ -157,10 +158,10 @@ HG_MUST_CHECK hg_status hg_engine_new(const hg_engine_options *options, hg_engin
 
 typedef struct hg_work_options {
     size_t size;
-    /* Milliseconds after which no more of a call's work begins: the call ends with HG_CANCELLED when the work that has begun is done. 0: no
-     * limit. */
+    /* Milliseconds after which no more of a call's work begins: the call ends with HG_CANCELLED when the work that has begun is done. 0: as
+     * long as the engine's, which is without limit unless it has options of its own. */
     uint64_t timeout;
-    /* HG_VERIFY_SIGNATURES, HG_REDUNDANT. */
+    /* The checks that are added to the engine's: HG_VERIFY_SIGNATURES, HG_REDUNDANT. */
     uint32_t flags;
     uint32_t reserved;
 } hg_work_options;
@@ -168,7 +169,8 @@ typedef struct hg_work_options {
 #define HG_WORK_OPTIONS_INIT {sizeof(hg_work_options), 0, 0, 0}
 
 /* The same engine for work with other options: both share devices, threads, memory and the queue, and each is freed for itself.
- * hg_engine_drain of one stops the queue of both. `options` may be NULL: no more checks than signing always makes, and no limit. */
+ * hg_engine_drain of one stops the queue of both. Checks of `engine` stay on, and its timeout holds if `options` has none. `options` may be
+ * NULL: the work has the options of `engine`, and can be cancelled. docs/c.md shows the calls. */
 HG_MUST_CHECK hg_status hg_engine_with(const hg_engine *engine, const hg_work_options *options, hg_engine **with);
 
 /* Ends the work of an engine of hg_engine_with, from any thread and for ever: no more of it begins, and its calls end with HG_CANCELLED.

@@ -88,9 +88,11 @@ extern "C" fn hg_engine_with(engine: In<Engine>, options: In<WorkOptions>, with:
             return Err(Failure::unsupported(format!("reserved: it is {}; it must be 0", options.reserved)));
         }
         let mut work = engine.work_options();
-        work.checks.verify_signatures = options.flags & VERIFY_SIGNATURES != 0;
-        work.checks.redundant = options.flags & REDUNDANT != 0;
-        work.timeout = (options.timeout > 0).then(|| Duration::from_millis(options.timeout));
+        work.checks.verify_signatures |= options.flags & VERIFY_SIGNATURES != 0;
+        work.checks.redundant |= options.flags & REDUNDANT != 0;
+        if options.timeout > 0 {
+            work.timeout = Some(Duration::from_millis(options.timeout));
+        }
         work.cancel = Some(CancelToken::default());
         Ok(engine.with(work))
     })

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SET = HG_SLH_DSA_SHA2_128F, SIGNATURE = 17088, ZK_SIGNATURE = 2340, ROWS = 4 };
@@ -365,15 +366,16 @@ static void keep(void *user, hg_status status, const uint8_t *result, size_t len
 }
 
 static struct answer answer = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, {0}, 0, {0}};
+static struct answer cancelled_answer = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, {0}, 0, {0}};
 
-/* Waits for so many calls of the callback. */
-static void wait_for(int calls)
+/* Waits for so many calls of the callback with this answer. */
+static void wait_for(struct answer *to, int calls)
 {
-    pthread_mutex_lock(&answer.lock);
-    while (answer.calls < calls)
-        pthread_cond_wait(&answer.done, &answer.lock);
-    pthread_mutex_unlock(&answer.lock);
-    TRUE(answer.calls == calls);
+    pthread_mutex_lock(&to->lock);
+    while (to->calls < calls)
+        pthread_cond_wait(&to->done, &to->lock);
+    pthread_mutex_unlock(&to->lock);
+    TRUE(to->calls == calls);
 }
 
 static void queued(void)
@@ -387,7 +389,7 @@ static void queued(void)
     BAD(hg_sign_queued(engine, key, NULL, message, length, NULL, &answer, 0, NULL), "done: NULL");
     BAD(hg_sign_queued(engine, key, &wrong, message, length, keep, &answer, 0, NULL), "flags: 0x8");
     OK(hg_sign_queued(engine, key, NULL, message, length, keep, &answer, 0, NULL));
-    wait_for(1);
+    wait_for(&answer, 1);
     TRUE(answer.status == HG_OK && answer.length == SIGNATURE);
     memcpy(signature, answer.result, SIGNATURE);
     OK(hg_verify(engine, public_key, NULL, message, length, signature, SIGNATURE));
@@ -399,10 +401,10 @@ static void queued(void)
     BAD(hg_verify_queued(engine, public_key, NULL, message, length, signature, 5, keep, &answer, 0, NULL), "has 17088 bytes");
     BAD(hg_verify_queued(engine, public_key, NULL, message, length, signature, SIGNATURE, NULL, &answer, 0, NULL), "done: NULL");
     OK(hg_verify_queued(engine, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer, 0, NULL));
-    wait_for(2);
+    wait_for(&answer, 2);
     TRUE(answer.status == HG_OK && answer.length == 0);
     OK(hg_verify_queued(engine, public_key, NULL, message, 1, signature, SIGNATURE, keep, &answer, 0, NULL));
-    wait_for(3);
+    wait_for(&answer, 3);
     TRUE(answer.status == HG_INVALID_SIGNATURE && strstr(answer.text, "not valid") != NULL);
 
     /* A key that is freed while its job waits. */
@@ -413,13 +415,13 @@ static void queued(void)
     OK(hg_private_key_from_raw(SET, raw, raw_length, &copy));
     OK(hg_sign_queued(engine, copy, NULL, message, length, keep, &answer, 0, NULL));
     hg_private_key_free(copy);
-    wait_for(4);
+    wait_for(&answer, 4);
     TRUE(answer.status == HG_OK && answer.length == SIGNATURE);
     OK(hg_sign_queued(engine, zk_key, NULL, message, length, keep, &answer, 0, NULL));
-    wait_for(5);
+    wait_for(&answer, 5);
     TRUE(answer.status == HG_OK && answer.length == ZK_SIGNATURE);
     OK(hg_verify_queued(engine, zk_public_key, NULL, message, length, answer.result, ZK_SIGNATURE, keep, &answer, 0, NULL));
-    wait_for(6);
+    wait_for(&answer, 6);
     TRUE(answer.status == HG_OK);
     OK(hg_engine_wait_for_room(engine));
     BAD(hg_engine_wait_for_room(NULL), "engine: NULL");
@@ -432,7 +434,7 @@ static void queued(void)
     for (int i = 0; i < 20; i++)
         OK(hg_verify_queued(own, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer, 0, NULL));
     OK(hg_engine_drain(own, 60000));
-    wait_for(26);
+    wait_for(&answer, 26);
     IS(HG_CANCELLED, hg_sign_queued(own, key, NULL, message, length, keep, &answer, 0, NULL), "");
     hg_engine_free(own);
     OK(hg_engine_new(&options, &own));
@@ -440,7 +442,7 @@ static void queued(void)
         OK(hg_sign_queued(own, key, NULL, message, length, keep, &answer, 0, NULL));
     hg_engine_free(own);
     /* Each has been answered, most of them by HG_CANCELLED. */
-    wait_for(46);
+    wait_for(&answer, 46);
 
     /* Whether a job is cancelled before it is done is a matter of time: it is answered once in any case. */
     hg_ticket *ticket = (hg_ticket *)&failures;
@@ -448,7 +450,7 @@ static void queued(void)
     OK(hg_sign_queued(engine, key, NULL, message, length, keep, &answer, 60000, &ticket));
     OK(hg_ticket_cancel(ticket));
     OK(hg_ticket_cancel(ticket));
-    wait_for(47);
+    wait_for(&answer, 47);
     TRUE(answer.status == HG_CANCELLED ? strstr(answer.text, "cancelled") != NULL : answer.status == HG_OK);
     hg_ticket_free(ticket);
     hg_ticket_free(NULL);
@@ -456,11 +458,11 @@ static void queued(void)
     /* A handle is freed before its job is done, and cancels a job that is done. */
     OK(hg_verify_queued(engine, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer, 0, &ticket));
     hg_ticket_free(ticket);
-    wait_for(48);
+    wait_for(&answer, 48);
     OK(hg_verify_queued(engine, public_key, NULL, message, length, signature, SIGNATURE, keep, &answer, 0, &ticket));
-    wait_for(49);
+    wait_for(&answer, 49);
     OK(hg_ticket_cancel(ticket));
-    wait_for(49);
+    wait_for(&answer, 49);
     hg_ticket_free(ticket);
 
     /* A deadline that passes while others' jobs are done. Now and then the job begins in time, with the others: then once more. */
@@ -469,7 +471,7 @@ static void queued(void)
         for (int i = 0; i < 20; i++)
             OK(hg_sign_queued(engine, key, NULL, message, length, keep, &answer, 0, NULL));
         OK(hg_sign_queued(engine, key, NULL, message, length, keep, &late, 1, NULL));
-        wait_for(49 + 20 * round);
+        wait_for(&answer, 49 + 20 * round);
         pthread_mutex_lock(&late.lock);
         while (late.calls < round)
             pthread_cond_wait(&late.done, &late.lock);
@@ -477,6 +479,188 @@ static void queued(void)
         TRUE(late.calls == round && (late.status == HG_CANCELLED || late.length == SIGNATURE));
     }
     TRUE(late.status == HG_CANCELLED && late.length == 0 && strstr(late.text, "deadline") != NULL);
+}
+
+/* The statuses of one call of each function that computes, by this engine. */
+enum { CALLS = 11 };
+static void computed_by(const hg_engine *by, hg_status *got)
+{
+    static uint8_t made_signature[SIGNATURE];
+    uint8_t sum[32], raw[64], raw_public[32], statuses[1] = {HG_ROW_SIGNED};
+    hg_private_key *made = NULL;
+    hg_column text = {message, 3, 3, 0, NULL}, signed_text = {signature, SIGNATURE, SIGNATURE, 0, NULL};
+    hg_sign_batch batch = HG_SIGN_BATCH_INIT;
+    hg_verify_batch signed_batch = HG_VERIFY_BATCH_INIT;
+    batch.rows = signed_batch.rows = 1;
+    batch.key = key;
+    signed_batch.key = public_key;
+    batch.messages = signed_batch.messages = text;
+    signed_batch.signatures = signed_text;
+    got[0] = hg_sign(by, key, NULL, message, 3, made_signature, SIGNATURE);
+    got[1] = hg_verify(by, public_key, NULL, message, 3, signature, SIGNATURE);
+    got[2] = hg_sign(by, zk_key, NULL, message, 3, made_signature, ZK_SIGNATURE);
+    got[3] = hg_private_key_generate(by, SET, &made);
+    hg_private_key_free(made);
+    got[4] = hg_private_key_check(by, key);
+    got[5] = hg_private_key_cache(by, key, NULL, &made);
+    hg_private_key_free(made);
+    got[6] = hg_sign_rows(by, &batch, NULL, made_signature, SIGNATURE, statuses);
+    TRUE(statuses[0] == (got[6] == HG_OK ? HG_ROW_SIGNED : HG_ROW_NOT_COMPUTED));
+    got[7] = hg_verify_rows(by, &signed_batch, NULL, statuses);
+    TRUE(statuses[0] == (got[7] == HG_OK ? HG_ROW_VALID : HG_ROW_NOT_COMPUTED));
+    got[8] = hg_keygen_rows(by, SET, 1, NULL, 0, raw, sizeof raw, raw_public, sizeof raw_public);
+    got[9] = hg_sha256(by, message, 3, sum);
+    got[10] = hg_sha256_rows(by, &text, 1, sum, sizeof sum, statuses);
+    hg_wipe(raw, sizeof raw);
+}
+
+/* Each of these calls has this status, with a sentence that has these words. */
+static void expect_all(int line, const hg_engine *by, hg_status wanted, const char *words)
+{
+    hg_status got[CALLS];
+    computed_by(by, got);
+    /* The text is that of the latest call that failed. */
+    for (int i = 0; i < CALLS; i++) {
+        if (got[i] != wanted)
+            fprintf(stderr, "call %d: ", i);
+        expect_true(line, got[i] == wanted, hg_status_text(got[i]));
+    }
+    expect_true(line, wanted == HG_OK || strstr(hg_error_text(), words) != NULL, words);
+}
+
+/* Engines for work with other options. */
+static void work_options(void)
+{
+    hg_engine *with = (hg_engine *)&failures;
+    hg_work_options options = HG_WORK_OPTIONS_INIT;
+    BAD(hg_engine_with(NULL, &options, &with), "engine: NULL");
+    TRUE(with == NULL);
+    BAD(hg_engine_with(engine, &options, NULL), "with: NULL");
+    const size_t sizes[] = {0, sizeof options - 1, (size_t)-1};
+    for (int i = 0; i < 3; i++) {
+        options.size = sizes[i];
+        BAD(hg_engine_with(engine, &options, &with), "size");
+    }
+    struct {
+        hg_work_options known;
+        uint64_t later;
+    } larger = {HG_WORK_OPTIONS_INIT, 1};
+    larger.known.size = sizeof larger;
+    IS(HG_UNSUPPORTED, hg_engine_with(engine, &larger.known, &with), "does not have");
+    larger.later = 0;
+    OK(hg_engine_with(engine, &larger.known, &with));
+    hg_engine_free(with);
+    BAD(hg_engine_with(engine, (const hg_work_options *)((const char *)&larger + 1), &with), "not aligned");
+    options.size = sizeof options;
+    options.flags = 4;
+    BAD(hg_engine_with(engine, &options, &with), "flags: 0x4");
+    options.flags = 0;
+    options.reserved = 1;
+    IS(HG_UNSUPPORTED, hg_engine_with(engine, &options, &with), "reserved");
+    TRUE(with == NULL);
+    options.reserved = 0;
+
+    BAD(hg_engine_cancel(NULL), "engine: NULL");
+    BAD(hg_engine_cancel(engine), "hg_engine_with");
+
+    /* The same signatures and verdicts, whatever is checked. */
+    OK(hg_sign(engine, key, NULL, message, 3, signature, SIGNATURE));
+    hg_message_options same = HG_MESSAGE_OPTIONS_INIT;
+    same.flags = HG_DETERMINISTIC;
+    static uint8_t once[SIGNATURE], again[SIGNATURE];
+    OK(hg_sign(engine, key, &same, message, 3, once, SIGNATURE));
+    for (uint32_t flags = 0; flags <= (HG_VERIFY_SIGNATURES | HG_REDUNDANT); flags++) {
+        options.flags = flags;
+        OK(hg_engine_with(engine, &options, &with));
+        expect_all(__LINE__, with, HG_OK, "");
+        memset(again, 0, sizeof again);
+        OK(hg_sign(with, key, &same, message, 3, again, SIGNATURE));
+        TRUE(memcmp(once, again, SIGNATURE) == 0);
+        IS(HG_INVALID_SIGNATURE, hg_verify(with, public_key, NULL, message, 2, signature, SIGNATURE), "not valid");
+        hg_engine_free(with);
+    }
+    const uint64_t long_times[] = {3600000, UINT64_MAX};
+    for (int i = 0; i < 2; i++) {
+        options.timeout = long_times[i];
+        OK(hg_engine_with(engine, &options, &with));
+        OK(hg_sign(with, key, NULL, message, 3, again, SIGNATURE));
+        hg_engine_free(with);
+    }
+
+    /* Cancelled work ends; that of the parent and that of another handle go on, and so do handles of the cancelled handle. */
+    hg_engine *other = NULL, *child = NULL;
+    OK(hg_engine_with(engine, NULL, &with));
+    OK(hg_engine_with(engine, NULL, &other));
+    OK(hg_sign(with, key, NULL, message, 3, again, SIGNATURE));
+    OK(hg_engine_cancel(with));
+    OK(hg_engine_cancel(with));
+    expect_all(__LINE__, with, HG_CANCELLED, "its caller cancelled it");
+    OK(hg_engine_with(with, NULL, &child));
+    for (int i = 0; i < 3; i++)
+        expect_all(__LINE__, i == 0 ? engine : i == 1 ? other : child, HG_OK, "");
+    struct answer *to = &cancelled_answer;
+    OK(hg_sign_queued(with, key, NULL, message, 3, keep, to, 0, NULL));
+    wait_for(to, 1);
+    TRUE(to->status == HG_CANCELLED && to->length == 0 && strstr(to->text, "cancelled: its caller wants no result") != NULL);
+    OK(hg_sign_queued(other, key, NULL, message, 3, keep, to, 0, NULL));
+    wait_for(to, 2);
+    TRUE(to->status == HG_OK && to->length == SIGNATURE);
+    hg_engine_free(child);
+    hg_engine_free(other);
+    hg_engine_free(with);
+
+    /* A handle holds what it needs: the engine that it was made from is freed first. */
+    hg_engine *own = NULL;
+    hg_engine_options of_engine = HG_ENGINE_OPTIONS_INIT;
+    of_engine.threads = 1;
+    OK(hg_engine_new(&of_engine, &own));
+    options.timeout = 0;
+    options.flags = HG_REDUNDANT;
+    OK(hg_engine_with(own, &options, &with));
+    OK(hg_engine_with(with, NULL, &child));
+    OK(hg_sign_queued(with, key, NULL, message, 3, keep, to, 0, NULL));
+    hg_engine_free(own);
+    wait_for(to, 3);
+    TRUE(to->status == HG_OK && to->length == SIGNATURE);
+    expect_all(__LINE__, with, HG_OK, "");
+    hg_engine_free(with);
+    expect_all(__LINE__, child, HG_OK, "");
+    OK(hg_engine_cancel(child));
+    expect_all(__LINE__, child, HG_CANCELLED, "its caller cancelled it");
+    hg_engine_free(child);
+}
+
+/* A call that would take very long is cancelled by another thread. */
+static void *cancels(void *with)
+{
+    struct timespec pause = {0, 20000000};
+    nanosleep(&pause, NULL);
+    return hg_engine_cancel(with) == HG_OK ? NULL : with;
+}
+
+static void cancelled_meanwhile(void)
+{
+    enum { MANY = 20000 };
+    hg_engine *with = NULL;
+    hg_work_options options = HG_WORK_OPTIONS_INIT;
+    uint8_t *private_keys = malloc(MANY * 64), *public_keys = malloc(MANY * 32);
+    TRUE(private_keys != NULL && public_keys != NULL);
+    for (int i = 0; i < 2; i++) {
+        pthread_t thread;
+        void *failed = NULL;
+        options.timeout = i == 0 ? 0 : 20;
+        OK(hg_engine_with(engine, &options, &with));
+        if (i == 0)
+            TRUE(pthread_create(&thread, NULL, cancels, with) == 0);
+        IS(HG_CANCELLED, hg_keygen_rows(with, SET, MANY, NULL, 0, private_keys, MANY * 64, public_keys, MANY * 32),
+           i == 0 ? "its caller cancelled it" : "deadline");
+        if (i == 0)
+            TRUE(pthread_join(thread, &failed) == 0 && failed == NULL);
+        hg_engine_free(with);
+    }
+    hg_wipe(private_keys, MANY * 64);
+    free(private_keys);
+    free(public_keys);
 }
 
 /* The lines of a PEM file's block, with this text between them. */
@@ -714,7 +898,7 @@ static void cached(void)
     OK(hg_sign_queued(engine, made, &same, texts, 1, keep, &answer, 0, NULL));
     hg_private_key_free(made);
     hg_private_key_free(other);
-    wait_for(calls + 1);
+    wait_for(&answer, calls + 1);
     TRUE(answer.status == HG_OK && answer.length == SIGNATURE && memcmp(first, answer.result, SIGNATURE) == 0);
     free(signatures);
 }
@@ -1016,6 +1200,8 @@ int main(int count, char **arguments)
     forms(count > 1 ? arguments[1] : "vectors/pem/forms.tsv");
     messages();
     queued();
+    work_options();
+    cancelled_meanwhile();
     cached();
     sign_rows();
     verify_rows();
