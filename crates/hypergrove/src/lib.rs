@@ -151,9 +151,9 @@ use std::sync::Arc;
 pub mod backend {
     pub use hypergrove_cpu::rates;
     pub use hypergrove_engine::{
-        Accept, Axis, Batch, Checked, Digests, Hasher, HostMemory, Key, Messages, Policy, Program, ReachableMemory,
-        Reference, SelfTest, Sha256Programs, Size, SlhDsaPrograms, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign,
-        ZkVerify, capabilities, forward, wiped,
+        Abilities, Accept, Axis, Batch, Checked, Digests, Hasher, HostMemory, Key, Messages, Places, Policy, Program,
+        ReachableMemory, Reference, SelfTest, Sha256Programs, Size, SlhDsaPrograms, THREADS, Work, ZkDilithium,
+        ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward, wiped,
     };
     pub use hypergrove_fips205::plan::{Forest, Plan, Slot, Stage};
 }
