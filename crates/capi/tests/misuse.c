@@ -601,7 +601,7 @@ static void work_options(void)
     struct answer *to = &cancelled_answer;
     OK(hg_sign_queued(with, key, NULL, message, 3, keep, to, 0, NULL));
     wait_for(to, 1);
-    TRUE(to->status == HG_CANCELLED && to->length == 0 && strstr(to->text, "cancelled: its caller wants no result") != NULL);
+    TRUE(to->status == HG_CANCELLED && to->length == 0 && strstr(to->text, "its caller cancelled it") != NULL);
     OK(hg_sign_queued(other, key, NULL, message, 3, keep, to, 0, NULL));
     wait_for(to, 2);
     TRUE(to->status == HG_OK && to->length == SIGNATURE);
@@ -645,11 +645,17 @@ static void cancelled_meanwhile(void)
     hg_work_options options = HG_WORK_OPTIONS_INIT;
     uint8_t *private_keys = malloc(MANY * 64), *public_keys = malloc(MANY * 32);
     TRUE(private_keys != NULL && public_keys != NULL);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         pthread_t thread;
         void *failed = NULL;
         options.timeout = i == 0 ? 0 : 20;
         OK(hg_engine_with(engine, &options, &with));
+        if (i == 2) {
+            /* The timeout of the handle that another one is made from holds for both. */
+            hg_engine *of = with;
+            OK(hg_engine_with(of, NULL, &with));
+            hg_engine_free(of);
+        }
         if (i == 0)
             TRUE(pthread_create(&thread, NULL, cancels, with) == 0);
         IS(HG_CANCELLED, hg_keygen_rows(with, SET, MANY, NULL, 0, private_keys, MANY * 64, public_keys, MANY * 32),
