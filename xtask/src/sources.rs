@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 /// Where `unsafe` may be: intrinsics, CUDA's and Vulkan's C functions, memory that a device uses too, the page that a fork wipes, pointers from C, memory of
-/// Python and Arrow, and for tests the kernels as C functions of the host, a race on purpose, and `fork`.
+/// Python and Arrow, and for tests the kernels as C functions of the host, a race on purpose, `fork`, and allocators.
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/lanes/",
     "crates/taint/src/valgrind.rs",
@@ -23,6 +23,7 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/hypergrove/tests/race.rs",
     "crates/hypergrove/tests/fork.rs",
     "crates/hypergrove/tests/allocations.rs",
+    "crates/hypergrove/tests/freed.rs",
     "crates/py/src/foreign/",
     "crates/openssl/src/abi/",
 ];
