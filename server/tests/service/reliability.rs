@@ -162,6 +162,62 @@ fn keys_and_policies_ask_for_redundant_signing() {
     assert_eq!(used(&server.root(), &server.root(), "once"), 23.0);
 }
 
+/// Ends the work of other threads when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// One engine computes all requests: those that are computed twice get their turn among the others, and hold none of them up.
+#[test]
+fn redundant_requests_share_the_engine_with_others() {
+    const ROUNDS: u32 = 4;
+    let server = Server::new("");
+    let root = server.root();
+    for (name, redundant) in [("once", false), ("twice", true)] {
+        let body = json!({ "type": "slh-dsa", "parameter_set": "slh-dsa-sha2-128f", "redundant": redundant });
+        assert_eq!(root.post(&format!("transit/keys/{name}"), body).0, 200);
+    }
+    let sign = |client: &Client, key: &str, count: usize| {
+        let begun = Instant::now();
+        let (status, body) = client.post(&format!("transit/sign/{key}"), batch(count));
+        let results = body["data"]["batch_results"].as_array().map_or(0, Vec::len);
+        assert_eq!((status, results), (200, count), "{body}");
+        begun.elapsed()
+    };
+    let (is_over, others) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let client = server.root();
+            let (sign, is_over, others) = (&sign, &is_over, &others);
+            scope.spawn(move || {
+                while !is_over.load(Relaxed) {
+                    sign(&client, "once", 40);
+                    others.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        // The others end, too, if an assertion fails here.
+        let _ends = Ends(&is_over);
+        wait("others' requests are answered", &|| others.load(Relaxed) >= 3);
+        let (mut once, mut twice, before) = (Duration::ZERO, Duration::ZERO, others.load(Relaxed));
+        for _ in 0..ROUNDS {
+            for count in [1, 20] {
+                once += sign(&root, "once", count);
+                twice += sign(&root, "twice", count);
+            }
+        }
+        let meanwhile = others.load(Relaxed) - before;
+        assert!(meanwhile > 0, "others waited for all redundant requests");
+        // Twice the work, and the same turns. Requests that had to wait for an idle engine would take many times as long.
+        assert!(twice < once * 8 + Duration::from_secs(1), "{once:?} once, {twice:?} twice");
+    });
+    assert_eq!(metric(&root, "hypergrove_engine_redundant_jobs_total "), f64::from(ROUNDS * 21));
+}
+
 #[test]
 fn a_stop_finishes_what_was_accepted() {
     let mut server = Server::new("");
