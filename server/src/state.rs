@@ -173,7 +173,8 @@ impl Server {
             access.tokens.insert(accessor, Arc::new(Token::new(record)));
         }
         let limits = &config.limits;
-        let engine = Engine::builder().queue(limits.queue_jobs, limits.memory as u64).redundant(config.engine.redundant);
+        let engine =
+            Engine::builder().queue(limits.queue_jobs, limits.memory as u64).redundant(config.engine.redundant);
         let engine = match config.engine.threads {
             Some(threads) => engine.threads(threads).build()?,
             None => engine.build()?,

@@ -356,7 +356,7 @@ pub trait SlhDsaPrograms: Send + Sync {
     fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy);
     /// Programs of this plan in flight that keep the device busy, at most [`Device::queue`].
     fn queue(&self, device: &Device, plan: &Plan) -> u32;
-    /// What programs of this plan do by themselves.
+    /// The abilities of programs of this plan.
     fn abilities(&self, device: &Device, plan: &Plan) -> Abilities;
     /// Bytes of the host's memory that a program prepared for batches of up to `batch` jobs holds, scratch of all its threads included. The batch
     /// itself and its output are the caller's, and the device's own memory does not count. The call is cheap, because planning makes it often.
@@ -431,7 +431,7 @@ pub enum Places {
     Both,
 }
 
-/// What the programs of a kind of work do by themselves on a device, which the scheduler knows before a run.
+/// The abilities of the programs of a kind of work on a device, which the scheduler knows before a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Abilities {
     /// Whether a program may write straight to the caller's memory: no result gets there before the checks that the run makes of it have passed. A
@@ -446,7 +446,7 @@ impl Abilities {
     pub const NONE: Abilities = Abilities { holds: false, compares: usize::MAX };
 }
 
-/// A run of a program: a batch, and all that the program is told about it.
+/// A run of a program: a batch, and all that the program has to know of it.
 pub struct Work<'a> {
     /// The jobs. They have positions unless there are `digests`.
     pub batch: Batch<'a>,
@@ -465,7 +465,7 @@ impl<'a> Work<'a> {
         Work { batch: *batch, digests: None, accept: None, places: Places::Usual }
     }
 
-    /// Reborrows all that the program is told.
+    /// Reborrows all parts of the work.
     pub fn lend(&mut self) -> Work<'_> {
         let Work { batch, digests, accept, places } = self;
         let digests = if let Some(digests) = digests { Some(&mut **digests as _) } else { None };

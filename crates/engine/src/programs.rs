@@ -34,7 +34,7 @@ pub struct GroupFacts {
     pub group: Group,
     /// The habits of the group's kind, by which the scheduler decides.
     pub habits: Habits,
-    /// What the group's programs do by themselves.
+    /// The abilities of the group's programs.
     pub abilities: Abilities,
     /// Programs in flight that keep the device busy.
     pub queue: usize,

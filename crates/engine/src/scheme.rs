@@ -113,7 +113,7 @@ pub struct Facts {
     pub jobs: usize,
     /// Programs in flight that keep the device busy.
     pub queue: usize,
-    /// What its programs do by themselves.
+    /// The abilities of its programs.
     pub abilities: Abilities,
     /// The policy where nothing is known.
     pub default: Policy,

@@ -199,7 +199,7 @@ impl Backend for Telling {
 
 impl SlhDsaPrograms for Telling {
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
-        Ok(vec![Axis::new("told", &[7])])
+        Ok(vec![Axis::new("given", &[7])])
     }
     fn jobs(&self, _: &Device, _: &Plan, _: &Policy) -> usize {
         77
@@ -292,7 +292,7 @@ impl ZkDilithium for Telling {
         keys: &mut [&mut SigningKeyBytes],
         places: Places,
     ) -> Result<Timing, Error> {
-        assert_eq!(places, Places::Other, "it is told where to compute");
+        assert_eq!(places, Places::Other, "the places reach the program");
         for (i, (seed, key)) in seeds.iter().zip(keys).enumerate() {
             key.copy_from_slice(reference::keygen(seed).secret_bytes());
             key[0] ^= if i == 1 { self.0 } else { 0 };
@@ -305,7 +305,7 @@ impl ZkDilithium for Telling {
         signatures: &mut [&mut SignatureBytes],
         places: Places,
     ) -> Result<Timing, Error> {
-        assert_eq!(places, Places::Other, "it is told where to compute");
+        assert_eq!(places, Places::Other, "the places reach the program");
         for (i, (job, signature)) in jobs.iter().zip(signatures).enumerate() {
             let made = reference::sign(&job.key.expand(), job.message, &mut Trace::default());
             signature.copy_from_slice(made.as_bytes());
@@ -314,7 +314,7 @@ impl ZkDilithium for Telling {
         Ok(Timing::default())
     }
     fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>, places: Places) -> Result<Timing, Error> {
-        assert_eq!(places, Places::Other, "it is told where to compute");
+        assert_eq!(places, Places::Other, "the places reach the program");
         out.extend((0..jobs.len()).map(|i| i == 1 && self.0 != 0));
         Ok(Timing::default())
     }
@@ -327,7 +327,7 @@ fn checked_answers_what_its_subject_answers() {
     let (plan, policy) = (Plan::new(&TOY_SHA2_16, Op::Sign), Policy::default());
     let (device, programs) = (&checked.devices().unwrap()[0], checked.slh_dsa().unwrap());
     assert_eq!((checked.name(), &*device.name), ("telling", "teller"));
-    assert_eq!(programs.space(device, &plan), Ok(vec![Axis::new("told", &[7])]));
+    assert_eq!(programs.space(device, &plan), Ok(vec![Axis::new("given", &[7])]));
     assert_eq!(checked.self_test(), SelfTest::Off);
     assert_eq!(checked.absent().as_deref(), Some("absent on purpose"));
     assert_eq!(checked.notices(), ["notice 0", "notice 0"], "of both");

@@ -495,7 +495,7 @@ fn several_passes_are_computed_twice() {
     }
 }
 
-/// The device compares only in passes of more than a few jobs. For fewer, the caller is told at once that it has to compare.
+/// The device compares only in passes of more than a few jobs. For fewer, the caller knows at once that it has to compare.
 #[test]
 fn few_signatures_are_left_to_the_host_to_compare() {
     let (p, size) = (&TOY_SHA2_16, TOY_SHA2_16.sig_bytes());
@@ -743,13 +743,13 @@ fn signatures_are_fetched_from_where_they_lie() {
         gpu.check_host(signatures[0].as_ptr() as u64, size, true);
         out
     };
-    let elsewhere: Vec<&[u8]> = bytes.chunks(size).collect();
-    let expected = roots(&elsewhere, false);
+    let ordinary: Vec<&[u8]> = bytes.chunks(size).collect();
+    let expected = roots(&ordinary, false);
     let here: Vec<&[u8]> = reached.bytes().chunks(size).collect();
     assert!(roots(&here, true) == expected);
     assert!(roots(&here[..40], true) == expected[..40 * p.n]);
     let mut mixed = here.clone();
-    mixed[30] = elsewhere[30];
+    mixed[30] = ordinary[30];
     assert!(roots(&mixed, false) == expected);
     // Two halves take two copies, and rows in reverse order would take one for each.
     let halves = [&here[32..], &here[..32]].concat();

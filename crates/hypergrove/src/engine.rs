@@ -317,7 +317,7 @@ impl Engine {
         self.0.scheduler.live().map(|worker| (worker.device().clone(), rates(worker))).collect()
     }
 
-    /// The same engine, for work with other options: its devices, threads, memory and queue are shared. Calls of both compute concurrently, and
+    /// A handle of the same engine, for work with other options: its devices, threads, memory and queue are shared. Calls of both compute concurrently, and
     /// jobs of both that have the same checks share batches. So [`drain`](Engine::drain) on one handle stops the queue of all handles.
     ///
     /// ```

@@ -230,7 +230,7 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     ) -> Result<Computed, Error>;
     /// Verifies a range of signatures that were just made, but for jobs that failed. Returns the jobs whose keys are damaged.
     #[doc(hidden)]
-    fn check(
+    fn check_signatures(
         run: &Run<'_>,
         work: &Signing<'_, '_, Self>,
         range: Range<usize>,
@@ -310,8 +310,9 @@ impl<S: Scheme> Signing<'_, '_, S> {
         out: Parts<'_, '_>,
         memory: &mut Vec<u8>,
     ) -> Result<Failed, Error> {
-        let check =
-            |run: &Run<'_>, range: Range<usize>, failed: &Failed, made: &[u8]| S::check(run, self, range, failed, made);
+        let check = |run: &Run<'_>, range: Range<usize>, failed: &Failed, made: &[u8]| {
+            S::check_signatures(run, self, range, failed, made)
+        };
         let output = Output {
             jobs: self.jobs,
             size: set.sizes().signature,

@@ -529,7 +529,7 @@ impl Scheme for SlhDsa {
     }
 
     /// Verifies signatures that were just made.
-    fn check(
+    fn check_signatures(
         run: &Run<'_>,
         work: &Signing<'_, '_, SlhDsa>,
         range: Range<usize>,

@@ -273,7 +273,7 @@ impl Engine {
 
     /// This engine for work with other options: both share devices, threads and memory. `redundant`: everything is computed twice and
     /// compared. `verify_signatures`: each signature is verified before it is returned. `timeout`: seconds after which no more of a call's
-    /// work begins; the call raises TimeoutError when the work that has begun is done. What is None stays as it is.
+    /// work begins; the call raises TimeoutError when the work that has begun is done. Options that are None stay as they are.
     #[pyo3(signature = (*, redundant=None, verify_signatures=None, timeout=None))]
     fn with_options(
         &self,

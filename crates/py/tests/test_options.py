@@ -73,7 +73,7 @@ def test_no_work_begins_after_its_time(engine: Engine, key: PrivateKey, zk_key: 
         with pytest.raises(TimeoutError, match="the deadline passed"):
             call(late)
             pytest.fail(name)
-        # What is None stays as it is.
+        # Options that are None stay as they are.
         with pytest.raises(TimeoutError):
             call(late.with_options(redundant=True))
         call(late.with_options(timeout=math.inf))

@@ -123,9 +123,9 @@ pub fn batches_of_every_size(zk: &mut dyn ZkDilithium) {
 }
 
 /// A program whose runs are all in other places.
-struct Elsewhere<'z>(&'z mut dyn ZkDilithium);
+struct Relocated<'z>(&'z mut dyn ZkDilithium);
 
-impl ZkDilithium for Elsewhere<'_> {
+impl ZkDilithium for Relocated<'_> {
     fn space(&self) -> Vec<Axis> {
         self.0.space()
     }
@@ -168,7 +168,7 @@ impl ZkDilithium for Elsewhere<'_> {
 
 /// The results are the same in other places of the device.
 pub fn other_places(zk: &mut dyn ZkDilithium) {
-    let zk = &mut Elsewhere(zk);
+    let zk = &mut Relocated(zk);
     vectors(zk);
     batches_of_every_size(zk);
     elements_instead_of_bytes(zk);

@@ -248,7 +248,7 @@ impl Scheduler {
         Scheduler { work, until: None, core: Arc::new(core) }
     }
 
-    /// The same devices, for work with other options.
+    /// A scheduler of the same devices, for work with other options.
     #[must_use]
     pub fn with(&self, work: WorkOptions) -> Scheduler {
         Scheduler { work, until: None, core: self.core.clone() }

@@ -180,7 +180,7 @@ impl Scheme for Set {
         sign(run, work, range, places).map(Computed::All)
     }
 
-    fn check(
+    fn check_signatures(
         run: &Run<'_>,
         work: &Signing<'_, '_, Set>,
         range: Range<usize>,

@@ -144,7 +144,7 @@ impl Scheme for Wots {
             wots::sign(&key.0, message, to);
         })
     }
-    fn check(
+    fn check_signatures(
         run: &Run<'_>,
         work: &Signing<'_, '_, Wots>,
         range: Range<usize>,
