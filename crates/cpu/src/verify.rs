@@ -314,7 +314,6 @@ fn starts(w: usize, digits: &[u8]) -> [u32; 257] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hypergrove_engine::Key;
     use hypergrove_fips205::plan::Op;
     use hypergrove_testkit::digests::{DigestJobs, KEYS, text};
     use hypergrove_testkit::toys::{TOY_SHA2_16, TOY_SHA2_32, TOY_SHAKE_24};
@@ -327,7 +326,7 @@ mod tests {
         let text = text();
         for p in [&TOY_SHA2_16, &TOY_SHAKE_24, &TOY_SHA2_32] {
             let mut digests = DigestJobs::new(p, Op::Verify, (JOBS, 0), &text);
-            let positions = digests.positions();
+            let positions = digests.positions().unwrap();
             let row = |job: usize| {
                 let mut row = text[job..].iter().copied().cycle().take(p.sig_bytes()).collect::<Vec<_>>();
                 row[p.r_range()].copy_from_slice(&digests.r(job));
@@ -335,8 +334,7 @@ mod tests {
             };
             let rows: Vec<Vec<u8>> = (0..JOBS).map(row).collect();
             let signatures: Vec<&[u8]> = rows.iter().map(|row| &row[..]).collect();
-            let key = |of| Key { pk_seed: digests.pk_seed(of), sk_seed: &[], cached_nodes: &[], cached_id: 0 };
-            let keys = [0, 1, 2].map(key);
+            let keys = digests.keys();
             let states = keys.map(|key| KeyState::new(key.pk_seed, key.sk_seed));
             let key_of: Vec<u32> = (0..JOBS).map(|job| (job % KEYS) as u32).collect();
             let isa = hypergrove_lanes::Isa::fastest();

@@ -468,8 +468,8 @@ impl<'a> Work<'a> {
     /// Reborrows all parts of the work.
     pub fn lend(&mut self) -> Work<'_> {
         let Work { batch, digests, accept, places } = self;
-        let digests = if let Some(digests) = digests { Some(&mut **digests as _) } else { None };
-        let accept = if let Some(accept) = accept { Some(&mut **accept as _) } else { None };
+        let digests = digests.as_mut().map(|digests| &mut **digests as _);
+        let accept = accept.as_mut().map(|accept| &mut **accept as _);
         Work { batch: *batch, digests, accept, places: *places }
     }
 

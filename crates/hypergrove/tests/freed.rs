@@ -339,8 +339,10 @@ fn rows(engine: &Engine, keys: &[SigningKey], randomizer: Randomizer<'_>) -> usi
 /// A job with a key that it owns or shares.
 fn job(keys: &[Arc<SigningKey>], i: usize, randomizer: Randomizer<'_>) -> SignJob<'static> {
     let key = &keys[i % keys.len()];
-    let job =
-        SignJob::new(if i % 2 == 0 { JobKey::from(key.clone()) } else { JobKey::from((**key).clone()) }, message(i));
+    let job = SignJob::new(
+        if i.is_multiple_of(2) { JobKey::from(key.clone()) } else { JobKey::from((**key).clone()) },
+        message(i),
+    );
     match randomizer {
         Randomizer::Hedged => job,
         _ => job.deterministic(),

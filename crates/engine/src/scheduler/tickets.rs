@@ -78,6 +78,8 @@ pub struct Size {
 
 /// A line's jobs have one kind and the same checks, and one type runs them.
 type LineId = (Option<Kind>, Checks, TypeId);
+/// An entry that has its result, and who waits for it.
+type Waiter<J> = (Arc<Entry<J>>, Wake<<J as Queued>::Out>);
 
 /// A job and its result.
 struct Entry<J: Queued> {
@@ -309,7 +311,7 @@ struct TakenJobs<J: Queued> {
     /// The jobs of all entries, once they are taken.
     jobs: Vec<J>,
     /// The entries whose work was cancelled before their jobs were taken, and their waiters.
-    cancelled: Vec<(Arc<Entry<J>>, Wake<J::Out>)>,
+    cancelled: Vec<Waiter<J>>,
 }
 
 /// Notifies those who wait for results, when the slot of their batch is free again.
@@ -411,7 +413,7 @@ impl<J: Queued> TakenBatch for TakenJobs<J> {
 }
 
 /// Notifies threads and tasks first, because a callback may wait for another ticket of the batch.
-fn tell<J: Queued>(all: impl IntoIterator<Item = (Arc<Entry<J>>, Wake<J::Out>)>) -> Tell {
+fn tell<J: Queued>(all: impl IntoIterator<Item = Waiter<J>>) -> Tell {
     let (mut threads, mut tasks, mut callbacks) = (Vec::new(), Vec::new(), Vec::new());
     for (entry, wake) in all {
         match wake {
@@ -1035,7 +1037,9 @@ impl Queue {
         let (cell, since) = (Cell::new(), (shared.clock)());
         let has_cores = !J::BY_ALL_THREADS && shared.scheduler.is_host_alone();
         let core = if has_cores { core_among(shared.scheduler.options.threads) } else { 0 };
-        let (deadline, of, place) = (Mutex::new(None), Arc::downgrade(shared), PlaceInLine::new(core));
+        // A time that is too far away for the clock is no limit. A result that comes later is not given, even if the ticket is not watched yet.
+        let until = work.timeout.and_then(|timeout| since.checked_add(timeout));
+        let (deadline, of, place) = (Mutex::new(until), Arc::downgrade(shared), PlaceInLine::new(core));
         let job = Mutex::new(Some(job));
         let (checks, cancel) = (work.checks, work.cancel.clone());
         let entry = Arc::new(Entry { job, cell, place, kind, checks, cancel, size, since, deadline, shared: of });
@@ -1059,8 +1063,6 @@ impl Queue {
             shared.run_here(lock(&shared.state), &*entry);
         }
         let ticket = Ticket { entry, process, deadline: None, is_released: false };
-        // A time that is too far away for the clock is no limit.
-        let until = work.timeout.and_then(|timeout| since.checked_add(timeout));
         Ok(if let Some(until) = until { ticket.deadline(until) } else { ticket })
     }
 
