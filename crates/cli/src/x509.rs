@@ -42,8 +42,9 @@ pub(crate) fn other(bytes: &[u8]) -> Option<&'static str> {
     if is_pem(bytes) {
         return Pem::read(bytes).ok().map(|pem| pem.content());
     }
-    let head = bytes.get(..256).unwrap_or(bytes).to_ascii_lowercase();
-    if [&b"mime-version:"[..], b"content-type:"].iter().any(|header| head.starts_with(header)) {
+    // The bytes may be a private key, so nothing is copied.
+    let begins = |header: &[u8]| bytes.get(..header.len()).is_some_and(|head| head.eq_ignore_ascii_case(header));
+    if [&b"mime-version:"[..], b"content-type:"].into_iter().any(begins) {
         return Some(
             "S/MIME text; `openssl cms -cmsout -inform SMIME -in FILE -outform PEM -out NEW` writes the CMS in it",
         );

@@ -86,6 +86,19 @@ pub enum Step {
         /// Bytes that are copied.
         bytes: usize,
     },
+    /// Copies some columns of rows in host memory to the same columns of rows in device memory. Rows have the same size in both.
+    UploadColumns {
+        /// Device address.
+        to: u64,
+        /// Host address.
+        from: u64,
+        /// Bytes of each row that are copied.
+        width: usize,
+        /// Bytes from one row to the next.
+        pitch: usize,
+        /// How many rows.
+        rows: usize,
+    },
     /// Copies device memory to host memory.
     Download {
         /// Host address.

@@ -293,6 +293,12 @@ impl HostQueue {
                     Step::Upload { to, from, bytes } | Step::Download { to, from, bytes } => {
                         std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes);
                     }
+                    Step::UploadColumns { to, from, width, pitch, rows } => {
+                        for row in 0..rows {
+                            let (from, to) = (from as usize + row * pitch, to as usize + row * pitch);
+                            std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, width);
+                        }
+                    }
                     Step::Zero { at, bytes } => std::ptr::write_bytes(at as *mut u8, 0, bytes),
                     Step::Launch(l) | Step::SideLaunch(l) => {
                         assert!(loaded.contains(&l.kernel), "{:?} was launched and not loaded", l.kernel);

@@ -134,8 +134,9 @@ pub(crate) fn wait_limit(work: &'static str, time: Option<Duration>, facts: &Fac
 enum SignatureInput<'a> {
     /// Signatures that are still to be sent; none if the pass signs, or has them among its other inputs.
     Later(Cow<'a, [&'a [u8]]>),
-    /// The device fetches the signatures. The link is this program's until it has them.
-    UnderWay(MutexGuard<'a, ()>),
+    /// The device fetches the signatures. The link is this program's until the device has the columns that it fetches first. The steps fetch the
+    /// other columns while the device computes.
+    UnderWay(MutexGuard<'a, ()>, Vec<Step>),
 }
 
 /// Allocates memory. If it does not suffice, cached nodes of keys that no program uses make way.
@@ -384,7 +385,7 @@ impl<G: Gpu> GpuProgram<G> {
     ) -> Result<Timing, Error> {
         let (sent, turn) = match signatures {
             SignatureInput::Later(signatures) => (self.send(&signatures), None),
-            SignatureInput::UnderWay(turn) => (Ok(()), Some(turn)),
+            SignatureInput::UnderWay(turn, _) => (Ok(()), Some(turn)),
         };
         let mut done = sent.and_then(|()| self.submit(pass, steps, may_record));
         let mut host_was_late = None;
@@ -449,11 +450,21 @@ impl<G: Gpu> GpuProgram<G> {
         self.ring().send(signatures, to)
     }
 
-    /// Steps that copy signatures which the device reaches. `None` unless most rows follow each other.
-    fn fetches(&self, rows: &[&[u8]]) -> Option<Vec<Step>> {
+    /// Steps that copy signatures which the device reaches: before it computes, and while it does. `None` unless most rows follow each other.
+    fn fetches(&self, rows: &[&[u8]]) -> Option<[Vec<Step>; 2]> {
         let (row, to) = (self.p().sig_bytes(), self.device(self.layout.input));
         let runs = reached(&*self.gpu, rows.iter().map(|signature| (signature.as_ptr() as u64, row)), 0)?;
-        Some(runs.iter().map(|run| run.upload(to)).collect())
+        let is_split = (LEAST_IN_COLUMNS..=MOST_IN_COLUMNS).contains(&rows.len());
+        let first = if is_split { first_columns(self.p()) } else { row };
+        // A set with a single tree has no other columns.
+        if first == row {
+            return Some([runs.iter().map(|run| run.upload(to)).collect(), Vec::new()]);
+        }
+        let columns = |columns: Range<usize>| {
+            let steps = runs.iter().map(|run| run.upload_columns(to, row, columns.clone()));
+            steps.collect()
+        };
+        Some([columns(0..first), columns(first..row)])
     }
 
     /// Copies signatures into several parts, without the first `skip` bytes of each signature. The device itself writes parts that it reaches, and
@@ -694,18 +705,18 @@ impl<G: Gpu> GpuProgram<G> {
             false => Cow::Borrowed(batch.signatures.get(jobs.jobs.clone()).unwrap_or_default()),
         };
         let fetches = if signatures.len() > FEW_JOBS { self.fetches(&signatures) } else { None };
-        let Some(fetches) = fetches else { return Ok(SignatureInput::Later(signatures)) };
+        let Some([first, others]) = fetches else { return Ok(SignatureInput::Later(signatures)) };
         let turn = link.turn();
-        self.queue.submit(&self.kernels, &fetches)?;
+        self.queue.submit(&self.kernels, &first)?;
         self.queue.mark(0)?;
-        Ok(SignatureInput::UnderWay(turn))
+        Ok(SignatureInput::UnderWay(turn, others))
     }
 
     /// Decides whether the device hashes the messages. If not, gets the positions, and checks them.
     fn positions<'r>(&self, work: &mut Work<'r>, are_large: bool, is_fetched: bool) -> Result<Prepared<'r>, Error> {
         // While the device fetches many signatures, the host has time to hash, unless its threads have other work. (An H200 verifies 5.4 million
         // signatures of 128s a second, and 4.5 million if the device hashes their messages.)
-        let has_time = is_fetched && work.batch.len() > FEW_TO_FETCH;
+        let has_time = is_fetched && work.batch.len() > MOST_IN_COLUMNS;
         let most = if are_large { self.shape.most_hashed() } else { 0 };
         let hashed = work.digests.as_ref().filter(|digests| most > 0 && (!has_time || digests.host_is_late()));
         if let Some(longest) = hashed.map(|digests| digests.longest()).filter(|longest| *longest <= most) {
@@ -738,7 +749,12 @@ impl<G: Gpu> GpuProgram<G> {
                 to.copy_from_slice(from);
             }
         }
-        let may_record = self.may_record(pass);
+        let fetches = match &mut signatures {
+            SignatureInput::UnderWay(_, others) => std::mem::take(others),
+            SignatureInput::Later(_) => Vec::new(),
+        };
+        // A recording would fetch from the same addresses again.
+        let may_record = self.may_record(pass) && fetches.is_empty();
         // The parts are put into the order of the places. After a comparison, the first pass's signatures leave, which are in their usual places.
         if let (true, Some(part)) = (jobs.moved && !jobs.compares, parts.first_mut()) {
             let of_first = part.split_off_mut(..each);
@@ -751,7 +767,7 @@ impl<G: Gpu> GpuProgram<G> {
         let steps = |steps: &PassSteps<'_, G>| match op {
             Op::Keygen => steps.keygen_steps(),
             Op::Sign => steps.sign_steps(),
-            _ => steps.verify_steps(),
+            _ => steps.verify_steps(&fetches),
         };
         let mut timing = self.go(pass, steps, may_record, signatures, |program| {
             if !is_held {
@@ -816,7 +832,7 @@ impl<G: Gpu> GpuProgram<G> {
                 let pass = self.pass(&inputs, &jobs, signatures, &mut accept, parts)?;
                 timing += &pass;
                 timing.stages.extend(pass.stages);
-                let was_late = pass.host_was_late.filter(|_| batch.len() > FEW_TO_FETCH);
+                let was_late = pass.host_was_late.filter(|_| batch.len() > MOST_IN_COLUMNS);
                 timing.host_was_late = timing.host_was_late.or(was_late.map(|was_late| was_late && by_host));
             }
         }
@@ -835,12 +851,26 @@ pub(crate) const FEW_JOBS: usize = 16;
 /// replay of 64 signatures of 128f is submitted in 35 µs on an H200, the same launches in 125 µs. This number is chosen, not measured.)
 const MOST_RECORDED_AGAIN: usize = 1024;
 
-/// Signatures, at most, that the device fetches too quickly for the host to hash their messages meanwhile. Chosen, not measured. Tests of this crate
-/// take both ways with few signatures.
-const FEW_TO_FETCH: usize = if cfg!(test) { 48 } else { 2048 };
+/// The device fetches a batch of so many signatures in two parts: they are too few to keep it busy, so it should begin early. It begins with
+/// [`first_columns`], and hashes the messages. (An H200 verifies 430,000 signatures of 128f a second in calls of 1,024, and 409,000 if it
+/// fetches all columns first; in calls of 64, 46,000 and 48,000, since those are recorded. The greatest number is chosen, not measured.)
+/// Tests of this crate take both ways with few signatures.
+const LEAST_IN_COLUMNS: usize = if cfg!(test) { FEW_JOBS + 1 } else { 256 };
+const MOST_IN_COLUMNS: usize = if cfg!(test) { 48 } else { 2048 };
 
 /// If the wait for signatures is shorter, the device had them before the host was done. Then the wait takes 4 to 7 µs on an H200.
 const LATE: Duration = Duration::from_micros(50);
+
+/// Bytes of a signature that the device works on first: R, FORS, and as many layers of XMSS as take about as long as the other layers'
+/// copies.
+fn first_columns(p: &Params) -> usize {
+    p.n * (1 + p.k * (1 + p.a) + first_layers(p) * (p.len() + p.hp))
+}
+
+/// How many layers, from the lowest on, are in [`first_columns`].
+fn first_layers(p: &Params) -> usize {
+    p.d.div_ceil(8)
+}
 
 /// Turns words of nodes, as the device keeps them, into bytes.
 fn in_bytes(p: &Params, words: &mut [u8]) {

@@ -1,6 +1,7 @@
 //! Runs: rows that follow each other in a caller's memory that the device reaches. The device copies a run by one step.
 
 use crate::gpu::{Gpu, Step};
+use std::ops::Range;
 
 /// Rows that one copy of the device must take on average, because every copy costs a call of the driver. Chosen, not measured.
 const ROWS_OF_A_COPY: usize = 4;
@@ -17,6 +18,12 @@ impl ByteRun {
     /// A step that copies the run to the part of the device's memory that begins at `part`.
     pub(crate) fn upload(&self, part: u64) -> Step {
         Step::Upload { to: part + self.device, from: self.host, bytes: self.bytes }
+    }
+    /// A step that copies these columns of the run's rows, of `row` bytes each, to the same columns on the device.
+    pub(crate) fn upload_columns(&self, part: u64, row: usize, columns: Range<usize>) -> Step {
+        let (at, width) = (columns.start as u64, columns.len());
+        let (to, from) = (part + self.device + at, self.host + at);
+        Step::UploadColumns { to, from, width, pitch: row, rows: self.bytes / row }
     }
     /// A step that copies the run back from the device.
     pub(crate) fn download(&self, part: u64) -> Step {

@@ -39,6 +39,10 @@ pub fn accesses(step: &Step) -> impl Iterator<Item = Access> + use<> {
     let host = |at, bytes, writes| Some(Access { place: Place::Host, at, bytes, writes });
     let both = match *step {
         Step::Upload { to, from, bytes } => [device(to, bytes, true), host(from, bytes, false)],
+        Step::UploadColumns { to, from, width, pitch, rows } => {
+            let span = rows.saturating_sub(1) * pitch + width;
+            [device(to, span, true), host(from, span, false)]
+        }
         Step::Download { to, from, bytes } => [device(from, bytes, false), host(to, bytes, true)],
         Step::Zero { at, bytes } => [device(at, bytes, true), None],
         Step::Launch(_) | Step::SideLaunch(_) | Step::Fork | Step::Join => [None, None],
@@ -92,7 +96,7 @@ pub fn groups(steps: &[Step]) -> Vec<Vec<&Step>> {
                 put(main, step);
                 main += 1;
             }
-            Step::Upload { .. } | Step::Download { .. } | Step::Zero { .. } => {
+            Step::Upload { .. } | Step::UploadColumns { .. } | Step::Download { .. } | Step::Zero { .. } => {
                 let new: Vec<Access> = accesses(step).collect();
                 if new.is_empty() {
                     continue;
@@ -213,6 +217,8 @@ mod tests {
         let of = |step| accesses(&step).collect::<Vec<_>>();
         assert_eq!(of(Step::Upload { to: 1, from: 2, bytes: 3 }), [device(1, 3, true), host(2, 3, false)]);
         assert_eq!(of(Step::Download { to: 1, from: 2, bytes: 3 }), [device(2, 3, false), host(1, 3, true)]);
+        let columns = Step::UploadColumns { to: 1, from: 2, width: 3, pitch: 10, rows: 4 };
+        assert_eq!(of(columns), [device(1, 33, true), host(2, 33, false)]);
         assert_eq!(of(Step::Zero { at: 1, bytes: 3 }), [device(1, 3, true)]);
         assert_eq!(of(Step::Zero { at: 1, bytes: 0 }), []);
         assert_eq!(of(Step::Launch(launch(1))), []);

@@ -747,6 +747,7 @@ fn signatures_are_fetched_from_where_they_lie() {
     let expected = roots(&ordinary, false);
     let here: Vec<&[u8]> = reached.bytes().chunks(size).collect();
     assert!(roots(&here, true) == expected);
+    // These are so few that the device begins when it has their first columns.
     assert!(roots(&here[..40], true) == expected[..40 * p.n]);
     let mut mixed = here.clone();
     mixed[30] = ordinary[30];

@@ -560,7 +560,7 @@ impl<G: Gpu> Drop for FaultyQueue<G> {
 /// The name of a step.
 fn stage(step: &Step) -> &'static str {
     match step {
-        Step::Upload { .. } => "upload",
+        Step::Upload { .. } | Step::UploadColumns { .. } => "upload",
         Step::Download { .. } => "download",
         Step::Zero { .. } => "zeros",
         Step::Launch(launch) | Step::SideLaunch(launch) => launch.kernel.name(),

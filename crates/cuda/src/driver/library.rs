@@ -1,8 +1,8 @@
 //! The functions of both libraries, each found by its name.
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUgraph,
-    CUgraphExec, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
+    self, CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
+    CUfunction_attribute, CUgraph, CUgraphExec, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
 };
 use cudarc::nvrtc::sys::nvrtcProgram;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -77,6 +77,7 @@ library! {
         cuEventQuery(CUevent) -> u32;
         cuEventElapsedTime(*mut f32, CUevent, CUevent) -> u32;
         cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream) -> u32;
+        cuMemcpy2DAsync_v2(*const CUDA_MEMCPY2D, CUstream) -> u32;
         cuMemcpyDtoHAsync_v2(*mut c_void, CUdeviceptr, usize, CUstream) -> u32;
         cuMemsetD8Async(CUdeviceptr, u8, usize, CUstream) -> u32;
         cuMemsetD32Async(CUdeviceptr, c_uint, usize, CUstream) -> u32;

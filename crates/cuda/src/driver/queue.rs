@@ -3,7 +3,7 @@
 use super::device::{CudaGpu, CudaKernels, Event};
 use super::library::Driver;
 use super::lock;
-use cudarc::driver::sys::{self, CUgraphExec, CUresult, CUstream, CUstreamCaptureMode};
+use cudarc::driver::sys::{self, CUDA_MEMCPY2D, CUgraphExec, CUmemorytype, CUresult, CUstream, CUstreamCaptureMode};
 use hypergrove_engine::{Error, Timing};
 use hypergrove_gpu::steps::{self, Access, accesses};
 use hypergrove_gpu::{Launch, Queue, SLOTS, Step, WaitLimit};
@@ -286,10 +286,35 @@ impl CudaQueue {
         for step in steps {
             match *step {
                 Step::Upload { bytes: 0, .. } | Step::Download { bytes: 0, .. } | Step::Zero { bytes: 0, .. } => {}
+                Step::UploadColumns { width: 0, .. } | Step::UploadColumns { rows: 0, .. } => {}
                 Step::Upload { to, from, bytes } => {
                     // SAFETY: both ranges are allocated; whoever drops them waits before.
                     let code = unsafe { (driver.cuMemcpyHtoDAsync_v2)(to, from as *const c_void, bytes, main) };
                     self.gpu.check(code, "uploading")?;
+                }
+                Step::UploadColumns { to, from, width, pitch, rows } => {
+                    let copy = CUDA_MEMCPY2D {
+                        srcXInBytes: 0,
+                        srcY: 0,
+                        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
+                        srcHost: from as *const c_void,
+                        srcDevice: 0,
+                        srcArray: null_mut(),
+                        srcPitch: pitch,
+                        dstXInBytes: 0,
+                        dstY: 0,
+                        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+                        dstHost: null_mut(),
+                        dstDevice: to,
+                        dstArray: null_mut(),
+                        dstPitch: pitch,
+                        WidthInBytes: width,
+                        Height: rows,
+                    };
+                    // SAFETY: all rows are inside both ranges, which are allocated; whoever drops them waits before. The driver has
+                    // read the description when it returns.
+                    let code = unsafe { (driver.cuMemcpy2DAsync_v2)(&copy, main) };
+                    self.gpu.check(code, "uploading columns")?;
                 }
                 Step::Download { to, from, bytes } => {
                     // SAFETY: both ranges are allocated; whoever drops or reads them waits before.

@@ -235,12 +235,7 @@ impl Scheduler {
         let group = Group { kind, threads: self.options.threads };
         let hosts = devices.iter().filter(|worker| !worker.is_discrete()).count();
         let is_known = |worker: &&Worker| worker.programs.facts(group).is_ok_and(|facts| !facts.times().is_empty());
-        let speed = |is_discrete| -> f64 {
-            let alike = devices.iter().filter(|worker| worker.is_discrete() == is_discrete);
-            alike.filter_map(|worker| worker.speed(group)).sum()
-        };
-        // Without a host that is faster than all other devices, calls would take much longer: that is not tried.
-        let is_choice = hosts > 0 && devices.iter().all(is_known) && speed(false) <= speed(true);
+        let is_choice = hosts > 0 && hosts < devices.len() && devices.iter().all(is_known);
         is_choice.then(|| self.rates.wants_host(kind, jobs))
     }
 

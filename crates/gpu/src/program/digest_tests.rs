@@ -182,7 +182,7 @@ impl Digests for Counted<'_> {
 #[test]
 fn the_device_hashes_for_a_host_that_was_late() {
     let gpu = Arc::new(HostGpu::new(false));
-    let (p, text, all) = (&TOY_SHA2_16, text(), FEW_TO_FETCH + 16);
+    let (p, text, all) = (&TOY_SHA2_16, text(), MOST_IN_COLUMNS + 16);
     let (plan, cache) = (Plan::new(p, Op::Verify), Arc::new(NodesCache::new(0)));
     let policy = GpuPolicy::of(&Policy(vec![("digest", 1024)])).unwrap();
     let mut reached = gpu.alloc_reached(all * p.sig_bytes()).unwrap().unwrap();
@@ -222,7 +222,7 @@ fn the_device_hashes_for_a_host_that_was_late() {
         let (queries, was_late) = run(fetched, 1024, true);
         assert!(queries == 1 && was_late.is_some());
         // The host has no time if the signatures are few, or if it has to copy them.
-        assert_eq!(run(&fetched[..FEW_TO_FETCH * p.sig_bytes()], 0, false), (0, None));
+        assert_eq!(run(&fetched[..MOST_IN_COLUMNS * p.sig_bytes()], 0, false), (0, None));
         assert_eq!(run(&ordinary, 0, false), (0, None));
     }
 }

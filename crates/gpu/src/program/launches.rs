@@ -1,7 +1,7 @@
 //! The steps of a pass: which kernels, in which order and shapes.
 
 use super::layout::{Part, flag_words};
-use super::{COOPERATIVE_CHUNK, DigestShape, FEW_JOBS, FEW_KEYS, GpuProgram, Pass};
+use super::{COOPERATIVE_CHUNK, DigestShape, FEW_JOBS, FEW_KEYS, GpuProgram, Pass, first_layers};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
 use hypergrove_fips205::plan::Op;
@@ -12,7 +12,7 @@ use hypergrove_kernels::arguments::{
     Roots, SelectValues, SignChains, Tiles, Trees, XmssLeaves, XmssNodes, XmssOnCpu,
 };
 use hypergrove_kernels::{BETWEEN, CPU_FORS_LEVELS, JOB_WORDS, KEY_WORDS, Kernel, PAIRED_ROWS};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 /// Values that the steps of signing share.
 struct Signing {
@@ -550,8 +550,8 @@ impl<G: Gpu> PassSteps<'_, G> {
         units * self.p().len()
     }
 
-    /// The steps of a pass that verifies.
-    pub(super) fn verify_steps(&self) -> Vec<Step> {
+    /// The steps of a pass that verifies. While `fetches` copy the columns behind the first ones, the device computes.
+    pub(super) fn verify_steps(&self, fetches: &[Step]) -> Vec<Step> {
         let (p, l, jobs) = (self.p(), &self.layout, self.pass.jobs);
         let mut steps = self.keys();
         steps.extend(self.positions());
@@ -563,13 +563,28 @@ impl<G: Gpu> PassSteps<'_, G> {
         steps.push(Step::Zero { at: self.device(l.output), bytes: jobs * p.n });
         let trees = jobs * p.k;
         let climb = ClimbFors { jobs: self.jobs(), signatures: self.signatures(), fors_roots: self.device(l.fors) };
-        let fors = match self.shape.on_cpu {
-            true => self.flat([1, jobs, trees], trees, OnCpu(climb)),
-            false => self.flat([1, jobs, trees], trees, climb),
+        let mut launches = vec![
+            match self.shape.on_cpu {
+                true => self.flat([1, jobs, trees], trees, OnCpu(climb)),
+                false => self.flat([1, jobs, trees], trees, climb),
+            },
+            self.fors_pk(jobs),
+        ];
+        let climb = |layers: Range<usize>| {
+            let layers = layers.map(|layer| Layers { first: layer as u32, count: 1 });
+            layers.flat_map(|layer| self.climb(jobs, layer, false))
         };
-        steps.extend([fors, self.fors_pk(jobs)].map(Step::Launch));
-        let layers = (0..p.d).map(|layer| Layers { first: layer as u32, count: 1 });
-        steps.extend(layers.flat_map(|layer| self.climb(jobs, layer, false)).map(Step::Launch));
+        let first = if fetches.is_empty() { 0 } else { first_layers(p) };
+        launches.extend(climb(0..first));
+        if fetches.is_empty() {
+            steps.extend(launches.into_iter().map(Step::Launch));
+        } else {
+            steps.push(Step::Fork);
+            steps.extend(launches.into_iter().map(Step::SideLaunch));
+            steps.extend(fetches);
+            steps.push(Step::Join);
+        }
+        steps.extend(climb(first..p.d).map(Step::Launch));
         if jobs <= FEW_JOBS {
             steps.extend(self.values(jobs).map(|(part, bytes)| self.download(part, bytes)));
         }
@@ -619,7 +634,7 @@ mod tests {
                 let steps = |program: &GpuProgram<HostGpu>| {
                     let keys = if op == Op::Verify { 1 } else { pass };
                     let steps = PassSteps { program, pass: Pass { jobs: pass, keys, ..Pass::default() } };
-                    if op == Op::Verify { steps.verify_steps() } else { steps.keygen_steps() }
+                    if op == Op::Verify { steps.verify_steps(&[]) } else { steps.keygen_steps() }
                 };
                 let by_default = steps(&program);
                 // Signing has all axes.

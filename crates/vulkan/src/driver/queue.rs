@@ -442,6 +442,18 @@ fn write(kernels: &Kernels, buffer: vk::CommandBuffer, step: &Step) -> Result<()
             // SAFETY: both ranges are inside their buffers.
             unsafe { device.cmd_copy_buffer(buffer, from, to, &[region]) };
         }
+        Step::UploadColumns { width: 0, .. } | Step::UploadColumns { rows: 0, .. } => {}
+        Step::UploadColumns { width, pitch, rows, .. } => {
+            let places = places(step)?;
+            let [(to, dst), (from, src)] = places[..] else { return Ok(()) };
+            let region = |row: usize| {
+                let offset = (row * pitch) as u64;
+                vk::BufferCopy { src_offset: src + offset, dst_offset: dst + offset, size: width as u64 }
+            };
+            let regions: Vec<_> = (0..rows).map(region).collect();
+            // SAFETY: all rows are inside their buffers, and there is one at least.
+            unsafe { device.cmd_copy_buffer(buffer, from, to, &regions) };
+        }
         Step::Zero { at, bytes } => {
             let places = places(step)?;
             let [(to, offset)] = places[..] else { return Ok(()) };

@@ -129,12 +129,17 @@ fn a_callers_memory_is_copied_without_staging() {
     let memory = gpu.alloc(2 * first).unwrap();
     let (to, kernels) = (VulkanGpu::address(&memory), gpu.kernels(&config(), &[(Kernel::Cached, 64)]).unwrap());
     let mut queue = gpu.queue().unwrap();
-    let steps =
-        [Step::Upload { to, from: at + 1000, bytes: 3000 }, Step::Download { to: second, from: to, bytes: 3000 }];
+    let steps = [
+        Step::Upload { to, from: at + 1000, bytes: 3000 },
+        Step::UploadColumns { to: to + 4096, from: at + 8192, width: 16, pitch: 64, rows: 100 },
+        Step::Download { to: second, from: to, bytes: 3000 },
+        Step::Download { to: second + 4096, from: to + 4096 + 64, bytes: 16 },
+    ];
     queue.submit(&kernels, &steps).unwrap();
     queue.wait().unwrap();
     let got = reached.bytes();
     assert!(got[first..first + 3000] == got[1000..4000]);
+    assert!(got[first + 4096..first + 4112] == got[8192 + 64..8192 + 80]);
     assert!(queue.submit(&kernels, &[Step::Upload { to, from: second - 1, bytes: 2 }]).is_err(), "two buffers");
     drop(reached);
     assert!(!gpu.reaches(at, 1) && queue.submit(&kernels, &steps).is_err(), "it is gone");
