@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import io
 import math
 import threading
 import time
@@ -40,14 +39,12 @@ def calls(key: PrivateKey, zk_key: zkdilithium.PrivateKey) -> dict[str, Callable
 
     return {
         "sign": lambda engine: key.sign(b"m", deterministic=True, engine=engine),
-        "sign_file": lambda engine: key.sign_file(
-            io.BytesIO(b"m" * 9000), prehash="SHA2-256", deterministic=True, engine=engine
-        ),
+        "sign_file": lambda engine: key.sign_file(__file__, prehash="SHA2-256", deterministic=True, engine=engine),
         "sign_batch": lambda engine: key.sign_batch(ROWS, deterministic=True, engine=engine).tolist(),
         "is_valid": lambda engine: [public.is_valid(signature, data, engine=engine) for data in (b"m", b"n")],
         "verify_batch": lambda engine: verify_batch(public, signatures, ROWS[::-1], engine=engine).tolist(),
         "keygen": lambda engine: PrivateKey.generate(SET, engine=engine).set,
-        "keygen_batch": lambda engine: [array.shape for array in keygen_batch(SET, 5, engine=engine)],
+        "keygen_batch": lambda engine: len(keygen_batch(SET, 5, engine=engine)),
         "cache": lambda engine: key.cache(engine=engine).cached_layers,
         "sha256_batch": lambda engine: sha256_batch(ROWS, engine=engine).tolist(),
         "zkdilithium": lambda engine: zk_key.sign(b"m", engine=engine),
