@@ -150,7 +150,7 @@ def test_an_engine_of_options_holds_what_it_needs(key: PrivateKey) -> None:
 
 def test_options_that_are_wrong() -> None:
     engine = Engine(devices="cpu", threads=1)
-    for options, error, text in [
+    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"timeout": 0}, ValueError, "timeout: 0.0;.*more than 0"),
         ({"timeout": -1.5}, ValueError, "timeout: -1.5;"),
         ({"timeout": math.nan}, ValueError, "timeout: NaN;"),
@@ -159,11 +159,12 @@ def test_options_that_are_wrong() -> None:
         ({"redundant": "yes"}, TypeError, "redundant"),
         ({"verify_signatures": 1}, TypeError, "verify_signatures"),
         ({"threads": 2}, TypeError, "threads"),
-    ]:
+    ]
+    for options, error, text in wrong:
         with pytest.raises(error, match=text):
             engine.with_options(**options)
     with pytest.raises(TypeError):
-        engine.with_options(True)  # type: ignore[misc]
+        engine.with_options(True)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="cancel an engine of with_options"):
         engine.cancel()
     with pytest.raises(TypeError):
