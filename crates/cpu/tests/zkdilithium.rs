@@ -2,8 +2,8 @@
 
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium};
 use hypergrove_cpu::{Cpu, Isa};
-use hypergrove_engine::{Backend, Places, Policy, THREADS, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec};
-use hypergrove_testkit::zk_suite::{LENGTHS, bytes};
+use hypergrove_engine::{Backend, Places, Policy, THREADS, ZkSign, ZkVerify};
+use hypergrove_testkit::zk_suite::{LENGTHS, bytes, keygen_to_vec, sign_to_vec};
 use hypergrove_testkit::zk_tests;
 use hypergrove_testkit::zkdilithium::{boundary, public, special, verify_only};
 use hypergrove_zkdilithium::digest::Message;

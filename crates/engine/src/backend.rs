@@ -465,14 +465,6 @@ impl<'a> Work<'a> {
         Work { batch: *batch, digests: None, accept: None, places: Places::Usual }
     }
 
-    /// Reborrows all parts of the work.
-    pub fn lend(&mut self) -> Work<'_> {
-        let Work { batch, digests, accept, places } = self;
-        let digests = digests.as_mut().map(|digests| &mut **digests as _);
-        let accept = accept.as_mut().map(|accept| &mut **accept as _);
-        Work { batch: *batch, digests, accept, places: *places }
-    }
-
     /// The batch's positions, or those that the host computes.
     pub fn positions(&mut self) -> Result<Cow<'a, [Position]>, Error> {
         match &mut self.digests {

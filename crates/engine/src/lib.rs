@@ -2,7 +2,6 @@
 #![deny(unsafe_code)]
 
 pub mod backend;
-mod checked;
 mod choice;
 mod error;
 pub mod estimate;
@@ -28,7 +27,6 @@ pub use backend::{
     ReachableMemory, STAGES, Sha256Programs, SlhDsaPrograms, StageTime, THREADS, Timing, Work, ZkDilithiumPrograms,
     time_limit,
 };
-pub use checked::Checked;
 pub use choice::{Choice, Knowledge, PolicySource};
 pub use error::{Error, ErrorKind, Size};
 pub use hash::{HashProgram, Hasher, Messages};
@@ -37,7 +35,4 @@ pub use reference::Reference;
 pub use self_test::{SelfTest, SelfTested};
 pub use slh_dsa::SlhDsaProgram;
 pub use stack::wiped;
-pub use zkdilithium::{
-    ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec,
-    test_known_answers,
-};
+pub use zkdilithium::{ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify, test_known_answers};

@@ -7,7 +7,6 @@ use crate::scheduler::lock;
 use crate::scheme::{Facts, Habits, Kind, Prepared, Site};
 use crate::{Abilities, Axis, Backend, Choice, Device, Error, Knowledge, Places, Policy, PolicySource, Timing};
 use std::any::Any;
-use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -63,18 +62,6 @@ pub struct GroupFacts {
 
 /// Batches after which a host that was late hashes again, and may be in time. (docs/lab/2026-11-24-numpy.md compares 15 and 63.)
 const HASHED_AFTER_LATE: u32 = 63;
-
-impl fmt::Debug for GroupFacts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GroupFacts").field("group", &self.group).finish_non_exhaustive()
-    }
-}
-
-impl PartialEq for GroupFacts {
-    fn eq(&self, other: &GroupFacts) -> bool {
-        self.group == other.group
-    }
-}
 
 impl GroupFacts {
     /// The size of the program that takes `jobs` jobs. Programs have few sizes, or a single one if the size does not matter.

@@ -1,6 +1,5 @@
 //! zkDilithium in batches, which a backend may compute in addition to plans of SLH-DSA.
 
-mod checked;
 mod self_test;
 
 pub use self_test::test_known_answers;
@@ -10,8 +9,7 @@ use crate::scheme::{Facts, FirstChunks, Habits, Kind, NO_SET, Prepared, ProgramF
 use crate::{Abilities, Axis, Error, Places, Policy, THREADS, Timing};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{
-    ExpandedSigningKey, ExpandedVerifyingKey, Message, Op, Signature, SignatureBytes, SigningKey, SigningKeyBytes,
-    VerifyingKey,
+    ExpandedSigningKey, ExpandedVerifyingKey, Message, Op, SignatureBytes, SigningKey, SigningKeyBytes, VerifyingKey,
 };
 use std::time::Duration;
 
@@ -91,30 +89,6 @@ pub trait ZkDilithium: Send {
     ) -> Result<Timing, Error>;
     /// Appends the verdict on each signature to `out`.
     fn verify(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>, places: Places) -> Result<Timing, Error>;
-}
-
-/// The keys of these seeds, each in memory of its own.
-pub fn keygen_to_vec(
-    program: &mut dyn ZkDilithium,
-    seeds: &[[u8; SEED_BYTES]],
-    places: Places,
-) -> Result<Vec<SigningKey>, Error> {
-    let mut keys: Vec<SigningKey> = seeds.iter().map(|_| SigningKey::zeros()).collect();
-    let mut to: Vec<_> = keys.iter_mut().map(SigningKey::secret_bytes_mut).collect();
-    program.keygen(seeds, &mut to, places)?;
-    Ok(keys)
-}
-
-/// The signatures of these jobs, each in memory of its own.
-pub fn sign_to_vec(
-    program: &mut dyn ZkDilithium,
-    jobs: &[ZkSign<'_>],
-    places: Places,
-) -> Result<Vec<Signature>, Error> {
-    let mut signatures: Vec<Signature> = jobs.iter().map(|_| Signature::zeros()).collect();
-    let mut to: Vec<_> = signatures.iter_mut().map(Signature::bytes_mut).collect();
-    program.sign(jobs, &mut to, places)?;
-    Ok(signatures)
 }
 
 /// A chunk on the host has at most so many times the jobs that fill the host: the end of a chunk, where threads wait for the last one, then

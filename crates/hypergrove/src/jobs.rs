@@ -6,14 +6,16 @@ use crate::scheme::{
 };
 use crate::{Error, Op};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{IsWanted, Job, Outcomes, Queued, RESULTS_OF_A_THREAD, Run, Scheduler, Size, room};
+use hypergrove_engine::scheduler::{
+    IsWanted, Job, Outcomes, Queued, RESULTS_OF_A_THREAD, Run, Scheduler, Size, Wiped, room,
+};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::fmt;
 use std::mem::take;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use zeroize::{Zeroizing, optimization_barrier};
+use zeroize::Zeroizing;
 
 /// The key of a job, which the job borrows, owns or shares. In a batch of SLH-DSA, equal keys count as one key, wherever they lie.
 #[derive(Clone, Debug)]
@@ -291,16 +293,6 @@ impl<S: Scheme> Job for VerifyJob<'_, S> {
         let mut verdicts = verdicts.into_iter();
         let mut verdict = || verdicts.next().expect("a verdict on each");
         Ok(jobs.iter().map(|job| fits(job) && verdict()).collect::<Vec<_>>().into())
-    }
-}
-
-/// Secrets. On drop they are wiped with the widest stores there are, because `zeroize` would write byte by byte.
-pub(crate) struct Wiped(pub(crate) Vec<u8>);
-
-impl Drop for Wiped {
-    fn drop(&mut self) {
-        self.0.fill(0);
-        optimization_barrier(&self.0[..]);
     }
 }
 

@@ -151,7 +151,7 @@ use std::sync::Arc;
 pub mod backend {
     pub use hypergrove_cpu::rates;
     pub use hypergrove_engine::{
-        Abilities, Accept, Axis, Batch, Checked, Digests, Hasher, HostMemory, Key, Messages, Places, Policy, Program,
+        Abilities, Accept, Axis, Batch, Digests, Hasher, HostMemory, Key, Messages, Places, Policy, Program,
         ReachableMemory, Reference, SelfTest, Sha256Programs, Size, SlhDsaPrograms, THREADS, Work, ZkDilithium,
         ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward, wiped,
     };
@@ -219,27 +219,35 @@ fn random_by_threads(place: &Place<'_>, bytes: &mut [u8]) -> Result<(), Error> {
     place.each_of(bytes.chunks_mut(RANDOM_BYTES).collect(), &random)
 }
 
-/// Threads may share every type of the library: otherwise this does not compile.
-const _: () = {
-    const fn is_shared<T: Send + Sync>() {}
-    is_shared::<(Engine, EngineBuilder)>();
-    is_shared::<(Fingerprint, SigningKey, VerifyingKey, Signature, Seeds, PreHasher)>();
-    is_shared::<(JobKey<'_, SigningKey>, SignJob<'_>, VerifyJob<'_>, Mode<'_>, Randomizer<'_>)>();
-    is_shared::<(Error, ErrorKind, KeyError, UnknownSet, UnknownHash, Fault, Explanation, Timing)>();
-    is_shared::<diagnosis::Diagnosis>();
-    is_shared::<(Ticket<Signature>, Canceller, Room, Refused<SignJob<'_>>, GenerateJob<'_, SlhDsa>)>();
-    is_shared::<(BackendEntry, Device, Rates, Work, Params, Wake, Box<dyn Backend>, Cpu, Isa)>();
-    is_shared::<(backend::Axis, backend::Policy, backend::Plan, backend::Checked, backend::Reference)>();
-    #[cfg(feature = "tables")]
-    is_shared::<TableSource>();
-    #[cfg(feature = "encryption")]
-    is_shared::<(EncryptedSigningKey, PassphraseKdf)>();
-};
-#[cfg(feature = "zkdilithium")]
-const _: () = {
-    const fn is_shared<T: Send + Sync>() {}
-    use zkdilithium as zk;
-    is_shared::<(zk::SignJob<'_>, zk::VerifyJob<'_>, zk::JobMessage<'_>, zk::Message<'_>)>();
-    is_shared::<(zk::SigningKey, zk::VerifyingKey, zk::Signature, zk::Witness, zk::KeyError)>();
-    is_shared::<(zk::ExpandedSigningKey, zk::ExpandedVerifyingKey, zk::Fe)>();
-};
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_shared<T: Send + Sync>() {}
+
+    /// Threads may share every type of the library: otherwise this does not compile.
+    #[test]
+    fn threads_share_every_type() {
+        is_shared::<(Engine, EngineBuilder)>();
+        is_shared::<(Fingerprint, SigningKey, VerifyingKey, Signature, Seeds, PreHasher)>();
+        is_shared::<(JobKey<'_, SigningKey>, SignJob<'_>, VerifyJob<'_>, Mode<'_>, Randomizer<'_>)>();
+        is_shared::<(Error, ErrorKind, KeyError, UnknownSet, UnknownHash, Fault, Explanation, Timing)>();
+        is_shared::<diagnosis::Diagnosis>();
+        is_shared::<(Ticket<Signature>, Canceller, Room, Refused<SignJob<'_>>, GenerateJob<'_, SlhDsa>)>();
+        is_shared::<(BackendEntry, Device, Rates, Work, Params, Wake, Box<dyn Backend>, Cpu, Isa)>();
+        is_shared::<(backend::Axis, backend::Policy, backend::Plan, backend::Reference)>();
+        #[cfg(feature = "tables")]
+        is_shared::<TableSource>();
+        #[cfg(feature = "encryption")]
+        is_shared::<(EncryptedSigningKey, PassphraseKdf)>();
+    }
+
+    #[cfg(feature = "zkdilithium")]
+    #[test]
+    fn threads_share_every_type_of_zkdilithium() {
+        use zkdilithium as zk;
+        is_shared::<(zk::SignJob<'_>, zk::VerifyJob<'_>, zk::JobMessage<'_>, zk::Message<'_>)>();
+        is_shared::<(zk::SigningKey, zk::VerifyingKey, zk::Signature, zk::Witness, zk::KeyError)>();
+        is_shared::<(zk::ExpandedSigningKey, zk::ExpandedVerifyingKey, zk::Fe)>();
+    }
+}

@@ -810,15 +810,20 @@ const MESSAGES_OF_A_WIPE: usize = 16;
 fn randomize(run: &Run<'_>, of: Of<'_, ToSign<'_, SlhDsa>>, fresh: &[u8], rs: &mut [u8]) -> Vec<Position> {
     let n = run.facts.plan().params.n;
     let none = Position { fors: ForsLeaves::from_iter([]), idx_tree: 0, idx_leaf: 0 };
-    let hash = |first: usize, rs: &mut [u8], positions: &mut [Position]| {
+    let jobs = rs.len() / n;
+    let mut positions = vec![none; jobs];
+    let chunks = rs.chunks_mut(MESSAGES_OF_A_WIPE * n).zip(positions.chunks_mut(MESSAGES_OF_A_WIPE)).enumerate();
+    let hash = |(chunk, (rs, positions)): (usize, (&mut [u8], &mut [Position]))| {
         wiped(|| {
-            for (nth, (r, position)) in rs.chunks_exact_mut(n).zip(positions).enumerate() {
-                *position = of(first + nth).randomized(first + nth, fresh, r);
+            for (job, (r, position)) in (chunk * MESSAGES_OF_A_WIPE..).zip(rs.chunks_exact_mut(n).zip(positions)) {
+                *position = of(job).randomized(job, fresh, r);
             }
         });
+        Ok(())
     };
-    let jobs = rs.len() / n;
-    trace::step(Step::HashMessages, jobs, || run.place.each(rs, (n, MESSAGES_OF_A_WIPE), none, &hash))
+    let hash_all = || run.place.each_of(chunks.collect(), &hash).expect("none of them fails");
+    trace::step(Step::HashMessages, jobs, hash_all);
+    positions
 }
 
 /// The parts of the keys that a batch needs.
@@ -947,7 +952,8 @@ impl Job for NodesJob<'_> {
             let rows = out.iter().flat_map(|part| part.chunks_exact(size));
             let roots = rows.map(|out| &out[root..][..p.n]);
             let mut failed = compare_roots(run, roots, keys.iter().copied(), "the top tree's root")?;
-            failed.extend(changed(keys.iter().copied()));
+            let changed = keys.iter().enumerate().filter(|(_, key)| !key.is_unchanged());
+            failed.extend(changed.map(|(job, _)| (job, Error::changed(p.name))));
             Ok(Computed::All(failed))
         };
         let what = format!("the output of {:?}", plan.op);
@@ -969,21 +975,6 @@ fn grow<'k>(run: &Run<'_>, seeds: impl Iterator<Item = (&'k [u8], &'k [u8])>, ou
         out.iter().for_each(|part| declassify(&**part));
         Ok(timing)
     })
-}
-
-/// The jobs whose keys do not match the checksum from the time when they were made: their memory was damaged.
-fn changed<'a>(keys: impl Iterator<Item = &'a SigningKey>) -> Failed {
-    let (mut failed, mut last) = (Failed::new(), None::<(&SigningKey, bool)>);
-    for (job, key) in keys.enumerate() {
-        let is_unchanged = match last {
-            Some((same, known)) if ptr::eq(same, key) => known,
-            _ => last.insert((key, key.is_unchanged())).1,
-        };
-        if !is_unchanged {
-            failed.insert(job, Error::changed(key.params().name));
-        }
-    }
-    failed
 }
 
 /// The public parts of a key by which a batch tells keys apart: PK.seed, PK.root, and the number that names the cached nodes (`Key::cached_id`).

@@ -1,9 +1,7 @@
 //! Tests that every device that computes zkDilithium must pass. One line runs them all, [`zk_tests!`](crate::zk_tests).
 
 use crate::zkdilithium::{boundary, public, special, verify_only};
-use hypergrove_engine::{
-    Axis, Error, Places, Timing, ZkDilithium, ZkSign, ZkVerify, forward, keygen_to_vec, sign_to_vec,
-};
+use hypergrove_engine::{Axis, Error, Places, Timing, ZkDilithium, ZkSign, ZkVerify, forward};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{
     Fe, Message, Op, Signature, SignatureBytes, SigningKey, SigningKeyBytes, Trace, VerifyingKey, reference,
@@ -44,6 +42,30 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
         (x >> 32) as u8
     };
     (0..len).map(|_| byte()).collect()
+}
+
+/// Makes the keys of these seeds, each in memory of its own.
+pub fn keygen_to_vec(
+    program: &mut dyn ZkDilithium,
+    seeds: &[[u8; SEED_BYTES]],
+    places: Places,
+) -> Result<Vec<SigningKey>, Error> {
+    let mut keys: Vec<SigningKey> = seeds.iter().map(|_| SigningKey::zeros()).collect();
+    let mut to: Vec<_> = keys.iter_mut().map(SigningKey::secret_bytes_mut).collect();
+    program.keygen(seeds, &mut to, places)?;
+    Ok(keys)
+}
+
+/// Signs these jobs, each signature in memory of its own.
+pub fn sign_to_vec(
+    program: &mut dyn ZkDilithium,
+    jobs: &[ZkSign<'_>],
+    places: Places,
+) -> Result<Vec<Signature>, Error> {
+    let mut signatures: Vec<Signature> = jobs.iter().map(|_| Signature::zeros()).collect();
+    let mut to: Vec<_> = signatures.iter_mut().map(Signature::bytes_mut).collect();
+    program.sign(jobs, &mut to, places)?;
+    Ok(signatures)
 }
 
 fn keygen(zk: &mut dyn ZkDilithium, seeds: &[[u8; 32]]) -> Vec<SigningKey> {

@@ -116,12 +116,13 @@ impl Drop for Withheld<'_, '_, '_> {
     }
 }
 
-/// The second results of a range, which may be private keys.
-struct Second(Vec<u8>);
+/// Secret bytes that are wiped on drop: with the widest stores there are, because `zeroize` would write byte by byte.
+pub struct Wiped(pub Vec<u8>);
 
-impl Drop for Second {
+impl Drop for Wiped {
     fn drop(&mut self) {
-        wipe(&mut self.0);
+        self.0.fill(0);
+        optimization_barrier(&self.0[..]);
     }
 }
 
@@ -181,7 +182,8 @@ fn range_of(
     if plan.is_compared {
         // The second computation begins with the keys and messages, and makes all that follows from them anew.
         let place = Place { places: Places::Other, ..run.place };
-        let mut second = Second(vec![0; range.len() * output.size]);
+        // The results may be private keys.
+        let mut second = Wiped(vec![0; range.len() * output.size]);
         let again = (output.compute)(&Run { place, facts: run.facts }, range.clone(), &failed, &mut [&mut second.0])?;
         let (Computed::All(again) | Computed::Damaged(again)) = again;
         failed.extend(again);
@@ -208,12 +210,6 @@ fn parts_of<'p>(out: &'p mut [&mut [u8]], bytes: Range<usize>) -> Vec<&'p mut [u
         part.get_mut(here).filter(|part| !part.is_empty())
     });
     of_range.collect()
-}
-
-/// Wipes memory with the widest stores there are, because `zeroize` would write byte by byte.
-fn wipe(memory: &mut [u8]) {
-    memory.fill(0);
-    optimization_barrier(memory);
 }
 
 /// Fails if a job that did not fail has other bytes in its second result. The host is blamed for the bytes that it computes, else the device.

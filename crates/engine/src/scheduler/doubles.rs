@@ -55,9 +55,12 @@ impl<'a> Job for Number<'a> {
         let device = place.worker.device().index;
         let nth = devices.runs[device as usize].fetch_add(1, SeqCst);
         memory.resize(jobs.len() * size_of::<u64>(), 0);
-        let numbers: Vec<u64> = jobs.iter().map(|job| *job.0).collect();
-        let square = |i: usize, out: &mut [u8], _: &mut [()]| out.copy_from_slice(&numbers[i].pow(2).to_le_bytes());
-        place.each(memory, (size_of::<u64>(), 1), (), &square);
+        let squares = jobs.iter().map(|job| *job.0).zip(memory.chunks_exact_mut(size_of::<u64>()));
+        let square = |(number, out): (u64, &mut [u8])| {
+            out.copy_from_slice(&number.pow(2).to_le_bytes());
+            Ok(())
+        };
+        place.each_of(squares.collect(), &square)?;
         (devices.answer)(place.scheduler, device, nth)?;
         let squares = memory.chunks_exact(size_of::<u64>());
         let squares = squares.map(|bytes| Square(u64::from_le_bytes(bytes.try_into().unwrap()), devices));

@@ -32,7 +32,7 @@ mod sync {
 pub use blocks::{Failed, Outcomes, QueuedBlock};
 pub use call::Sink;
 pub use choice::{Booked, DeviceChoice, Wake};
-pub use compute::{Compute, Computed, Output, Parts, RESULTS_OF_A_THREAD, compute, room};
+pub use compute::{Compute, Computed, Output, Parts, RESULTS_OF_A_THREAD, Wiped, compute, room};
 pub use memory::{ChunkMemory, Memory, zeros};
 pub use options::{CancelToken, Checks, Options, WorkOptions};
 pub use permits::Waits;
@@ -257,14 +257,14 @@ impl Scheduler {
     /// This scheduler for a call that runs jobs several times, one after the other. The call's time begins now.
     pub fn of_call(&self) -> Cow<'_, Scheduler> {
         match self.until.is_none() && self.work.timeout.is_some() {
-            true => Cow::Owned(Scheduler { until: self.work.until(), ..self.clone() }),
+            true => Cow::Owned(Scheduler { until: self.work.until(Instant::now()), ..self.clone() }),
             false => Cow::Borrowed(self),
         }
     }
 
     /// When the work of a call ends that begins now, or began before.
     fn ends(&self) -> Ends<'_> {
-        self.work.ends(self.until.or_else(|| self.work.until()))
+        self.work.ends(self.until.or_else(|| self.work.until(Instant::now())))
     }
 
     /// Fails if no more work of a call may begin, for a client that does some of the work itself.

@@ -104,10 +104,10 @@ pub(crate) struct Ends<'w> {
 }
 
 impl WorkOptions {
-    /// When the time of a call that begins now is over.
-    pub(super) fn until(&self) -> Option<Instant> {
+    /// When the time of a call that began at `start` is over.
+    pub(super) fn until(&self, start: Instant) -> Option<Instant> {
         // A time that is too far away for the clock is no limit.
-        self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+        self.timeout.and_then(|timeout| start.checked_add(timeout))
     }
 
     /// When the work of a call ends whose time is over at `until`.

@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Does the work of a chunk, given the number of its first job, its output and its results.
-type ChunkWork<'w, T> = &'w (dyn Fn(usize, &mut [u8], &mut [T]) + Sync);
 /// Runs a program in the given places of its device. Gives the time that this took.
 pub type RunProgram<'w> = &'w mut (dyn FnMut(&mut dyn Prepared, Places) -> Result<Timing, Error> + Send);
 
@@ -151,25 +149,6 @@ impl Place<'_> {
                 FromSlice::GoesOn(task, sender) => start(task, sender),
             });
         });
-    }
-
-    /// Does the host's work for some jobs, each of which has `size` bytes of the output, with `together` jobs in a call of `work`. `work` gets the number of
-    /// the first of these, their output, and their results, which are `empty` until then.
-    pub fn each<T: Clone + Send>(
-        &self,
-        out: &mut [u8],
-        (size, together): (usize, usize),
-        empty: T,
-        work: ChunkWork<'_, T>,
-    ) -> Vec<T> {
-        let mut all = vec![empty; out.len() / size];
-        let chunks = out.chunks_mut(together * size).zip(all.chunks_mut(together)).enumerate().collect();
-        let of_chunk = |(i, (out, results)): (usize, (&mut [u8], &mut [T]))| {
-            work(i * together, out, results);
-            Ok(())
-        };
-        self.each_of(chunks, &of_chunk).expect("none of them fails");
-        all
     }
 
     /// Runs `work` in the place's pool, so that its parallel parts use that pool.

@@ -1038,7 +1038,7 @@ impl Queue {
         let has_cores = !J::BY_ALL_THREADS && shared.scheduler.is_host_alone();
         let core = if has_cores { core_among(shared.scheduler.options.threads) } else { 0 };
         // A time that is too far away for the clock is no limit. A result that comes later is not given, even if the ticket is not watched yet.
-        let until = work.timeout.and_then(|timeout| since.checked_add(timeout));
+        let until = work.until(since);
         let (deadline, of, place) = (Mutex::new(until), Arc::downgrade(shared), PlaceInLine::new(core));
         let job = Mutex::new(Some(job));
         let (checks, cancel) = (work.checks, work.cancel.clone());

@@ -3,9 +3,8 @@
 use super::{DistinctKeys, Limits, ZkGpu, ZkPolicy, pass};
 use crate::gpu::Gpu;
 use crate::host::HostGpu;
-use hypergrove_engine::{
-    Error, Places, Policy, ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkSign, ZkVerify, keygen_to_vec, sign_to_vec,
-};
+use hypergrove_engine::{Error, Places, Policy, ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkSign, ZkVerify};
+use hypergrove_testkit::zk_suite::{keygen_to_vec, sign_to_vec};
 use hypergrove_zkdilithium::params::{SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::sample::expand_a;
 use hypergrove_zkdilithium::{Message, Signature, SigningKey};

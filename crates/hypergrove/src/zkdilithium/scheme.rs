@@ -3,12 +3,12 @@
 use super::rows::RowMessages;
 use super::{Fe, JobMessage, Message, Signature, SigningKey, VerifyingKey, ZkDilithium as Set, params::MUSIZE};
 use crate::calls::Calls;
-use crate::jobs::{Wiped, owned};
+use crate::jobs::owned;
 use crate::rows::{Column, RowStatus};
 use crate::scheme::{Failed, KeyColumns, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private};
 use crate::{Error, Op as EngineOp, random};
 use hypergrove_engine::programs::{Group, GroupFacts, typed};
-use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run, room};
+use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run, Wiped, room};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Places, Timing, ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::keys::public_parts;

@@ -2,7 +2,6 @@
 //! no row.
 
 use crate::common::{Mock, OnMock, columns, zk_mock};
-use hypergrove::backend::Checked;
 use hypergrove::rows::{Column, Offsets, RowSet, RowSigningKeys, RowStatus};
 use hypergrove::zkdilithium::params::{MUSIZE, PK_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove::zkdilithium::{
@@ -34,13 +33,10 @@ fn dead(device: u32) -> Error {
 fn engines() -> Vec<(String, Engine)> {
     let of = |isa, threads| Engine::builder().backend(Arc::new(Cpu::with(isa).unwrap())).threads(threads);
     let cpu = |threads| of(Isa::fastest(), threads);
-    let checked: Arc<dyn Backend> =
-        Arc::new(Checked { subject: Arc::new(Cpu::new()), reference: Arc::new(Cpu::new()) });
     let mut builders = vec![
         ("one thread".into(), cpu(1)),
         ("verified".into(), cpu(2).verify_signatures(true)),
         ("redundant".into(), cpu(2).redundant(true)),
-        ("checked".into(), cpu(2).devices(vec![(checked, 0)])),
         ("two devices".into(), sound().builder()),
         ("redundant devices".into(), sound().builder().redundant(true).verify_signatures(true)),
     ];
