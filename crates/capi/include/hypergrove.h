@@ -158,8 +158,8 @@ HG_MUST_CHECK hg_status hg_engine_new(const hg_engine_options *options, hg_engin
 
 typedef struct hg_work_options {
     size_t size;
-    /* Milliseconds after which no more of a call's work begins: the call ends with HG_CANCELLED when the work that has begun is done. 0: as
-     * long as the engine's, which is without limit unless it has options of its own. */
+    /* Milliseconds after which no more of a call's work begins: the call ends with HG_CANCELLED when the work that has begun is done. 0: the
+     * engine's timeout; without one, no limit. */
     uint64_t timeout;
     /* The checks that are added to the engine's: HG_VERIFY_SIGNATURES, HG_REDUNDANT. */
     uint32_t flags;

@@ -20,10 +20,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The bytes of a block of messages, of which the scheduler makes chunks. The host hashes a single block: that takes less time than asking a driver.
-const OF_A_BLOCK: usize = 1 << 20;
+/// The bytes of a job, of which the scheduler makes chunks. The host hashes a single job: that takes less time than asking a driver.
+const BYTES_OF_A_JOB: usize = 1 << 20;
 /// The most bytes of messages that are put together.
-const PUT_TOGETHER: usize = 256 << 20;
+const MOST_PUT_TOGETHER: usize = 256 << 20;
 /// The bytes of a message that are read at a time.
 const PIECE: usize = 128 << 10;
 /// The pause before a thread tries again to open a file that there was no room for.
@@ -82,12 +82,12 @@ impl<'a> HashCall<'a> {
 }
 
 /// Successive messages of a call.
-struct HashBlock<'c> {
+struct HashJob<'c> {
     call: &'c HashCall<'c>,
     messages: Range<usize>,
 }
 
-impl Job for HashBlock<'_> {
+impl Job for HashJob<'_> {
     type Out = ();
 
     const JOINS: bool = false;
@@ -110,7 +110,7 @@ impl Job for HashBlock<'_> {
 
     fn run(Run { place, facts }: &Run<'_>, jobs: &mut [&mut Self], _: &mut Vec<u8>) -> Result<Outcomes<()>, Error> {
         let (first, last) = (&jobs[0], &jobs[jobs.len() - 1]);
-        // The blocks of a chunk follow each other.
+        // The jobs of a chunk follow each other.
         let (call, mut from, end) = (first.call, first.messages.start, last.messages.end);
         while from < end {
             let digests = call.take(from..end);
@@ -177,12 +177,12 @@ impl Inner {
             return self.hash_on_host(scheduler, messages, digests);
         }
         let call = HashCall { kind, messages, digests: Mutex::new(BTreeMap::from([(0, digests)])) };
-        let blocks: Vec<_> = parts(messages, OF_A_BLOCK).map(|messages| HashBlock { call: &call, messages }).collect();
-        if let (1, Some(host)) = (blocks.len(), self.host()) {
-            return blocks.into_iter().try_for_each(|block| scheduler.one(Some(host), block));
+        let jobs: Vec<_> = parts(messages, BYTES_OF_A_JOB).map(|messages| HashJob { call: &call, messages }).collect();
+        if let (1, Some(host)) = (jobs.len(), self.host()) {
+            return jobs.into_iter().try_for_each(|job| scheduler.one(Some(host), job));
         }
         let mut done = Ok(());
-        scheduler.run(None, Some(call.count(0..messages.len())), &mut blocks.into_iter(), &mut |_, hashed| {
+        scheduler.run(None, Some(call.count(0..messages.len())), &mut jobs.into_iter(), &mut |_, hashed| {
             done = hashed;
             if done.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
@@ -191,7 +191,7 @@ impl Inner {
 
     /// The most bytes of messages that are put together. The bytes, their ends and the digests each take at most a quarter of the memory budget.
     fn room(&self) -> usize {
-        usize::try_from(self.scheduler.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, PUT_TOGETHER)
+        usize::try_from(self.scheduler.memory_budget() / 4).unwrap_or(usize::MAX).clamp(PIECE, MOST_PUT_TOGETHER)
     }
 
     /// Hashes rows whose column was checked, in batches that fit the memory.
