@@ -116,7 +116,8 @@ fn a_row_allocates_nothing() {
                 let [_, _, few] = [1000; 3].map(|rows| call(&engine, rows, mode));
                 let many = call(&engine, 100_000, mode);
                 println!("checked: {op}: {few} allocations for 1,000 rows, {many} for 100,000");
-                assert!(many < few + 50 * chunks, "{op}: {few} allocations for 1,000 rows, {many} for 100,000");
+                // How often threads that share a chunk allocate depends on when they come. One allocation a row would be 99,000 more.
+                assert!(many < few + 1000 + 50 * chunks, "{op}: {few} allocations for 1,000 rows, {many} for 100,000");
             }
         }
     }
