@@ -14,11 +14,6 @@ pub(crate) struct CpuHasher {
 }
 
 impl CpuHasher {
-    fn some(&self, messages: Messages<'_>, digests: &mut [[u8; 32]]) {
-        let rows: Vec<&[u8]> = (0..messages.len()).map(|i| messages.get(i)).collect();
-        self.hash.hash(&rows, digests);
-    }
-
     /// Messages of a task. The lanes of all threads are full if there are enough messages for that.
     fn task(&self, messages: usize) -> usize {
         let share = messages.div_ceil(self.threads);
@@ -36,7 +31,8 @@ impl Hasher for CpuHasher {
         let start = Instant::now();
         let task = if self.threads > 1 { self.task(messages.len()) } else { TASK };
         let one = |(number, digests): (usize, &mut [[u8; 32]])| {
-            self.some(messages.range(number * task..number * task + digests.len()), digests);
+            let rows: Vec<&[u8]> = (0..digests.len()).map(|i| messages.get(number * task + i)).collect();
+            self.hash.hash(&rows, digests);
         };
         if self.threads > 1 {
             digests.par_chunks_mut(task).enumerate().for_each(one);

@@ -163,10 +163,8 @@ impl ZkDilithium {
         let sizes = share::sizes(jobs.len(), threads, self.wide.lanes(), MOST);
         share::by_threads(threads, groups(sizes, jobs, &mut verdicts).collect(), |next, _| {
             while let Some((jobs, places)) = next() {
-                let mut verdicts = Vec::with_capacity(jobs.len());
-                let verify = || self.on_lanes(jobs.len(), |lanes| lanes.verify(jobs, &mut verdicts));
+                let verify = || self.on_lanes(jobs.len(), |lanes| lanes.verify(jobs, places));
                 trace.step(Step::Group, jobs.len(), verify);
-                places.copy_from_slice(&verdicts);
             }
         });
         verdicts

@@ -39,11 +39,8 @@ impl ZkDilithiumPrograms for Cpu {
 }
 
 pub(crate) struct CpuZk {
-    isa: Isa,
     threads: usize,
-    over: Option<LatticeWrapper>,
-    /// The lanes, and since the first run in other places also lanes where every instance is in the next lane.
-    lanes: Vec<ZkDilithium>,
+    lanes: ZkDilithium,
 }
 
 impl CpuZk {
@@ -61,24 +58,15 @@ impl CpuZk {
                 }
             }
         }
-        let mut zk = CpuZk { isa, threads, over, lanes: Vec::new() };
-        zk.lanes.push(zk.make());
-        Ok(zk)
+        let lanes = ZkDilithium::with(isa).expect("the CPU has the instruction set");
+        let lanes = over.iter().fold(lanes, |lanes, over| lanes.over(&**over));
+        Ok(CpuZk { threads, lanes: if threads == 1 { lanes.alone() } else { lanes } })
     }
 
-    fn make(&self) -> ZkDilithium {
-        let lanes = ZkDilithium::with(self.isa).expect("the CPU has the instruction set");
-        let lanes = self.over.iter().fold(lanes, |lanes, over| lanes.over(&**over));
-        if self.threads == 1 { lanes.alone() } else { lanes }
-    }
-
-    /// The lanes for these places. Those for other places are made at their first use.
+    /// The lanes for these places. In other places than usual, every instance is in the next lane.
     fn lanes(&mut self, places: Places) -> &ZkDilithium {
-        let is_other = places != Places::Usual;
-        if is_other && self.lanes.len() == 1 {
-            self.lanes.push(self.make().relocated());
-        }
-        &self.lanes[usize::from(is_other)]
+        self.lanes.turn = usize::from(places != Places::Usual);
+        &self.lanes
     }
 
     /// Expands these keys, each once. Keys are identified by their places in memory.
@@ -109,7 +97,7 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
         vec![Axis::threads()]
     }
     fn poseidon_rate(&self, clock: Option<f64>) -> Option<f64> {
-        let (clock, cycles) = clock.zip(self.lanes[0].poseidon_cycles())?;
+        let (clock, cycles) = clock.zip(self.lanes.poseidon_cycles())?;
         Some(self.threads as f64 * clock / cycles)
     }
     fn uses_expanded_keys(&self) -> bool {
@@ -122,8 +110,7 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
         1
     }
     fn bytes(&self) -> u64 {
-        let lanes: usize = self.lanes.iter().map(ZkDilithium::thread_bytes).sum();
-        (lanes * self.threads) as u64
+        (self.lanes.thread_bytes() * self.threads) as u64
     }
     hypergrove_engine::forward!(self => self; no_time_limit);
 

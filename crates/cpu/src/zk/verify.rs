@@ -7,10 +7,10 @@ use hypergrove_zkdilithium::keys::DecodedSignature;
 use hypergrove_zkdilithium::params::*;
 
 impl Lanes<'_> {
-    pub(super) fn verify(&mut self, jobs: &[Verify<'_>], out: &mut Vec<bool>) {
+    /// Writes the verdicts of valid signatures to places that are all `false`.
+    pub(super) fn verify(&mut self, jobs: &[Verify<'_>], verdicts: &mut [bool]) {
         let after_mu = self.after_mu(jobs.len(), |job| (jobs[job].key.state_after_tr(), jobs[job].message));
         let opened: Vec<_> = jobs.iter().map(|job| DecodedSignature::new(job.signature)).collect();
-        let mut verdicts = vec![false; jobs.len()];
         let candidates: Vec<usize> = (0..jobs.len()).filter(|job| opened[*job].is_some()).collect();
         let mut held = Vec::new();
         for group in candidates.chunks(self.lanes) {
@@ -50,6 +50,5 @@ impl Lanes<'_> {
                 verdicts[*job] = !self.s.failed[lane] && self.c_tilde(lane) == open(lane).c_tilde;
             }
         }
-        out.extend(verdicts);
     }
 }
