@@ -8,7 +8,7 @@ use crate::share;
 use hypergrove_engine::trace::{Step, TraceContext};
 use hypergrove_engine::wiped;
 use hypergrove_fips205::{Adrs, AdrsType, Params};
-use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, Trace, TweakableHash};
+use hypergrove_lanes::{KeyState, Keys, Steps, Trace, TweakableHash};
 
 /// A tree to grow.
 #[derive(Clone, Copy)]
@@ -72,14 +72,6 @@ enum KeptNodes<'a> {
     Trees(&'a mut [u8]),
     /// The nodes of a part of one tree: a slice for each level, from the leaves up.
     Levels(Vec<&'a mut [u8]>),
-}
-
-/// Buffers for reducing levels.
-struct Levels<'a> {
-    adrs: &'a mut Vec<AdrsWords>,
-    key_of: &'a mut Vec<u32>,
-    nodes: &'a mut Vec<u8>,
-    parents: &'a mut Vec<u8>,
 }
 
 /// Nodes, at most, that the chunks of a forest leave to the last step: if there would be more, chunks are made higher. This keeps the scratch
@@ -187,12 +179,10 @@ impl Forest<'_> {
             .zip(all_tops.chunks(together * subs * n))
             .zip(out.roots.chunks_mut(together * n))
         {
-            let Scratch { adrs, key_of, nodes: buffer, parents, .. } = scratch;
-            sized(buffer, tops.len()).copy_from_slice(tops);
+            sized(&mut scratch.nodes, tops.len()).copy_from_slice(tops);
             let mut keep = nodes.next().map_or(KeptNodes::None, KeptNodes::Trees);
-            let mut levels = Levels { adrs, key_of, nodes: buffer, parents };
-            self.reduce(&mut levels, trees, s, height - s, 0, parts.next().unwrap_or_default(), &mut keep);
-            roots.copy_from_slice(&buffer[..roots.len()]);
+            self.reduce(scratch, trees, s, height - s, 0, parts.next().unwrap_or_default(), &mut keep);
+            roots.copy_from_slice(&scratch.nodes[..roots.len()]);
         }
         scratch.tops = tops;
     }
@@ -203,10 +193,8 @@ impl Forest<'_> {
             Leaves::Fors => self.fors_leaves(scratch, s, &mut chunk),
             Leaves::Xmss => self.xmss_leaves(scratch, s, &mut chunk),
         }
-        let Scratch { adrs, key_of, nodes, parents, .. } = scratch;
-        let mut levels = Levels { adrs, key_of, nodes, parents };
-        self.reduce(&mut levels, chunk.trees, 0, s, chunk.sub, chunk.parts, &mut chunk.keep);
-        chunk.tops.copy_from_slice(&nodes[..chunk.tops.len()]);
+        self.reduce(scratch, chunk.trees, 0, s, chunk.sub, chunk.parts, &mut chunk.keep);
+        chunk.tops.copy_from_slice(&scratch.nodes[..chunk.tops.len()]);
     }
 
     /// Computes the secrets by PRF, and the leaves by F (FIPS 205, Algorithms 14 and 15).
@@ -219,7 +207,7 @@ impl Forest<'_> {
             let first = t.first + (chunk.sub << s) as u32;
             adrs.extend((first..first + (1 << s)).map(|i| prf.node(0, i).0));
         }
-        let keys = keys(self.keys, key_of, chunk.trees, 1 << s);
+        let keys = keys_of(self.keys, key_of, chunk.trees.iter().map(|t| t.key), 1 << s);
         let nodes = sized(nodes, adrs.len() * n);
         self.hash.prf(keys, adrs, nodes);
         for (i, (t, part)) in chunk.trees.iter().zip(chunk.parts.chunks_mut(part)).enumerate() {
@@ -247,7 +235,7 @@ impl Forest<'_> {
         }
         let values = sized(values, adrs.len() * n);
         {
-            let keys = keys(self.keys, key_of, chunk.trees, len << s);
+            let keys = keys_of(self.keys, key_of, chunk.trees.iter().map(|t| t.key), len << s);
             self.hash.prf(keys, adrs, values);
             for a in adrs.iter_mut() {
                 a[4] = AdrsType::WotsHash as u32;
@@ -268,15 +256,15 @@ impl Forest<'_> {
         }
         adrs.clear();
         adrs.extend(leaves().map(|(t, leaf)| Adrs::new(t.layer, t.tree, AdrsType::WotsPk).key_pair(leaf).0));
-        let keys = keys(self.keys, key_of, chunk.trees, 1 << s);
+        let keys = keys_of(self.keys, key_of, chunk.trees.iter().map(|t| t.key), 1 << s);
         self.hash.t_l(keys, adrs, len, values, sized(nodes, adrs.len() * n));
     }
 
-    /// Reduces `levels.nodes`, 2^`up` nodes a tree at height `base`, by `up` levels; authentication nodes go to `parts`.
+    /// Reduces `scratch.nodes`, 2^`up` nodes a tree at height `base`, by `up` levels; authentication nodes go to `parts`.
     #[allow(clippy::too_many_arguments)]
     fn reduce(
         &self,
-        levels: &mut Levels<'_>,
+        scratch: &mut Scratch,
         trees: &[Tree],
         base: usize,
         up: usize,
@@ -286,7 +274,7 @@ impl Forest<'_> {
     ) {
         let (n, (part, head)) = (self.p.n, self.part_bytes());
         let kind = if self.leaves == Leaves::Fors { AdrsType::ForsTree } else { AdrsType::Tree };
-        let Levels { adrs, key_of, nodes, parents } = levels;
+        let Scratch { adrs, key_of, nodes, parents, .. } = scratch;
         for z in base..=base + up {
             let left = base + up - z;
             self.keep_level(keep, z, &nodes[..(trees.len() << left) * n], base);
@@ -304,10 +292,10 @@ impl Forest<'_> {
                 let first = (t.first >> (z + 1)) + (sub << (left - 1)) as u32;
                 adrs.extend((first..first + (1 << (left - 1))).map(|i| a.node(z as u32 + 1, i).0));
             }
-            let keys = keys(self.keys, key_of, trees, 1 << (left - 1));
+            let keys = keys_of(self.keys, key_of, trees.iter().map(|t| t.key), 1 << (left - 1));
             let above = sized(parents, adrs.len() * n);
             self.hash.t_l(keys, adrs, 2, &nodes[..2 * adrs.len() * n], above);
-            std::mem::swap(*nodes, *parents);
+            std::mem::swap(nodes, parents);
         }
     }
 
@@ -329,13 +317,20 @@ impl Forest<'_> {
     }
 }
 
-/// The keys of `per` jobs a tree.
-fn keys<'a>(keys: &'a [KeyState], key_of: &'a mut Vec<u32>, trees: &[Tree], per: usize) -> Keys<'a> {
-    if trees.iter().all(|t| t.key == trees[0].key) {
-        return Keys::One(&keys[trees[0].key as usize]);
+/// The keys of `per` hashes for each of these numbers of a key.
+pub(crate) fn keys_of<'a>(
+    keys: &'a [KeyState],
+    key_of: &'a mut Vec<u32>,
+    mut numbers: impl Iterator<Item = u32> + Clone,
+    per: usize,
+) -> Keys<'a> {
+    let all = numbers.clone();
+    let first = numbers.next().expect("a tree or a signature");
+    if numbers.all(|number| number == first) {
+        return Keys::One(&keys[first as usize]);
     }
     key_of.clear();
-    key_of.extend(trees.iter().flat_map(|t| std::iter::repeat_n(t.key, per)));
+    key_of.extend(all.flat_map(|number| std::iter::repeat_n(number, per)));
     Keys::Of { keys, of: key_of }
 }
 

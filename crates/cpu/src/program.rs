@@ -6,12 +6,12 @@ use crate::policy::CpuPolicy;
 use crate::scratch::{Pool, Scratch, sized};
 use crate::share;
 use crate::swapped::Swapped;
-use crate::verify::{SlotValues, Verification, VerifyGroup};
+use crate::verify::{Verification, VerifyGroup};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::trace::{Step, TraceContext};
 use hypergrove_engine::{Batch, Digests, Error, Key, Places, Program, Timing, Work, forward, wiped};
-use hypergrove_fips205::plan::{Op, Plan, Slot, Stage};
+use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, TweakableHash};
 use rayon::prelude::*;
@@ -23,16 +23,19 @@ pub(crate) struct CpuProgram {
     hashes: [Arc<dyn TweakableHash>; 2],
     plan: Plan,
     policy: CpuPolicy,
-    /// Layers that signing grows; the nodes of the layers above come with the key.
-    grown: usize,
     pool: Pool,
-    /// `SlotValues` of each job of the last run.
+    /// [`kept_bytes`] of each job of the last run.
     kept: Vec<u8>,
     jobs: usize,
 }
 
 /// The fewest keys that a thread prepares.
 const KEYS_OF_A_THREAD: usize = 64;
+
+/// Bytes of the values of a job that a program keeps, in the order of [`Slot`]: FORS roots, PK_FORS, XMSS roots.
+pub(crate) const fn kept_bytes(p: &Params) -> usize {
+    (p.k + 1 + p.d) * p.n
+}
 
 /// Bytes that a program holds, at most, by an estimate.
 pub(crate) fn bytes(plan: &Plan, batch: usize, policy: &CpuPolicy) -> u64 {
@@ -62,24 +65,16 @@ pub(crate) fn bytes(plan: &Plan, batch: usize, policy: &CpuPolicy) -> u64 {
             p.d * len * (p.w() * n + job(1)) + fors + xmss + fors_tops.max(xmss_tops)
         }
     };
-    let kept = if matches!(plan.op, Op::Sign | Op::Verify) { batch * SlotValues::bytes(p) } else { 0 };
+    let kept = if matches!(plan.op, Op::Sign | Op::Verify) { batch * kept_bytes(p) } else { 0 };
     (scratch * policy.threads + kept) as u64
 }
 
 impl CpuProgram {
     pub(crate) fn new(hash: Arc<dyn TweakableHash>, plan: Plan, batch: usize, policy: CpuPolicy) -> CpuProgram {
-        let grown = plan
-            .stages
-            .iter()
-            .find_map(|stage| match stage {
-                Stage::WotsSelect { layers } => Some(*layers as usize),
-                _ => None,
-            })
-            .unwrap_or(0);
         let signs = matches!(plan.op, Op::Sign | Op::Verify);
-        let kept = vec![0; if signs { batch * SlotValues::bytes(plan.params) } else { 0 }];
+        let kept = vec![0; if signs { batch * kept_bytes(plan.params) } else { 0 }];
         let hashes = [hash.clone(), Arc::new(Swapped(hash))];
-        CpuProgram { hashes, plan, policy, grown, pool: Pool::default(), kept, jobs: 0 }
+        CpuProgram { hashes, plan, policy, pool: Pool::default(), kept, jobs: 0 }
     }
 
     fn forest<'a>(&'a self, keys: &'a Prepared<'a>, leaves: Leaves, trees: &'a [Tree], tasks: usize) -> Forest<'a> {
@@ -106,40 +101,38 @@ impl CpuProgram {
     }
 
     /// Makes one signature.
-    fn sign(&self, scratch: &mut Scratch, job: Job<'_>) -> Result<(), Error> {
+    fn sign(&self, scratch: &mut Scratch, job: Job<'_>) {
         let (p, n, len) = (self.plan.params, self.plan.params.n, self.plan.params.len());
         let Job { keys, key, cached_nodes, at, signature, kept, clock, is_shared: parallel } = job;
-        let mut kept = SlotValues::new(p, kept);
+        // The nodes of the layers above the grown ones come with the key.
+        let grown = p.d - self.plan.cached_layers;
+        // A layer signs PK_FORS or the root of the layer below; nothing signs the last root.
+        let (fors_roots, signed) = kept.split_at_mut(p.k * n);
         let (fors_parts, ht) = signature[n..].split_at_mut(p.fors_bytes());
-        let (grown_parts, cached_parts) = ht.split_at_mut(self.grown * p.xmss_bytes());
+        let (grown_parts, cached_parts) = ht.split_at_mut(grown * p.xmss_bytes());
 
         let tree = Tree { layer: 0, tree: at.idx_tree, key_pair: 0, first: 0, key, revealed: None };
         let fors: Vec<Tree> = (0..p.k)
             .map(|i| Tree { key_pair: at.idx_leaf, first: (i << p.a) as u32, revealed: Some(at.fors[i]), ..tree })
             .collect();
-        let xmss: Vec<Tree> = (0..self.grown)
+        let xmss: Vec<Tree> = (0..grown)
             .map(|layer| {
                 let (index, leaf) = at.at_layer(p, layer);
                 Tree { layer: layer as u32, tree: index, revealed: Some(leaf), ..tree }
             })
             .collect();
-        let mut fors_roots = std::mem::take(&mut scratch.fors_roots);
-        let mut xmss_roots = std::mem::take(&mut scratch.xmss_roots);
         let mut traces = std::mem::take(&mut scratch.traces);
         let trace = len * p.w() * n;
-        sized(&mut fors_roots, p.k * n);
-        sized(&mut xmss_roots, p.d * n);
-        sized(&mut traces, self.grown * trace);
+        sized(&mut traces, grown * trace);
         {
             let tasks = if parallel { 4 * self.policy.threads } else { 1 };
             let fors_forest = self.forest(keys, Leaves::Fors, &fors, tasks);
             let xmss_forest = self.forest(keys, Leaves::Xmss, &xmss, tasks);
-            let fors_out =
-                ForestOutput { roots: &mut fors_roots[..p.k * n], parts: fors_parts, traces: &mut [], nodes: &mut [] };
+            let fors_out = ForestOutput { roots: &mut *fors_roots, parts: fors_parts, traces: &mut [], nodes: &mut [] };
             let xmss_out = ForestOutput {
-                roots: &mut xmss_roots[..self.grown * n],
+                roots: &mut signed[n..][..grown * n],
                 parts: &mut *grown_parts,
-                traces: &mut traces[..self.grown * trace],
+                traces: &mut traces[..grown * trace],
                 nodes: &mut [],
             };
             if parallel && !clock.runs() {
@@ -156,34 +149,29 @@ impl CpuProgram {
                 clock.lap("xmss");
             }
         }
-        kept.fors_roots().copy_from_slice(&fors_roots[..p.k * n]);
 
         let adrs = Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf);
         let one = Keys::One(&keys.keys[key as usize]);
         clock.start();
-        keys.hash.t_l(one, &[adrs.0], p.k, &fors_roots[..p.k * n], kept.fors_pk());
+        keys.hash.t_l(one, &[adrs.0], p.k, fors_roots, &mut signed[..n]);
         clock.lap("fors_pk");
 
         let digits = sized(&mut scratch.digits, len);
-        for (layer, (part, trace)) in grown_parts.chunks_mut(p.xmss_bytes()).zip(traces.chunks(trace)).enumerate() {
-            let message = if layer == 0 { &*kept.fors_pk() } else { &xmss_roots[(layer - 1) * n..][..n] };
+        let parts = grown_parts.chunks_mut(p.xmss_bytes());
+        for ((part, trace), message) in parts.zip(traces.chunks(trace)).zip(signed.chunks(n)) {
             wots::digits(p, message, digits);
             wots::select(p, digits, trace, &mut part[..len * n]);
-            kept.xmss_root(layer).copy_from_slice(&xmss_roots[layer * n..][..n]);
         }
         clock.lap("wots_select");
-        scratch.fors_roots = fors_roots;
         scratch.traces = traces;
-        let done = self.sign_cached(scratch, (keys.hash, one), cached_nodes, at, cached_parts, &mut kept);
         if self.plan.cached_layers > 0 {
+            self.sign_cached(scratch, (keys.hash, one), cached_nodes, at, cached_parts, signed);
             clock.lap("cached");
         }
-        scratch.xmss_roots = xmss_roots;
-        done
     }
 
     /// Makes the signatures of the layers whose nodes came with the key: walks the chains of WOTS+ signatures, and copies authentication paths.
-    /// Each layer signs the root of the tree below, which is cached too except below the first of these layers.
+    /// Each layer signs the root of the tree below, which is cached too except below the first of these layers. `signed` is PK_FORS and the layers' roots.
     fn sign_cached(
         &self,
         scratch: &mut Scratch,
@@ -191,21 +179,17 @@ impl CpuProgram {
         nodes: &[u8],
         at: &Position,
         parts: &mut [u8],
-        kept: &mut SlotValues<'_>,
-    ) -> Result<(), Error> {
+        signed: &mut [u8],
+    ) {
         let (p, n, len) = (self.plan.params, self.plan.params.n, self.plan.params.len());
-        if self.plan.cached_layers == 0 {
-            return Ok(());
-        }
-        let nodes = CachedNodes::new(p, self.plan.cached_layers, nodes)?;
+        let nodes = CachedNodes::new(p, self.plan.cached_layers, nodes).expect("the batch was checked");
         let Scratch { adrs, digits, values, .. } = scratch;
         adrs.clear();
         let all_digits = sized(digits, self.plan.cached_layers * len);
         for (layer, digits) in nodes.layers().zip(all_digits.chunks_mut(len)) {
             let (tree, leaf) = at.at_layer(p, layer);
-            kept.xmss_root(layer).copy_from_slice(nodes.root(layer, tree));
-            let message = if layer == 0 { &*kept.fors_pk() } else { &*kept.xmss_root(layer - 1) };
-            wots::digits(p, message, digits);
+            signed[(layer + 1) * n..][..n].copy_from_slice(nodes.root(layer, tree));
+            wots::digits(p, &signed[layer * n..][..n], digits);
             let prf = Adrs::new(layer as u32, tree, AdrsType::WotsPrf).key_pair(leaf);
             adrs.extend((0..len as u32).map(|i| prf.chain(i).0));
         }
@@ -224,7 +208,6 @@ impl CpuProgram {
                 out.copy_from_slice(node);
             }
         }
-        Ok(())
     }
 
     /// Runs a batch, which must have been checked.
@@ -247,12 +230,11 @@ impl CpuProgram {
         let hash = self.hashes[usize::from(places != Places::Usual)].clone();
         let keys = Prepared { hash: &*hash, keys };
         let mut kept = std::mem::take(&mut self.kept);
-        let each = SlotValues::bytes(p);
+        let each = kept_bytes(p);
         if matches!(self.plan.op, Op::Sign | Op::Verify) {
             sized(&mut kept, jobs * each);
         }
         let top = Tree { layer: p.d as u32 - 1, tree: 0, key_pair: 0, first: 0, key: 0, revealed: None };
-        let mut failed = Ok(());
         let trace = TraceContext::current();
         let clock = Clock::new(self.policy.stages == 1);
         // If stages are timed, one thread verifies all groups.
@@ -302,16 +284,11 @@ impl CpuProgram {
                             clock: &clock,
                         }
                     });
-                let error = std::sync::Mutex::new(Ok(()));
                 self.pool.with(|scratch| {
                     run(threads > 1 && !are_few, &self.pool, scratch, tasks, |scratch, job| {
-                        let sign = || wiped(|| self.sign(scratch, job));
-                        if let Err(e) = trace.step(Step::Group, 1, sign) {
-                            *error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Err(e);
-                        }
+                        trace.step(Step::Group, 1, || wiped(|| self.sign(scratch, job)));
                     });
                 });
-                failed = error.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
             }
             Op::Verify => {
                 let [out] = out else {
@@ -339,7 +316,7 @@ impl CpuProgram {
         }
         self.kept = kept;
         self.jobs = jobs;
-        failed.map(|()| Timing { execute: start.elapsed(), stages: clock.stages(alone), ..Timing::default() })
+        Ok(Timing { execute: start.elapsed(), stages: clock.stages(alone), ..Timing::default() })
     }
 }
 
@@ -403,7 +380,7 @@ impl Program for CpuProgram {
     forward!(self => self; no_time_limit);
 
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
-        let (p, each) = (self.plan.params, SlotValues::bytes(self.plan.params));
+        let (p, each) = (self.plan.params, kept_bytes(self.plan.params));
         let range = match slot {
             Slot::ForsRoots => 0..p.k,
             Slot::ForsPk => p.k..p.k + 1,

@@ -19,10 +19,8 @@ pub(crate) struct Scratch {
     pub messages: Vec<u8>,
     /// All values of revealed leaves' chains, which are secret.
     pub traces: Vec<u8>,
-    /// The chunks' tops, from which the upper levels of trees start, and roots.
+    /// The chunks' tops, from which the upper levels of trees start.
     pub tops: Vec<u8>,
-    pub fors_roots: Vec<u8>,
-    pub xmss_roots: Vec<u8>,
 }
 
 impl Drop for Scratch {
@@ -59,17 +57,7 @@ impl Pool {
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         let bytes = |s: &Scratch| {
-            let nodes = [
-                &s.digits,
-                &s.values,
-                &s.nodes,
-                &s.parents,
-                &s.messages,
-                &s.traces,
-                &s.tops,
-                &s.fors_roots,
-                &s.xmss_roots,
-            ];
+            let nodes = [&s.digits, &s.values, &s.nodes, &s.parents, &s.messages, &s.traces, &s.tops];
             let words = 4 * (s.key_of.capacity() + s.chains.capacity() + s.order.capacity());
             32 * s.adrs.capacity() + words + nodes.iter().map(|buffer| buffer.capacity()).sum::<usize>()
         };

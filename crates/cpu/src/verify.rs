@@ -1,6 +1,8 @@
 //! Recomputing PK.root from signatures, a group of them at a time: all their chains share lanes, sorted by length.
 
 use crate::clock::Clock;
+use crate::forest::keys_of;
+use crate::program::kept_bytes;
 use crate::scratch::{Scratch, sized};
 use crate::share::Offer;
 use crate::wots;
@@ -32,7 +34,7 @@ pub(crate) struct VerifyGroup<'a> {
     layers: Option<usize>,
     /// The root of the last known layer for each job; before the first layer, PK_FORS.
     roots: &'a mut [u8],
-    /// [`SlotValues`] of each job.
+    /// [`kept_bytes`] of each job.
     kept: &'a mut [u8],
 }
 
@@ -55,43 +57,9 @@ impl<'a> VerifyGroup<'a> {
     }
 }
 
-/// Intermediate values of one job, in the order of `Slot`: FORS roots, PK_FORS, XMSS roots.
-pub(crate) struct SlotValues<'a> {
-    p: &'static Params,
-    bytes: &'a mut [u8],
-}
-
-impl<'a> SlotValues<'a> {
-    pub(crate) const fn bytes(p: &Params) -> usize {
-        (p.k + 1 + p.d) * p.n
-    }
-    pub(crate) fn new(p: &'static Params, bytes: &'a mut [u8]) -> SlotValues<'a> {
-        SlotValues { p, bytes }
-    }
-    /// Those of jobs one after the other.
-    fn of_jobs(p: &'static Params, kept: &'a mut [u8]) -> impl Iterator<Item = SlotValues<'a>> {
-        kept.chunks_mut(SlotValues::bytes(p)).map(move |bytes| SlotValues::new(p, bytes))
-    }
-    pub(crate) fn fors_roots(&mut self) -> &mut [u8] {
-        &mut self.bytes[..self.p.k * self.p.n]
-    }
-    pub(crate) fn fors_pk(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.p.k * self.p.n..][..self.p.n]
-    }
-    pub(crate) fn xmss_root(&mut self, layer: usize) -> &mut [u8] {
-        &mut self.bytes[(self.p.k + 1 + layer) * self.p.n..][..self.p.n]
-    }
-}
-
 impl Verification<'_> {
     fn keys<'a>(&'a self, jobs: &Range<usize>, key_of: &'a mut Vec<u32>, per: usize) -> Keys<'a> {
-        let of = &self.batch.key_of[jobs.clone()];
-        if of.iter().all(|key| *key == of[0]) {
-            return Keys::One(&self.keys[of[0] as usize]);
-        }
-        key_of.clear();
-        key_of.extend(of.iter().flat_map(|key| std::iter::repeat_n(*key, per)));
-        Keys::Of { keys: self.keys, of: key_of }
+        keys_of(self.keys, key_of, self.batch.key_of[jobs.clone()].iter().copied(), per)
     }
 
     /// Computes the roots of a group, n bytes a job, and values on the way to them. Before each layer, offers half of the group to other threads, if it is
@@ -187,11 +155,10 @@ impl Verification<'_> {
         adrs.extend(positions.iter().map(|at| Adrs::new(0, at.idx_tree, AdrsType::ForsRoots).key_pair(at.idx_leaf).0));
         self.hash.t_l(self.keys(jobs, key_of, 1), adrs, p.k, trees, group.roots);
         clock.lap("fors_pk");
-        for ((mut kept, roots), pk) in
-            SlotValues::of_jobs(p, group.kept).zip(trees.chunks(p.k * N)).zip(group.roots.chunks(N))
-        {
-            kept.fors_roots().copy_from_slice(roots);
-            kept.fors_pk().copy_from_slice(pk);
+        let kept = group.kept.chunks_mut(kept_bytes(p));
+        for ((kept, roots), pk) in kept.zip(trees.chunks(p.k * N)).zip(group.roots.chunks(N)) {
+            kept[..p.k * N].copy_from_slice(roots);
+            kept[p.k * N..][..N].copy_from_slice(pk);
         }
     }
 
@@ -269,8 +236,8 @@ impl Verification<'_> {
             self.hash.t_l(self.keys(jobs, key_of, 1), adrs, 2, pairs, messages);
         }
         group.roots.copy_from_slice(messages);
-        for (mut kept, root) in SlotValues::of_jobs(p, group.kept).zip(messages.chunks(N)) {
-            kept.xmss_root(layer).copy_from_slice(root);
+        for (kept, root) in group.kept.chunks_mut(kept_bytes(p)).zip(messages.chunks(N)) {
+            kept[(p.k + 1 + layer) * N..][..N].copy_from_slice(root);
         }
     }
 
@@ -343,7 +310,7 @@ mod tests {
                 let positions = if digests.is_some() { &[][..] } else { &positions };
                 let batch = Batch { keys: &keys, key_of: &key_of, positions, signatures: &signatures };
                 let all = Verification { p, hash: &*hash, keys: &states, batch: &batch, digests };
-                let (mut roots, mut kept) = (vec![0; JOBS * p.n], vec![0; JOBS * SlotValues::bytes(p)]);
+                let (mut roots, mut kept) = (vec![0; JOBS * p.n], vec![0; JOBS * kept_bytes(p)]);
                 let groups = RefCell::new(vec![VerifyGroup::new(0..JOBS, &mut roots, &mut kept)]);
                 let offer = |half: &mut dyn FnMut() -> _| {
                     if divides {
