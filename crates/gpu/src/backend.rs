@@ -4,7 +4,7 @@ use crate::cache::Cache;
 use crate::gpu::{Facts, Gpu};
 use crate::nodes::NodesCache;
 use crate::policy::{self, GpuPolicy};
-use crate::program::{self, FEW_JOBS, GpuProgram};
+use crate::program::{self, FEW_JOBS, GpuProgram, Shape};
 use crate::sha256::{GpuHasher, HashPolicy};
 use hypergrove_engine::{
     Abilities, Axis, Backend, Device, Error, Hasher, HostMemory, Policy, Program, ReachableMemory, SelfTest,
@@ -129,7 +129,8 @@ impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error> {
         let facts = self.gpu(device)?.0.facts();
         let budget = budget(facts);
-        let needs = program::least_bytes(plan, GpuPolicy::on(facts, &Policy::default())?, budget, facts);
+        let policy = GpuPolicy::on(facts, &Policy::default())?;
+        let needs = Shape::new(plan, policy, budget, facts).layout(1).device as u64;
         if needs > budget {
             return Err(Error::OutOfMemory { device: device.id(), needs, has: budget });
         }
@@ -154,7 +155,8 @@ impl<G: Gpu> SlhDsaPrograms for Gpus<G> {
         let compile = || {
             let (gpu, _) = self.gpu(device)?;
             let policy = GpuPolicy::on(gpu.facts(), policy)?;
-            GpuProgram::compile(gpu, plan, batch, budget(gpu.facts()), policy)
+            let shape = Shape::new(plan, policy, budget(gpu.facts()), gpu.facts());
+            GpuProgram::kernels(gpu, plan, batch, &shape).map(drop)
         };
         // `prepare` reports the error.
         let _: Result<(), Error> = compile();

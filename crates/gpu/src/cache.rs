@@ -4,9 +4,10 @@
 //! damage, but no intent. So nobody but this process's user may be able to write the directory and each file. Other directories and files
 //! are not read, and a notice says so.
 
+use crate::gpu::lock;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 /// The first bytes of a cached file. A change of the format changes them.
 pub const MAGIC: &[u8; 16] = b"hypergrove-code1";
@@ -50,17 +51,13 @@ impl Cache {
 
     /// The directories and files that were not read, each with the reason in one line.
     pub fn notices(&self) -> Vec<String> {
-        self.lines().clone()
-    }
-
-    fn lines(&self) -> MutexGuard<'_, Vec<String>> {
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.notices).clone()
     }
 
     /// Adds a notice, unless there is the same one already.
     fn notice(&self, path: &Path, why: &str) {
         let line = format!("{}: {why}; compiled code is not read from there", path.display());
-        let mut lines = self.lines();
+        let mut lines = lock(&self.notices);
         if !lines.contains(&line) {
             lines.push(line);
         }

@@ -6,7 +6,7 @@ use hypergrove_engine::{Error, Policy, ReachableMemory, Timing};
 use hypergrove_fips205::plan::Rates;
 use hypergrove_kernels::{Args, Config, Kernel};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zeroize::Zeroize;
 
 /// A device as its driver describes it.
@@ -222,6 +222,18 @@ pub trait Wrapper {
     type Gpu<G: Gpu>: Gpu;
     /// Wraps a GPU.
     fn wrap<G: Gpu>(&self, gpu: Arc<G>) -> Self::Gpu<G>;
+}
+
+/// Locks a mutex, even after a panic: nothing is left half done under the locks of programs and drivers.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes words as the device reads them.
+pub(crate) fn put_words(to: &mut [u8], words: impl IntoIterator<Item = u32>) {
+    for (to, word) in to.as_chunks_mut().0.iter_mut().zip(words) {
+        *to = word.to_le_bytes();
+    }
 }
 
 /// Bytes that one thread copies or wipes at a time.

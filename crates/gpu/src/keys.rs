@@ -1,5 +1,6 @@
 //! Lays out a key as kernels read it, on the host. For many keys the kernel `keys` does this.
 
+use crate::gpu::put_words;
 use hypergrove_engine::Key;
 use hypergrove_fips205::sha2::{IV256, IV512};
 use hypergrove_fips205::{Family, Params};
@@ -26,9 +27,7 @@ pub(crate) fn lay_out(p: &Params, key: &Key<'_>, nodes: u64, to: &mut [u8]) {
     }
     words[40] = nodes as u32;
     words[41] = (nodes >> 32) as u32;
-    for (to, word) in to.chunks_exact_mut(4).zip(words.iter()) {
-        to.copy_from_slice(&word.to_le_bytes());
-    }
+    put_words(to, words.iter().copied());
 }
 
 /// The states of SHA-256 and SHA-512 after the block of PK.seed and zeros; 64-bit words are written high, low.

@@ -8,6 +8,7 @@ mod keys;
 #[allow(unsafe_code)]
 mod mapped;
 mod nodes;
+mod parts;
 mod policy;
 mod program;
 mod ring;
@@ -24,7 +25,7 @@ mod host;
 mod tests;
 
 pub use backend::Gpus;
-pub use gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step, Wrapper};
+pub use gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step, Wrapper, lock};
 pub use mapped::MappedBytes;
 pub use policy::GpuPolicy;
 pub use sha256::HashPolicy;

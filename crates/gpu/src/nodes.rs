@@ -5,10 +5,10 @@
 //! one row for each leaf, the top layer first. A row is the signature's len·n bytes and a word, the sum of these bytes and of the
 //! authentication path (`stored.k`).
 
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, lock};
 use hypergrove_fips205::Params;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The layers whose signatures are stored: all but the lowest of the top `cached` layers.
 pub(crate) fn stored_layers(p: &Params, cached: usize) -> Range<usize> {
@@ -49,8 +49,10 @@ pub(crate) struct Nodes<G: Gpu> {
 pub(crate) struct NodesCache<G: Gpu> {
     budget: u64,
     held: Mutex<Vec<CacheEntry<G>>>,
-    making: Mutex<()>,
-    sending: Mutex<()>,
+    /// Lets one program make nodes at a time: another program may want the same nodes.
+    pub(crate) making: Mutex<()>,
+    /// Gives one program the link to the device alone. If two programs shared the link, both would begin to compute late, and at the same time.
+    pub(crate) sending: Mutex<()>,
 }
 
 struct CacheEntry<G: Gpu> {
@@ -60,23 +62,9 @@ struct CacheEntry<G: Gpu> {
     nodes: Arc<Nodes<G>>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<G: Gpu> NodesCache<G> {
     pub(crate) fn new(budget: u64) -> NodesCache<G> {
         NodesCache { budget, held: Mutex::default(), making: Mutex::default(), sending: Mutex::default() }
-    }
-
-    /// Gives one program the link to the device alone. If two programs shared the link, both would begin to compute late, and at the same time.
-    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        locked(&self.sending)
-    }
-
-    /// Lets one program make nodes at a time: another program may want the same nodes.
-    pub(crate) fn turn_to_make(&self) -> MutexGuard<'_, ()> {
-        locked(&self.making)
     }
 
     /// Whether the budget allows so many bytes.
@@ -86,7 +74,7 @@ impl<G: Gpu> NodesCache<G> {
 
     /// Nodes of that identity and size, if they are cached, and how many signatures batches have wanted with them, `more` included.
     pub(crate) fn get(&self, id: u64, bytes: usize, more: u64) -> Option<(Arc<Nodes<G>>, u64)> {
-        let mut held = locked(&self.held);
+        let mut held = lock(&self.held);
         let at = held.iter().position(|one| one.id == id && one.nodes.of_nodes == bytes && id != 0)?;
         let mut one = held.remove(at);
         one.signatures += more;
@@ -96,12 +84,12 @@ impl<G: Gpu> NodesCache<G> {
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        locked(&self.held).retain(|one| one.id != id);
+        lock(&self.held).retain(|one| one.id != id);
     }
 
     /// Frees the nodes that no program uses now. Returns whether there were any.
     pub(crate) fn drop_unused(&self) -> bool {
-        let mut held = locked(&self.held);
+        let mut held = lock(&self.held);
         let before = held.len();
         held.retain(|one| Arc::strong_count(&one.nodes) > 1);
         held.len() < before
@@ -111,7 +99,7 @@ impl<G: Gpu> NodesCache<G> {
     pub(crate) fn put(&self, id: u64, nodes: Nodes<G>, signatures: u64) -> Arc<Nodes<G>> {
         let nodes = Arc::new(nodes);
         if id != 0 && self.fits(nodes.bytes) {
-            let mut held = locked(&self.held);
+            let mut held = lock(&self.held);
             held.retain(|one| one.id != id);
             while !self.fits(held.iter().map(|one| one.nodes.bytes).sum::<usize>() + nodes.bytes) {
                 held.remove(0);

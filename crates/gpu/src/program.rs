@@ -6,15 +6,14 @@ mod digest_tests;
 mod launches;
 mod layout;
 
-#[cfg(test)]
-pub(crate) use layout::device_bytes;
-pub(crate) use layout::{host_bytes, least_bytes};
+pub(crate) use layout::{Shape, host_bytes};
 
 use self::launches::PassSteps;
-use self::layout::{FEW_KEYS, Layout, Part, Shape, cache_trees, flag_words};
-use crate::gpu::{Facts, Gpu, Launch, Queue, Step, WaitLimit, wipe};
+use self::layout::{FEW_KEYS, Layout, cache_trees, flag_words};
+use crate::gpu::{Facts, Gpu, Launch, Queue, Step, WaitLimit, lock, put_words, wipe};
 use crate::keys;
 use crate::nodes::NodesCache;
+use crate::parts::Part;
 use crate::policy::GpuPolicy;
 use crate::ring::{Chunk, Ring, chunks, copy_rows, each_row, in_threads};
 use crate::runs::reached;
@@ -212,19 +211,8 @@ impl<G: Gpu> GpuProgram<G> {
         })
     }
 
-    /// Compiles the kernels that [`new`](GpuProgram::new) would compile.
-    pub(crate) fn compile(
-        gpu: &Arc<G>,
-        plan: &Plan,
-        batch: usize,
-        budget: u64,
-        policy: GpuPolicy,
-    ) -> Result<(), Error> {
-        GpuProgram::kernels(gpu, plan, batch, &Shape::new(plan, policy, budget, gpu.facts())).map(drop)
-    }
-
     /// The kernels that a program needs for up to `batch` jobs, compiled if they have to be.
-    fn kernels(gpu: &Arc<G>, plan: &Plan, batch: usize, shape: &Shape) -> Result<G::Kernels, Error> {
+    pub(crate) fn kernels(gpu: &Arc<G>, plan: &Plan, batch: usize, shape: &Shape) -> Result<G::Kernels, Error> {
         let p = plan.params;
         let wanted: &[Kernel] = match plan.op {
             Op::Keygen | Op::Cache => {
@@ -446,7 +434,7 @@ impl<G: Gpu> GpuProgram<G> {
             return Ok(());
         }
         let (shared, to) = (self.cache.clone(), self.device(self.layout.input));
-        let _turn = shared.turn();
+        let _turn = lock(&shared.sending);
         self.ring().send(signatures, to)
     }
 
@@ -575,9 +563,7 @@ impl<G: Gpu> GpuProgram<G> {
             let job = jobs.at(place);
             let (at, number) = (&batch.positions[job], numbers[batch.key_of[job] as usize]);
             let head = [number, (at.idx_tree >> 32) as u32, at.idx_tree as u32, at.idx_leaf];
-            for (to, word) in to.chunks_exact_mut(4).zip(head.iter().chain(&*at.fors)) {
-                to.copy_from_slice(&word.to_le_bytes());
-            }
+            put_words(to, head.iter().chain(&*at.fors).copied());
         });
     }
 
@@ -620,16 +606,6 @@ impl<G: Gpu> GpuProgram<G> {
     fn values(&self, jobs: usize) -> [(Part, usize); 2] {
         let (p, l) = (self.p(), &self.layout);
         [(l.roots, jobs * (p.d + 1) * p.n), (l.fors, jobs * p.k * p.n)]
-    }
-
-    /// The values of the last pass, as words. The steps of a pass copy them from the device if its jobs are few.
-    fn read_values(&mut self, jobs: usize) -> Result<[Vec<u8>; 2], Error> {
-        let values = self.values(jobs);
-        if jobs > FEW_JOBS {
-            self.queue.submit(&self.kernels, &values.map(|(part, bytes)| self.download(part, bytes)))?;
-            self.queue.wait()?;
-        }
-        Ok(values.map(|(part, bytes)| self.view(part, bytes).to_vec()))
     }
 
     fn view(&self, part: Part, bytes: usize) -> &[u8] {
@@ -706,7 +682,7 @@ impl<G: Gpu> GpuProgram<G> {
         };
         let fetches = if signatures.len() > FEW_JOBS { self.fetches(&signatures) } else { None };
         let Some([first, others]) = fetches else { return Ok(SignatureInput::Later(signatures)) };
-        let turn = link.turn();
+        let turn = lock(&link.sending);
         self.queue.submit(&self.kernels, &first)?;
         self.queue.mark(0)?;
         Ok(SignatureInput::UnderWay(turn, others))
@@ -957,10 +933,16 @@ impl<G: Gpu> Program for GpuProgram<G> {
             return Ok(None);
         }
         let (Some(jobs), row) = (self.kept, (p.d + 1) * p.n) else { return Ok(None) };
-        let [roots, fors] = self.read_values(jobs)?;
+        let values = self.values(jobs);
+        // The steps of a pass copy the values from the device if its jobs are few.
+        if jobs > FEW_JOBS {
+            self.queue.submit(&self.kernels, &values.map(|(part, bytes)| self.download(part, bytes)))?;
+            self.queue.wait()?;
+        }
+        let [roots, fors] = values.map(|(part, bytes)| self.view(part, bytes));
         let jobs = || roots.chunks_exact(row);
         let mut bytes = match slot {
-            Slot::ForsRoots => fors,
+            Slot::ForsRoots => fors.to_vec(),
             Slot::ForsPk => jobs().flat_map(|roots| &roots[..p.n]).copied().collect(),
             Slot::XmssRoots => {
                 jobs().flat_map(|roots| &roots[p.n..row - self.plan.cached_layers * p.n]).copied().collect()

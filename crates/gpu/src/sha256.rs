@@ -1,6 +1,6 @@
 //! SHA-256 of many messages. Chunks of messages go through several streams of work, so that copies and launches overlap.
 
-use crate::gpu::{BYTES_OF_A_THREAD, Facts, Gpu, Launch, Queue, Step, WaitLimit};
+use crate::gpu::{BYTES_OF_A_THREAD, Facts, Gpu, Launch, Queue, Step, WaitLimit, put_words};
 use crate::policy::Accepted::Between;
 use crate::policy::{PolicyAxis, axis, with_threads, with_values};
 use crate::program::wait_limit;
@@ -307,9 +307,7 @@ fn pack(threads: usize, messages: Messages<'_>, to: &mut [u8], table: &mut [u8])
         let key = |span: &[u32; 3]| (!span[1], span[2]);
         if threads > 1 { spans.par_sort_unstable_by_key(key) } else { spans.sort_unstable_by_key(key) }
     }
-    for (bytes, word) in table.as_chunks_mut::<4>().0.iter_mut().zip(spans.as_flattened()) {
-        *bytes = word.to_le_bytes();
-    }
+    put_words(table, spans.into_flattened());
     used
 }
 

@@ -1,11 +1,11 @@
 //! The conformance suite on kernels that run on the host, and tests that need a GPU which fails on command.
 
 use crate::backend::{Gpus, PROGRAM_SHARE};
-use crate::gpu::{Gpu, Queue, SLOTS, Step};
+use crate::gpu::{Facts, Gpu, Queue, SLOTS, Step};
 use crate::host::{HostGpu, Planted, REVEALED, TREE};
 use crate::nodes::NodesCache;
 use crate::policy::GpuPolicy;
-use crate::program::{GpuProgram, device_bytes};
+use crate::program::{GpuProgram, Shape};
 use crate::ring::{Ring, Slots};
 use hypergrove_engine::{
     Abilities, Backend, Batch, Device, Digests, Error, Key, Messages, Places, Policy, Program, Reference, SelfTested,
@@ -33,6 +33,11 @@ fn device(gpu: impl Into<Arc<HostGpu>>) -> (Gpus<HostGpu>, Device) {
     let gpus = gpus(gpu);
     let device = gpus.devices().unwrap().remove(0);
     (gpus, device)
+}
+
+/// Bytes of device memory for a pass of `jobs` jobs.
+pub(crate) fn device_bytes(plan: &Plan, jobs: usize, policy: GpuPolicy, facts: &Facts) -> u64 {
+    Shape::new(plan, policy, u64::MAX, facts).layout(jobs).device as u64
 }
 
 hypergrove_testkit::backend_tests!(kernels_on_the_host, Some(Box::new(gpus(HostGpu::new(false)))));
@@ -941,7 +946,7 @@ fn a_batch_beyond_a_programs_share_of_memory_takes_several_passes() {
         let (whole, is_there) = run(HostGpu::new(false)).unwrap();
         assert!(is_there, "the roots of one pass are on the device");
         let in_passes = Ok((whole, false));
-        let all = crate::program::device_bytes(plan, 9, Default::default(), &HostGpu::new(false).facts);
+        let all = device_bytes(plan, 9, Default::default(), &HostGpu::new(false).facts);
         let mut small = HostGpu::new(false);
         small.facts.memory = crate::backend::PROGRAM_SHARE * all / 2;
         assert_eq!(run(small), in_passes);

@@ -119,28 +119,26 @@ impl<G: Gpu> ZkGpu<G> {
     pub(crate) fn new(gpu: &Arc<G>, policy: ZkPolicy, budget: u64) -> Result<ZkGpu<G>, Error> {
         // Attempts that fill the device once.
         let wave = (gpu.facts().compute_units * policy.fill) as usize;
-        let mut limits = Limits {
-            jobs: policy.pass as usize,
-            keys: 1 << 15,
-            made: MADE_KEYS,
-            attempts: 2 * wave.max(1),
-            messages: 256 << 20,
-        };
         // All limits are halved until a pass fits the budget.
-        while pass::most_bytes(limits) as u64 > budget {
+        let mut halved = 0;
+        let limits = loop {
+            let of = |count: usize| (count >> halved).max(1);
+            let limits = Limits {
+                jobs: of(policy.pass as usize),
+                keys: of(1 << 15),
+                made: of(MADE_KEYS),
+                attempts: of(2 * wave.max(1)),
+                messages: of(256 << 20),
+            };
+            let needs = pass::most_bytes(limits) as u64;
+            if needs <= budget {
+                break limits;
+            }
             if limits.jobs.max(limits.keys).max(limits.attempts) == 1 {
-                let needs = pass::most_bytes(limits) as u64;
                 return Err(Error::OutOfMemory { device: gpu.facts().id.clone(), needs, has: budget });
             }
-            let half = |count: usize| (count / 2).max(1);
-            limits = Limits {
-                jobs: half(limits.jobs),
-                keys: half(limits.keys),
-                made: half(limits.made),
-                attempts: half(limits.attempts),
-                messages: half(limits.messages),
-            };
-        }
+            halved += 1;
+        };
         let wanted: Vec<_> = Kernel::ALL.iter().filter(|kernel| kernel.is_zk()).map(|of| (*of, policy.block)).collect();
         let kernels = gpu.kernels(&policy.config(), &wanted)?;
         let memory = Memory::new(gpu)?;
@@ -193,9 +191,8 @@ impl<G: Gpu> ZkGpu<G> {
             // After a failure everything is wiped at once. Secrets are wiped after success too, but the host does not wait for it.
             let parallel = in_threads(self.policy.threads);
             let wiped = match (&done, secret) {
-                (Ok(()), true) => self.memory.wipe_soon(&self.kernels, parallel),
                 (Ok(()), false) => Ok(()),
-                (Err(_), _) => self.memory.wipe(&self.kernels, parallel),
+                (done, _) => self.memory.wipe(&self.kernels, parallel, done.is_err()),
             };
             done.and(wiped)?;
         }
@@ -206,7 +203,7 @@ impl<G: Gpu> ZkGpu<G> {
 impl<G: Gpu> Drop for ZkGpu<G> {
     fn drop(&mut self) {
         // If the device fails now, nothing on it can be wiped any more.
-        let _ = self.memory.wipe(&self.kernels, false);
+        let _ = self.memory.wipe(&self.kernels, false, true);
     }
 }
 

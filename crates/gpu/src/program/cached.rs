@@ -3,7 +3,7 @@
 use super::launches::{Grown, PassSteps};
 use super::layout::{Layout, flag_words};
 use super::{GpuProgram, Pass, PassJobs};
-use crate::gpu::{Gpu, Launch, Queue, Step};
+use crate::gpu::{Gpu, Launch, Queue, Step, lock, put_words};
 use crate::nodes::{self, Nodes};
 use hypergrove_engine::{Batch, Error, Key, Timing};
 use hypergrove_fips205::plan::cache_bytes;
@@ -28,7 +28,15 @@ impl<G: Gpu> GpuProgram<G> {
 
     /// Holds the nodes of the batch's keys in device memory, if layers are cached, and finds their addresses.
     pub(super) fn nodes_of_keys(&mut self, batch: &Batch<'_>) -> Result<HeldNodes<G>, Error> {
-        let held = if self.shape.cached > 0 { self.hold_nodes(batch)? } else { Vec::new() };
+        let mut held = Vec::new();
+        if self.shape.cached > 0 {
+            let mut signatures = vec![0; batch.keys.len()];
+            batch.key_of.iter().for_each(|key| signatures[*key as usize] += 1);
+            // A batch holds the nodes of all its keys at once.
+            for (key, signatures) in batch.keys.iter().zip(signatures) {
+                held.push(self.nodes_of(key, signatures, batch.keys.len())?);
+            }
+        }
         let addresses = held.iter().map(|nodes| G::address(&nodes.memory)).collect();
         let stored = !held.is_empty() && self.shape.policy.stored > 0 && held.iter().all(|nodes| nodes.stored);
         Ok((held, addresses, stored))
@@ -37,15 +45,6 @@ impl<G: Gpu> GpuProgram<G> {
     /// Removes the batch's keys from the cache: nodes that are damaged would fail every batch of their key.
     pub(super) fn drop_nodes(&self, batch: &Batch<'_>) {
         batch.keys.iter().for_each(|key| self.cache.remove(key.cached_id));
-    }
-
-    /// The cached nodes of the batch's keys in device memory.
-    fn hold_nodes(&mut self, batch: &Batch<'_>) -> Result<Vec<Arc<Nodes<G>>>, Error> {
-        let mut signatures = vec![0; batch.keys.len()];
-        batch.key_of.iter().for_each(|key| signatures[*key as usize] += 1);
-        // A batch holds the nodes of all its keys at once.
-        let keys = batch.keys.len();
-        batch.keys.iter().zip(signatures).map(|(key, signatures)| self.nodes_of(key, signatures, keys)).collect()
     }
 
     /// The nodes of a key, under which a batch of `keys` keys wants `signatures` signatures. They are uploaded, unless they are there from an
@@ -58,7 +57,7 @@ impl<G: Gpu> GpuProgram<G> {
         {
             return Ok(nodes);
         }
-        let _turn = cache.turn_to_make();
+        let _turn = lock(&cache.making);
         // Another program may have made the nodes meanwhile.
         let found = cache.get(id, key.cached_nodes.len(), 0);
         let all = found.as_ref().map_or(signatures, |(_, all)| *all);
@@ -130,9 +129,7 @@ impl<G: Gpu> GpuProgram<G> {
                 let row = (JOB_WORDS + p.k) * 4;
                 for (to, leaf) in self.bytes(l.positions).chunks_exact_mut(row).zip(first..first + count) {
                     let tree = (leaf as u64) << (p.hp * (layer - 1));
-                    for (to, word) in to.chunks_exact_mut(4).zip([0, (tree >> 32) as u32, tree as u32, 0]) {
-                        to.copy_from_slice(&word.to_le_bytes());
-                    }
+                    put_words(to, [0, (tree >> 32) as u32, tree as u32, 0]);
                 }
                 self.go_alone(Pass { jobs: count, keys: 1, ..Pass::default() }, |steps| steps.store_steps(layer))?;
                 let flags = self.view(l.flag, flag_words(p, count) * 4);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::host::HostGpu;
+use crate::tests::device_bytes;
 use hypergrove_engine::Policy;
 use hypergrove_fips205::MPrime;
 use hypergrove_testkit::digests::{DigestJobs, KEYS, text};

@@ -1,9 +1,10 @@
 //! The steps of a pass: which kernels, in which order and shapes.
 
-use super::layout::{Part, flag_words};
+use super::layout::flag_words;
 use super::{COOPERATIVE_CHUNK, DigestShape, FEW_JOBS, FEW_KEYS, GpuProgram, Pass, first_layers};
 use crate::gpu::{Gpu, Launch, Step};
 use crate::nodes;
+use crate::parts::Part;
 use hypergrove_fips205::plan::Op;
 use hypergrove_kernels::arguments::{
     Arguments, ClimbFors, ClimbFromEnds, ClimbFromValues, ClimbInPairs, Climbing, CompareSignatures, CompleteChains,

@@ -2,6 +2,7 @@
 
 use super::{COOPERATIVE_CHUNK, FEW_JOBS};
 use crate::gpu::Facts;
+use crate::parts::{Part, Parts};
 use crate::policy::GpuPolicy;
 use crate::ring::Slots;
 use hypergrove_fips205::plan::{Op, Plan};
@@ -13,7 +14,7 @@ const ENDS_BYTES: usize = 512 << 20;
 
 /// The memory layout of a pass.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Jobs of a pass.
     pub(super) jobs: usize,
     /// Leaves whose chains are grown at a time.
@@ -41,23 +42,13 @@ pub(super) struct Layout {
     pub(super) fors_nodes: [Part; 2],
     /// In the host's memory alone: the ring that large copies go through, one slot after the other.
     pub(super) ring: Part,
-    pub(super) host: usize,
-    pub(super) device: usize,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Part {
-    /// Offset in the device's memory.
-    pub(super) at: usize,
-    pub(super) bytes: usize,
-    /// Offset in the host's memory, and bytes there.
-    pub(super) on_host: usize,
-    pub(super) host_bytes: usize,
+    pub(crate) host: usize,
+    pub(crate) device: usize,
 }
 
 /// The sizes that a set and a policy ask for.
 #[derive(Clone, Copy)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     pub(super) p: &'static Params,
     pub(super) op: Op,
     /// How many layers are grown, and of how many the nodes come with the key.
@@ -83,7 +74,7 @@ impl Layout {
 
 impl Shape {
     /// The shape of a plan on a device that gives a program `budget` bytes.
-    pub(super) fn new(plan: &Plan, policy: GpuPolicy, budget: u64, facts: &Facts) -> Shape {
+    pub(crate) fn new(plan: &Plan, policy: GpuPolicy, budget: u64, facts: &Facts) -> Shape {
         let p = plan.params;
         let (grown, cached) = match plan.op {
             Op::Sign => (p.d - plan.cached_layers, plan.cached_layers),
@@ -132,18 +123,13 @@ impl Shape {
         self.op == Op::Sign && self.policy.replay == 0
     }
 
-    pub(super) fn layout(&self, jobs: usize) -> Layout {
+    pub(crate) fn layout(&self, jobs: usize) -> Layout {
         let Shape { p, op, .. } = *self;
         let (n, len) = (p.n, p.len());
         let signs = op == Op::Sign;
         let hashes = signs || op == Op::Verify;
-        let (mut at, mut host) = (0, 0);
-        let mut both = |bytes: usize, host_bytes: usize| {
-            let part = Part { at, bytes, on_host: host, host_bytes };
-            at += bytes.next_multiple_of(256);
-            host += host_bytes.next_multiple_of(256);
-            part
-        };
+        let mut parts = Parts::default();
+        let mut both = |bytes: usize, host_bytes: usize| parts.add(bytes, host_bytes);
         let when = |yes: bool, bytes: usize| if yes { bytes } else { 0 };
         let leaves = jobs * self.leaves();
         // Windows consist of whole tiles of the largest chunk.
@@ -198,8 +184,8 @@ impl Shape {
         layout.leaves = part(when(keeps, jobs * p.d * n));
         layout.nodes = [part(when(op != Op::Verify, xmss)), part(when(op != Op::Verify, xmss / 2))];
         layout.fors_nodes = [part(when(signs, fors)), part(when(signs, fors / 2))];
-        layout.device = at;
-        layout.host = host;
+        layout.device = parts.device;
+        layout.host = parts.host;
         layout
     }
 
@@ -249,17 +235,6 @@ pub(super) fn flag_words(p: &Params, jobs: usize) -> usize {
 
 /// Keys, at most, that the host lays out itself: for so few, a launch would take longer.
 pub(super) const FEW_KEYS: usize = 8;
-
-/// Bytes of device memory for a pass of one job, the least possible.
-pub(crate) fn least_bytes(plan: &Plan, policy: GpuPolicy, budget: u64, facts: &Facts) -> u64 {
-    Shape::new(plan, policy, budget, facts).layout(1).device as u64
-}
-
-/// Bytes of device memory for a pass of `jobs` jobs.
-#[cfg(test)]
-pub(crate) fn device_bytes(plan: &Plan, jobs: usize, policy: GpuPolicy, facts: &Facts) -> u64 {
-    Shape::new(plan, policy, u64::MAX, facts).layout(jobs).device as u64
-}
 
 /// Bytes of host memory for a program of `batch` jobs.
 pub(crate) fn host_bytes(plan: &Plan, batch: usize, policy: GpuPolicy, facts: &Facts) -> u64 {

@@ -21,7 +21,7 @@ impl<G: Gpu> ZkGpu<G> {
         let grown = layout.device(count * SEED_SIZE);
         let short = layout.device(count * 8 * SHORT_SIZE);
         let private = layout.device(count * SK_BYTES / 4);
-        let way = self.way_out(&mut layout, (pad, &mut *keys_to));
+        let way = self.way(&mut layout, keys_to.iter_mut().map(|key| key.as_mut_ptr() as u64), SK_BYTES, pad);
         let keys = layout.public(count * KEY_SIZE);
         self.memory.ensure(&layout)?;
         let (padding, rest) = self.memory.bytes(input, count * SEED_BYTES).split_at_mut(pad * SEED_BYTES);

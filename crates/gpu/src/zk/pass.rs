@@ -1,10 +1,11 @@
 //! Memory of a pass, on the device and pinned on the host, and the copies between the two.
 
 use super::{DistinctKeys, Limits, ZkGpu, message_words};
-use crate::gpu::{BYTES_OF_A_THREAD, Gpu, Queue, Step, WaitLimit, wipe};
+use crate::gpu::{BYTES_OF_A_THREAD, Gpu, Queue, Step, WaitLimit, put_words, wipe};
+use crate::parts::{Part, Parts};
 use crate::ring::{Ring, Slots, each_row, in_threads};
 use crate::runs::{ByteRun, reached};
-use hypergrove_engine::{Error, Timing, ZK_JOBS_OF_A_THREAD};
+use hypergrove_engine::{Error, ZK_JOBS_OF_A_THREAD};
 use hypergrove_kernels::zk::*;
 use hypergrove_zkdilithium::Message;
 use hypergrove_zkdilithium::params::{SIG_BYTES, SK_BYTES};
@@ -15,64 +16,35 @@ use std::sync::Arc;
 pub(super) enum Way {
     /// The device copies the rows by itself.
     Reached(Vec<ByteRun>),
-    /// Threads copy the rows to or from this pinned memory.
-    Staged(StagedRows),
-}
-
-/// A ring of pinned memory.
-#[derive(Clone, Copy)]
-pub(super) struct StagedRows {
-    at: Offsets,
-    slots: Slots,
+    /// Threads copy the rows to or from this ring of pinned memory.
+    Staged(Part, Slots),
 }
 
 /// Messages that one thread lays out, the keys' numbers, and the word where the messages begin.
 type ThreadJobs<'a> = (&'a [Message<'a>], &'a [u32], usize);
 
-/// A part of a pass's memory: where it begins on the device and on the host.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Offsets {
-    device: usize,
-    host: usize,
-}
-
-/// Lays parts out, one after the other.
+/// Lays the parts of a pass out.
 #[derive(Default)]
 pub(super) struct PassLayout {
-    device: usize,
-    host: usize,
+    parts: Parts,
     /// Bytes of the device's memory at its end that hold no secret.
     public: usize,
 }
 
 impl PassLayout {
     /// A part of the device's memory alone.
-    pub(super) fn device(&mut self, words: usize) -> Offsets {
-        let part = Offsets { device: self.device, host: self.host };
-        self.device += (4 * words).next_multiple_of(256);
-        part
+    pub(super) fn device(&mut self, words: usize) -> Part {
+        self.parts.add(4 * words, 0)
     }
     /// The device's last part, of which nothing is secret: it need not be wiped.
-    pub(super) fn public(&mut self, words: usize) -> Offsets {
+    pub(super) fn public(&mut self, words: usize) -> Part {
         let part = self.device(words);
-        self.public = self.device - part.device;
-        part
-    }
-    /// A part of the host's memory alone.
-    pub(super) fn host(&mut self, bytes: usize) -> Offsets {
-        let part = Offsets { device: self.device, host: self.host };
-        self.host += bytes.next_multiple_of(256);
+        self.public = self.parts.device - part.at;
         part
     }
     /// A part of both memories.
-    pub(super) fn both(&mut self, words: usize) -> Offsets {
-        let part = self.device(words);
-        self.host += (4 * words).next_multiple_of(256);
-        part
-    }
-    /// A ring through which rows are copied.
-    pub(super) fn ring(&mut self, slots: Slots) -> StagedRows {
-        StagedRows { at: self.host(slots.all_bytes()), slots }
+    pub(super) fn both(&mut self, words: usize) -> Part {
+        self.parts.add(4 * words, 4 * words)
     }
 }
 
@@ -117,97 +89,85 @@ impl<G: Gpu> Memory<G> {
     /// first wait reports the error.
     pub(super) fn ensure(&mut self, layout: &PassLayout) -> Result<(), Error> {
         let grown = |bytes: usize| bytes.next_multiple_of(1 << 16);
-        if layout.device > self.room.0 {
+        let Parts { device, host } = layout.parts;
+        if device > self.room.0 {
             self.wait_for_wipe()?;
             (self.room.0, self.secret.0) = (0, 0);
             self.device = self.gpu.alloc(0)?;
-            self.device = self.gpu.alloc(grown(layout.device))?;
-            self.room.0 = grown(layout.device);
+            self.device = self.gpu.alloc(grown(device))?;
+            self.room.0 = grown(device);
         }
-        if layout.host > self.room.1 {
+        if host > self.room.1 {
             (self.room.1, self.secret.1) = (0, 0);
             self.host = self.gpu.alloc_host(0)?;
-            self.host = self.gpu.alloc_host(grown(layout.host))?;
-            self.room.1 = grown(layout.host);
+            self.host = self.gpu.alloc_host(grown(host))?;
+            self.room.1 = grown(host);
         }
-        self.secret.0 = self.secret.0.max(layout.device - layout.public);
-        self.secret.1 = self.secret.1.max(layout.host);
+        self.secret.0 = self.secret.0.max(device - layout.public);
+        self.secret.1 = self.secret.1.max(host);
         Ok(())
     }
-    pub(super) fn at(&self, part: Offsets) -> u64 {
-        G::address(&self.device) + part.device as u64
+    pub(super) fn at(&self, part: Part) -> u64 {
+        G::address(&self.device) + part.at as u64
     }
-    fn on_host(&self, part: Offsets) -> u64 {
-        G::host_address(&self.host) + part.host as u64
+    fn on_host(&self, part: Part) -> u64 {
+        G::host_address(&self.host) + part.on_host as u64
     }
-    pub(super) fn bytes(&mut self, part: Offsets, bytes: usize) -> &mut [u8] {
-        G::host_bytes(&mut self.host, part.host..part.host + bytes)
+    pub(super) fn bytes(&mut self, part: Part, bytes: usize) -> &mut [u8] {
+        G::host_bytes(&mut self.host, part.on_host..part.on_host + bytes)
     }
-    pub(super) fn upload(&self, part: Offsets, bytes: usize) -> Step {
+    pub(super) fn upload(&self, part: Part, bytes: usize) -> Step {
         Step::Upload { to: self.at(part), from: self.on_host(part), bytes }
     }
-    pub(super) fn download(&self, part: Offsets, bytes: usize) -> Step {
+    pub(super) fn download(&self, part: Part, bytes: usize) -> Step {
         Step::Download { to: self.on_host(part), from: self.at(part), bytes }
     }
-    /// Has the device overwrite its secrets before it does anything else with this memory, and overwrites the host's part. Nobody waits for the
-    /// device: while other programs copy much to the host, it may take milliseconds.
-    pub(super) fn wipe_soon(&mut self, kernels: &G::Kernels, parallel: bool) -> Result<(), Error> {
-        let (device, host) = self.secret;
-        let zero = Step::Zero { at: G::address(&self.device), bytes: device };
-        let done = if device > 0 { self.queue.submit(kernels, &[zero]) } else { Ok(()) };
-        if done.is_ok() {
-            self.secret.0 = 0;
-            self.is_wiping = device > 0;
-        }
-        self.wipe_host(host, parallel);
-        done
-    }
-    /// Waits until the device has done the overwriting that [`wipe_soon`](Memory::wipe_soon) submitted.
+    /// Waits until the device has done the overwriting that [`wipe`](Memory::wipe) submitted.
     pub(super) fn wait_for_wipe(&mut self) -> Result<(), Error> {
         if std::mem::take(&mut self.is_wiping) {
             self.queue.wait()?;
         }
         Ok(())
     }
-    /// Overwrites secrets on the device and on the host, and waits for the device. The host's part is done by the threads of the current pool if
-    /// `parallel`, else by this thread.
-    pub(super) fn wipe(&mut self, kernels: &G::Kernels, parallel: bool) -> Result<(), Error> {
+    /// Overwrites secrets on the device and on the host. The host's part is done by the threads of the current pool if `parallel`, else by this thread.
+    /// Unless it `waits`, the device overwrites its secrets before it does anything else with this memory: while other programs copy much to the host,
+    /// that may take milliseconds.
+    pub(super) fn wipe(&mut self, kernels: &G::Kernels, parallel: bool, waits: bool) -> Result<(), Error> {
         // The driver overwrites memory that a hung device may still use.
-        self.gpu.hung().map_or(Ok(()), Err)?;
+        self.gpu.hung().filter(|_| waits).map_or(Ok(()), Err)?;
         let (device, host) = self.secret;
         let zero = Step::Zero { at: G::address(&self.device), bytes: device };
-        let submitted = if device > 0 { self.queue.submit(kernels, &[zero]) } else { Ok(()) };
-        // This waits even if the submission failed: earlier copies may still write to the host's memory.
-        self.is_wiping = false;
-        let waited = self.queue.wait().map(|_| ());
-        let done = submitted.and(waited);
+        let mut done = if device > 0 { self.queue.submit(kernels, &[zero]) } else { Ok(()) };
+        self.is_wiping = !waits && device > 0 && done.is_ok();
+        if waits {
+            // This waits even if the submission failed: earlier copies may still write to the host's memory.
+            let waited = self.queue.wait().map(|_| ());
+            done = done.and(waited);
+        }
         if done.is_ok() {
             self.secret.0 = 0;
         }
-        if self.gpu.hung().is_some() {
+        if waits && self.gpu.hung().is_some() {
             return done;
         }
-        self.wipe_host(host, parallel);
-        done
-    }
-    fn wipe_host(&mut self, bytes: usize, parallel: bool) {
-        let host = G::host_bytes(&mut self.host, 0..bytes);
+        let host = G::host_bytes(&mut self.host, 0..host);
         if parallel {
             host.par_chunks_mut(BYTES_OF_A_THREAD).for_each(wipe)
         } else {
             wipe(host)
         }
         self.secret.1 = 0;
+        done
     }
 }
 
 /// Where a pass's keys and messages are.
 pub(super) struct Inputs {
-    pub(super) raw: Offsets,
-    pub(super) keys: Offsets,
-    pub(super) jobs: Offsets,
-    pub(super) messages: Offsets,
-    pub(super) starts: Offsets,
+    pub(super) raw: Part,
+    pub(super) keys: Part,
+    pub(super) jobs: Part,
+    pub(super) messages: Part,
+    pub(super) starts: Part,
     message_words: usize,
     /// The messages' runs in the caller's memory, if the device reads them there.
     reached: Option<Vec<ByteRun>>,
@@ -216,18 +176,12 @@ pub(super) struct Inputs {
 /// Words of a message, at most: kernels count bytes by 32 bits, where the largest two numbers mean something else.
 const LONGEST: usize = 1 << 29;
 
-fn put(words: &mut [u8], values: impl IntoIterator<Item = u32>) {
-    for (to, value) in words.chunks_exact_mut(4).zip(values) {
-        to.copy_from_slice(&value.to_le_bytes());
-    }
-}
-
 fn put_messages((mut words, messages): (&mut [u8], &[Message<'_>])) {
     for message in messages {
         let to = words.split_off_mut(..4 * message_words(message)).expect("room for all messages");
         match message {
             Message::Bytes(bytes) => to[..bytes.len()].copy_from_slice(bytes),
-            Message::Block(elements) | Message::Mu(elements) => put(to, elements.iter().map(|x| x.value())),
+            Message::Block(elements) | Message::Mu(elements) => put_words(to, elements.iter().map(|x| x.value())),
         }
     }
 }
@@ -274,7 +228,7 @@ impl<G: Gpu> ZkGpu<G> {
     }
 
     /// Steps that copy these runs to a part of the device's memory.
-    pub(super) fn uploads(&self, runs: &[ByteRun], to: Offsets) -> Vec<Step> {
+    fn uploads(&self, runs: &[ByteRun], to: Part) -> Vec<Step> {
         let to = self.memory.at(to);
         runs.iter().map(|run| run.upload(to)).collect()
     }
@@ -309,7 +263,7 @@ impl<G: Gpu> ZkGpu<G> {
                     Message::Block(_) => IS_BLOCK,
                     Message::Mu(_) => IS_MU,
                 };
-                put(row, [*key, from, kind]);
+                put_words(row, [*key, from, kind]);
                 from += message_words(message) as u32;
             }
         };
@@ -339,72 +293,67 @@ impl<G: Gpu> ZkGpu<G> {
         steps
     }
 
-    /// How these signatures get to the device.
-    pub(super) fn way_in(&self, layout: &mut PassLayout, rows: &[&[u8]]) -> Way {
-        match reached(&*self.gpu, rows.iter().map(|row| (row.as_ptr() as u64, row.len())), 0) {
+    /// How rows of `row` bytes, which begin at these addresses, get to the device or from there. On the device, `pad` unwanted rows are in front of them.
+    pub(super) fn way(
+        &self,
+        layout: &mut PassLayout,
+        rows: impl ExactSizeIterator<Item = u64>,
+        row: usize,
+        pad: usize,
+    ) -> Way {
+        let slots = Slots::new(rows.len(), row);
+        match reached(&*self.gpu, rows.map(|at| (at, row)), pad * row) {
             Some(runs) => Way::Reached(runs),
-            None => Way::Staged(layout.ring(Slots::new(rows.len(), SIG_BYTES))),
+            None => Way::Staged(layout.parts.add(0, slots.all_bytes()), slots),
         }
     }
 
     /// Sends signatures to the device. If the device reads them from the caller's memory, no reading is under way after an error here. If the pass
     /// fails later, it waits for the queue, unless the device is lost or hangs.
-    pub(super) fn send(&mut self, way: &Way, rows: &[&[u8]], to: Offsets) -> Result<(), Error> {
-        let ring = match way {
+    pub(super) fn send(&mut self, way: &Way, rows: &[&[u8]], to: Part) -> Result<(), Error> {
+        match way {
             Way::Reached(runs) => {
                 let uploads = self.uploads(runs, to);
                 self.memory.wait_for_wipe()?;
-                return self.memory.queue.submit(&self.kernels, &uploads);
+                self.memory.queue.submit(&self.kernels, &uploads)
             }
-            Way::Staged(ring) => ring,
-        };
-        let to = self.memory.at(to);
-        self.ring(*ring).send(rows, to)
-    }
-
-    fn ring(&mut self, StagedRows { at, slots }: StagedRows) -> Ring<'_, G> {
-        let (parallel, kernels) = (in_threads(self.policy.threads), &self.kernels);
-        let Memory { queue, host, .. } = &mut self.memory;
-        Ring { queue, kernels, host, at: at.host, slots, parallel }
-    }
-
-    /// How rows get to their places. On the device, `pad` unwanted rows are in front of them.
-    pub(super) fn way_out<const ROW: usize>(
-        &self,
-        layout: &mut PassLayout,
-        (pad, places): (usize, &mut [&mut [u8; ROW]]),
-    ) -> Way {
-        match reached(&*self.gpu, places.iter_mut().map(|place| (place.as_mut_ptr() as u64, ROW)), pad * ROW) {
-            Some(runs) => Way::Reached(runs),
-            None => Way::Staged(layout.ring(Slots::new(places.len(), ROW))),
+            Way::Staged(part, slots) => {
+                let to = self.memory.at(to);
+                self.ring(*part, *slots).send(rows, to)
+            }
         }
     }
 
-    /// Has the device write rows to the caller's memory, once everything is computed.
-    fn write(&mut self, runs: &[ByteRun], from: Offsets) -> Result<(), Error> {
-        let from = self.memory.at(from);
-        let steps: Vec<Step> = runs.iter().map(|run| run.download(from)).collect();
-        // The wait has no limit: if it ended early, the device could write to memory that is the caller's again. Only copies are left to do.
-        self.memory.queue.limit(WaitLimit { time: None, ..self.limit });
-        let submitted = self.memory.queue.submit(&self.kernels, &steps);
-        let waited = self.memory.queue.wait();
-        self.memory.queue.limit(self.limit);
-        submitted.and(waited.map(|_: Option<Timing>| ()))
+    fn ring(&mut self, part: Part, slots: Slots) -> Ring<'_, G> {
+        let (parallel, kernels) = (in_threads(self.policy.threads), &self.kernels);
+        let Memory { queue, host, .. } = &mut self.memory;
+        Ring { queue, kernels, host, at: part.on_host, slots, parallel }
     }
 
-    /// Fetches rows from the device to their places. On the device, `pad` unwanted rows are in front of them.
+    /// Fetches rows from the device to their places, once everything is computed. On the device, `pad` unwanted rows are in front of them.
     pub(super) fn fetch_to<const ROW: usize>(
         &mut self,
         way: &Way,
-        from: Offsets,
+        from: Part,
         (pad, places): (usize, &mut [&mut [u8; ROW]]),
     ) -> Result<(), Error> {
-        let ring = match way {
-            Way::Reached(runs) => return self.write(runs, from),
-            Way::Staged(ring) => *ring,
+        let from = self.memory.at(from);
+        let waited = match way {
+            Way::Reached(runs) => {
+                let steps: Vec<Step> = runs.iter().map(|run| run.download(from)).collect();
+                // The wait has no limit: if it ended early, the device could write to memory that is the caller's again. Only copies are left to do.
+                self.memory.queue.limit(WaitLimit { time: None, ..self.limit });
+                let submitted = self.memory.queue.submit(&self.kernels, &steps);
+                let waited = self.memory.queue.wait();
+                self.memory.queue.limit(self.limit);
+                submitted.and(waited)
+            }
+            Way::Staged(part, slots) => {
+                let places = places.iter_mut().map(|place| place.as_mut_slice());
+                self.ring(*part, *slots).receive(places, 0, from + (pad * ROW) as u64)?;
+                self.memory.queue.wait()
+            }
         };
-        let from = self.memory.at(from) + (pad * ROW) as u64;
-        self.ring(ring).receive(places.iter_mut().map(|place| place.as_mut_slice()), 0, from)?;
-        self.memory.queue.wait().map(|_: Option<Timing>| ())
+        waited.map(drop)
     }
 }

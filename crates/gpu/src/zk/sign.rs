@@ -2,7 +2,7 @@
 
 use super::pass::PassLayout;
 use super::{DistinctKeys, ZkGpu, padded};
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, put_words};
 use crate::ring::in_threads;
 use hypergrove_engine::{Error, ZkSign};
 use hypergrove_kernels::arguments::{
@@ -59,7 +59,7 @@ impl<G: Gpu> ZkGpu<G> {
         let at = self.inputs(&mut layout, (table.keys.len(), SK_BYTES), &messages)?;
         let (made, signatures) = (layout.device(most * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
         let (tries, flags) = (layout.both(most * TRY_SIZE), layout.both(most));
-        let way = self.way_out(&mut layout, (pad, &mut *out));
+        let way = self.way(&mut layout, out.iter_mut().map(|place| place.as_mut_ptr() as u64), SIG_BYTES, pad);
         self.memory.ensure(&layout)?;
         let mut steps =
             self.lay_out(&at, (&table, &of), SK_BYTES, |key, to| to.copy_from_slice(key.secret_bytes()), &messages);
@@ -88,9 +88,7 @@ impl<G: Gpu> ZkGpu<G> {
             let mut attempts = vec![[0; TRY_SIZE]; pad];
             attempts.extend(round(&mut open, most - pad, fill, width));
             let bytes = self.memory.bytes(tries, 4 * TRY_SIZE * attempts.len());
-            for (to, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(attempts.as_flattened()) {
-                *to = word.to_le_bytes();
-            }
+            put_words(bytes, attempts.as_flattened().iter().copied());
             let total = attempts.len();
             self.run(&[
                 self.memory.upload(tries, 4 * TRY_SIZE * total),

@@ -158,7 +158,8 @@ fn rows_are_copied_while_others_are_under_way() {
     let (rows, pad, mut out) = (50, 1, vec![0; 50 * ROW]);
     let mut places: Vec<&mut [u8; ROW]> = out.as_chunks_mut().0.iter_mut().collect();
     let mut layout = pass::PassLayout::default();
-    let (all, way) = (layout.both((pad + rows) * ROW / 4), zk.way_out(&mut layout, (pad, &mut places)));
+    let all = layout.both((pad + rows) * ROW / 4);
+    let way = zk.way(&mut layout, places.iter_mut().map(|place| place.as_mut_ptr() as u64), ROW, pad);
     zk.memory.ensure(&layout).unwrap();
     for (number, row) in zk.memory.bytes(all, (pad + rows) * ROW).chunks_exact_mut(ROW).enumerate() {
         row.fill(number as u8);

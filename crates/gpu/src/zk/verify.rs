@@ -11,25 +11,21 @@ use hypergrove_kernels::arguments::{
 use hypergrove_kernels::zk::flags::OF_PUBLIC;
 use hypergrove_kernels::zk::*;
 use hypergrove_zkdilithium::params::{PK_BYTES, SIG_BYTES};
+use std::borrow::Cow;
 
 impl<G: Gpu> ZkGpu<G> {
     pub(super) fn verify_pass(&mut self, all: &[ZkVerify<'_>], out: &mut Vec<bool>, pad: usize) -> Result<(), Error> {
         // Bytes of another length are no signature.
         let fits = |job: &ZkVerify<'_>| job.signature.len() == SIG_BYTES;
-        if all.iter().all(fits) {
-            return self.judge(all, out, pad);
+        let jobs: Cow<'_, [ZkVerify<'_>]> = match all.iter().all(fits) {
+            true => Cow::Borrowed(all),
+            false => all.iter().copied().filter(fits).collect(),
+        };
+        let jobs = &*jobs;
+        if jobs.is_empty() {
+            out.resize(out.len() + all.len(), false);
+            return Ok(());
         }
-        let jobs: Vec<ZkVerify<'_>> = all.iter().copied().filter(fits).collect();
-        let mut verdicts = Vec::new();
-        if !jobs.is_empty() {
-            self.judge(&jobs, &mut verdicts, pad)?;
-        }
-        let mut verdicts = verdicts.into_iter();
-        out.extend(all.iter().map(|job| fits(job) && verdicts.next() == Some(true)));
-        Ok(())
-    }
-
-    fn judge(&mut self, jobs: &[ZkVerify<'_>], out: &mut Vec<bool>, pad: usize) -> Result<(), Error> {
         let parallel = in_threads(self.policy.threads);
         let (count, mut layout) = (pad + jobs.len(), PassLayout::default());
         let mut table = DistinctKeys::padded(pad, jobs[0].key);
@@ -40,7 +36,7 @@ impl<G: Gpu> ZkGpu<G> {
         let (made, signatures) = (layout.device(count * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
         let verdicts = layout.both(count);
         let rows = padded(pad, jobs, parallel, |job| job.signature);
-        let way = self.way_in(&mut layout, &rows);
+        let way = self.way(&mut layout, rows.iter().map(|row| row.as_ptr() as u64), SIG_BYTES, 0);
         self.memory.ensure(&layout)?;
         self.send(&way, &rows, signatures)?;
         let mut steps =
@@ -72,7 +68,8 @@ impl<G: Gpu> ZkGpu<G> {
         ]);
         self.run(&steps)?;
         let verdicts = self.memory.bytes(verdicts, 4 * count).as_chunks::<4>().0;
-        out.extend(verdicts[pad..].iter().map(|verdict| u32::from_le_bytes(*verdict) == 1));
+        let mut verdicts = verdicts[pad..].iter().map(|verdict| u32::from_le_bytes(*verdict) == 1);
+        out.extend(all.iter().map(|job| fits(job) && verdicts.next() == Some(true)));
         Ok(())
     }
 }
