@@ -11,12 +11,7 @@ mod queue;
 pub(crate) use device::devices;
 pub use device::{DEFAULTS, WITHOUT};
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Locks a mutex, even after a panic: nothing is left half done under these locks.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use hypergrove_gpu::lock;
 
 #[cfg(test)]
 mod tests;

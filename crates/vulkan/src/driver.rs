@@ -6,7 +6,6 @@ mod gpu;
 mod imports;
 mod instance;
 mod kernels;
-mod lock;
 mod memory;
 mod pipelines;
 mod queue;

@@ -2,7 +2,6 @@
 
 use super::imports::imports;
 use super::instance::Instance;
-use super::lock::lock;
 use super::pipelines::{Identity, Pipelines};
 use super::tables::Tables;
 use ash::{amd, ext, khr, nv, vk};
@@ -11,7 +10,7 @@ use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use hypergrove_engine::Error;
 use hypergrove_gpu::cache::Cache;
 use hypergrove_gpu::steps::{self, Access, Allocations};
-use hypergrove_gpu::{Facts, Step, WaitLimit};
+use hypergrove_gpu::{Facts, Step, WaitLimit, lock};
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex, OnceLock};
 

@@ -2,14 +2,13 @@
 
 use super::device::VulkanGpu;
 use super::kernels::Kernels;
-use super::lock::lock;
 use super::memory::{HostMemory, Memory};
 use super::queue::VulkanQueue;
 use super::reached::Reached;
 use ash::{ext, vk};
 use hypergrove_engine::{Error, ReachableMemory};
 use hypergrove_gpu::steps::{Access, Place};
-use hypergrove_gpu::{Facts, Gpu};
+use hypergrove_gpu::{Facts, Gpu, lock};
 use hypergrove_kernels::{Config, Kernel};
 use std::ops::Range;
 use std::sync::Arc;

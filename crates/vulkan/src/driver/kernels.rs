@@ -1,10 +1,10 @@
 //! Kernels of a device: each has a pipeline for every number of threads that its blocks had.
 
 use super::device::VulkanGpu;
-use super::lock::lock;
 use crate::spirv::Module;
 use ash::vk;
 use hypergrove_engine::Error;
+use hypergrove_gpu::lock;
 use hypergrove_kernels::{Config, Kernel};
 use rayon::prelude::*;
 use std::sync::Arc;

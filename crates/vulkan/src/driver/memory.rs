@@ -2,13 +2,12 @@
 
 use super::device::VulkanGpu;
 use super::imports::COPIED;
-use super::lock::lock;
 use ash::vk;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
 use gpu_allocator::{AllocationError, MemoryLocation};
 use hypergrove_engine::Error;
 use hypergrove_gpu::steps::Place;
-use hypergrove_gpu::{Gpu, MappedBytes};
+use hypergrove_gpu::{Gpu, MappedBytes, lock};
 use std::sync::Arc;
 
 /// Bytes from which on a buffer has memory of its own.

@@ -1,9 +1,9 @@
 //! Pipelines: modules that the driver compiles for blocks of so many threads, each once, at its first use.
 
-use super::lock::lock;
 use crate::spirv::Module;
 use ash::vk;
 use hypergrove_gpu::cache::Cache;
+use hypergrove_gpu::lock;
 use hypergrove_kernels::{Args, CPU_FINGERPRINT, FINGERPRINT};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;

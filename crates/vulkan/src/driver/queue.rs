@@ -2,11 +2,10 @@
 
 use super::device::{Families, VulkanGpu};
 use super::kernels::Kernels;
-use super::lock::lock;
 use ash::vk;
 use hypergrove_engine::{Error, Timing};
 use hypergrove_gpu::steps::{self, Access};
-use hypergrove_gpu::{Gpu, Launch, Queue, SLOTS, Step, WaitLimit};
+use hypergrove_gpu::{Gpu, Launch, Queue, SLOTS, Step, WaitLimit, lock};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -578,32 +577,34 @@ impl Queue for VulkanQueue {
     }
 }
 
-/// Work that a test holds up.
-#[cfg(test)]
-pub(super) struct Held(Arc<Timeline>, u64);
-
-#[cfg(test)]
-impl Held {
-    /// Lets the device do the work.
-    pub(super) fn release(self) {
-        let info = vk::SemaphoreSignalInfo::default().semaphore(self.0.semaphore).value(self.1);
-        // SAFETY: the semaphore lives, and its value is the one before.
-        unsafe { self.0.gpu.opened().device.signal_semaphore(&info) }.unwrap();
-    }
-}
-
-#[cfg(test)]
-impl VulkanQueue {
-    /// Holds up all later submissions until a test releases them. All earlier submissions must be done.
-    pub(super) fn hold(&mut self) -> Held {
-        self.last += 1;
-        Held(self.timeline.clone(), self.last)
-    }
-}
-
 impl Drop for VulkanQueue {
     fn drop(&mut self) {
         // An error does not matter: a lost device has nothing under way, and nothing of a hung device is freed.
         let _ = self.timeline.wait(self.last, self.limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Work that a test holds up.
+    pub(in crate::driver) struct Held(Arc<Timeline>, u64);
+
+    impl Held {
+        /// Lets the device do the work.
+        pub(in crate::driver) fn release(self) {
+            let info = vk::SemaphoreSignalInfo::default().semaphore(self.0.semaphore).value(self.1);
+            // SAFETY: the semaphore lives, and its value is the one before.
+            unsafe { self.0.gpu.opened().device.signal_semaphore(&info) }.unwrap();
+        }
+    }
+
+    impl VulkanQueue {
+        /// Holds up all later submissions until a test releases them. All earlier submissions must be done.
+        pub(in crate::driver) fn hold(&mut self) -> Held {
+            self.last += 1;
+            Held(self.timeline.clone(), self.last)
+        }
     }
 }

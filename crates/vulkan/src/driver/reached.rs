@@ -3,12 +3,11 @@
 
 use super::device::VulkanGpu;
 use super::imports::{BY, COPIED};
-use super::lock::lock;
 use super::memory::{buffer_info, is_for_memory};
 use ash::vk;
 use hypergrove_engine::{Error, ReachableMemory};
 use hypergrove_gpu::steps::Place;
-use hypergrove_gpu::{Gpu, MappedBytes};
+use hypergrove_gpu::{Gpu, MappedBytes, lock};
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::Arc;
 
