@@ -98,9 +98,6 @@ impl Forest<'_> {
             Leaves::Xmss => (self.p.xmss_bytes(), self.p.len() * self.p.n),
         }
     }
-    fn trace_bytes(&self) -> usize {
-        self.p.len() * self.p.w() * self.p.n
-    }
 
     /// Grows all trees; chunks run on rayon's threads if `parallel`.
     pub(crate) fn grow(&self, pool: &Pool, scratch: &mut Scratch, parallel: bool, out: ForestOutput<'_>) {
@@ -109,7 +106,8 @@ impl Forest<'_> {
             return;
         }
         let s = subtree_height(trees, height, self.chunk);
-        let ((part, _), trace, tree_nodes) = (self.part_bytes(), self.trace_bytes(), ((2 << height) - 1) * n);
+        let ((part, _), tree_nodes) = (self.part_bytes(), ((2 << height) - 1) * n);
+        let trace = self.p.len() * self.p.w() * n;
         let context = TraceContext::current();
         // Another thread may take the chunk.
         let share = |scratch: &mut Scratch, chunk: Subtrees<'_>| wiped(|| self.grow_chunk(scratch, s, chunk));

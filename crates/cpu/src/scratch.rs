@@ -53,17 +53,24 @@ impl Pool {
         self.lock().push(scratch);
         out
     }
-    /// Bytes of all scratch together.
-    #[cfg(test)]
-    pub(crate) fn bytes(&self) -> usize {
-        let bytes = |s: &Scratch| {
-            let nodes = [&s.digits, &s.values, &s.nodes, &s.parents, &s.messages, &s.traces, &s.tops];
-            let words = 4 * (s.key_of.capacity() + s.chains.capacity() + s.order.capacity());
-            32 * s.adrs.capacity() + words + nodes.iter().map(|buffer| buffer.capacity()).sum::<usize>()
-        };
-        self.lock().iter().map(bytes).sum()
-    }
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Scratch>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Pool {
+        /// Bytes of all scratch together.
+        pub(crate) fn bytes(&self) -> usize {
+            let bytes = |s: &Scratch| {
+                let nodes = [&s.digits, &s.values, &s.nodes, &s.parents, &s.messages, &s.traces, &s.tops];
+                let words = 4 * (s.key_of.capacity() + s.chains.capacity() + s.order.capacity());
+                32 * s.adrs.capacity() + words + nodes.iter().map(|buffer| buffer.capacity()).sum::<usize>()
+            };
+            self.lock().iter().map(bytes).sum()
+        }
     }
 }

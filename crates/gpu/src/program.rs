@@ -917,7 +917,8 @@ impl<G: Gpu> Program for GpuProgram<G> {
         if done.is_err() {
             // This waits, too: when this returns, all memory of the caller is the caller's again, and no copy may be under way.
             self.forget();
-            self.drop_nodes(&batch);
+            // Nodes that are damaged would fail every batch of their key.
+            batch.keys.iter().for_each(|key| self.cache.remove(key.cached_id));
         }
         done
     }

@@ -153,11 +153,8 @@ pub(super) struct Lanes<'a> {
 pub(super) fn column(rows: &[f64], lanes: usize, lane: usize) -> impl Iterator<Item = f64> {
     rows[lane..].iter().step_by(lanes).copied()
 }
-pub(super) fn column_mut(rows: &mut [f64], lanes: usize, lane: usize) -> impl Iterator<Item = &mut f64> {
-    rows[lane..].iter_mut().step_by(lanes)
-}
 pub(super) fn set(rows: &mut [f64], lanes: usize, lane: usize, values: impl Iterator<Item = f64>) {
-    for (row, value) in column_mut(rows, lanes, lane).zip(values) {
+    for (row, value) in rows[lane..].iter_mut().step_by(lanes).zip(values) {
         *row = value;
     }
 }

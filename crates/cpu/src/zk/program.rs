@@ -2,7 +2,7 @@
 //! other lanes.
 
 use super::{MOST, ZkDilithium};
-use crate::Cpu;
+use crate::{Cpu, CpuPolicy};
 use hypergrove_engine::{
     Axis, Device, Error, Places, Policy, THREADS, Timing, ZkDilithiumPrograms, ZkSign, ZkVerify, wiped,
 };
@@ -46,18 +46,10 @@ pub(crate) struct CpuZk {
 impl CpuZk {
     /// A program for this instruction set, which the CPU must have.
     pub(crate) fn new(isa: Isa, over: Option<LatticeWrapper>, policy: &Policy) -> Result<CpuZk, Error> {
-        let mut threads = 1;
-        for (name, value) in &policy.0 {
-            match (*name, *value) {
-                (THREADS, 1..) => threads = *value as usize,
-                (THREADS, 0) => {
-                    return Err(Error::Value { what: format!("policy axis {name} is 0, must be 1 or more") });
-                }
-                (other, _) => {
-                    return Err(Error::Value { what: format!("zkDilithium on the CPU has no policy axis {other:?}") });
-                }
-            }
+        if let Some((other, _)) = policy.0.iter().find(|(name, _)| *name != THREADS) {
+            return Err(Error::Value { what: format!("zkDilithium on the CPU has no policy axis {other:?}") });
         }
+        let threads = CpuPolicy::of(policy)?.threads;
         let lanes = ZkDilithium::with(isa).expect("the CPU has the instruction set");
         let lanes = over.iter().fold(lanes, |lanes, over| lanes.over(&**over));
         Ok(CpuZk { threads, lanes: if threads == 1 { lanes.alone() } else { lanes } })

@@ -42,11 +42,6 @@ impl<G: Gpu> GpuProgram<G> {
         Ok((held, addresses, stored))
     }
 
-    /// Removes the batch's keys from the cache: nodes that are damaged would fail every batch of their key.
-    pub(super) fn drop_nodes(&self, batch: &Batch<'_>) {
-        batch.keys.iter().for_each(|key| self.cache.remove(key.cached_id));
-    }
-
     /// The nodes of a key, under which a batch of `keys` keys wants `signatures` signatures. They are uploaded, unless they are there from an
     /// earlier batch.
     fn nodes_of(&mut self, key: &Key<'_>, signatures: u64, keys: usize) -> Result<Arc<Nodes<G>>, Error> {
