@@ -87,7 +87,7 @@ pub(crate) fn devices(instance: &Arc<Instance>, cache: Option<&Arc<Cache>>) -> R
 pub(crate) struct VulkanGpu {
     pub(super) facts: Facts,
     pub(super) physical: vk::PhysicalDevice,
-    families: Families,
+    pub(super) families: Families,
     pub(super) extensions: Vec<&'static CStr>,
     /// Nanoseconds of a tick of the device's clock.
     pub(super) tick: f64,
@@ -327,10 +327,6 @@ impl VulkanGpu {
         self.facts.id.clone()
     }
 
-    pub(super) fn families(&self) -> Families {
-        self.families
-    }
-
     pub(super) fn error(&self, what: String) -> Error {
         Error::Device { device: self.facts.id.clone(), what }
     }
@@ -386,11 +382,6 @@ impl VulkanGpu {
     pub(super) fn find(&self, access: Access) -> Option<(vk::Buffer, u64)> {
         let find = |all: &Mutex<Allocations<vk::Buffer>>| lock(all).find(access).map(|(buffer, at)| (*buffer, at));
         find(&self.allocations).or_else(|| find(&self.reached))
-    }
-
-    /// The functions by which the device imports memory.
-    pub(super) fn import_extension(&self) -> Result<ext::external_memory_host::Device, Error> {
-        Ok(ext::external_memory_host::Device::new(&self.instance.instance, &self.open()?.device))
     }
 
     /// A kind of memory among these (a bit each) that the host and the device see without flushing, through the host's caches if there is one.

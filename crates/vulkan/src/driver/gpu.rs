@@ -2,7 +2,7 @@
 
 use super::device::VulkanGpu;
 use super::kernels::Kernels;
-use super::memory::{HostMemory, Memory};
+use super::memory::{Buffer, HostMemory};
 use super::queue::VulkanQueue;
 use super::reached::Reached;
 use ash::{ext, vk};
@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Gpu for VulkanGpu {
-    type Memory = Memory;
+    type Memory = Buffer;
     type HostMemory = HostMemory;
     type Kernels = Kernels;
     type Queue = VulkanQueue;
@@ -42,12 +42,12 @@ impl Gpu for VulkanGpu {
         })
     }
 
-    fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Memory, Error> {
-        Memory::new(self, bytes)
+    fn alloc(self: &Arc<Self>, bytes: usize) -> Result<Buffer, Error> {
+        Buffer::new(self, bytes, Place::Device)
     }
 
-    fn address(memory: &Memory) -> u64 {
-        memory.address()
+    fn address(memory: &Buffer) -> u64 {
+        memory.address
     }
 
     fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<HostMemory, Error> {
@@ -55,7 +55,7 @@ impl Gpu for VulkanGpu {
     }
 
     fn host_address(memory: &HostMemory) -> u64 {
-        memory.address()
+        memory.buffer.address
     }
 
     fn host_bytes(memory: &mut HostMemory, range: Range<usize>) -> &mut [u8] {

@@ -38,16 +38,18 @@ pub(super) fn buffer_info(families: &[u32], bytes: usize, usage: vk::BufferUsage
 }
 
 /// A buffer and its memory. Whoever drops it has waited for the queues that use it. Memory of a hung device is never freed.
-struct Buffer {
+///
+/// Device memory comes as the last owner left it, and is not wiped when it is freed: programs wipe it by [`Step::Zero`](hypergrove_gpu::Step).
+pub(crate) struct Buffer {
     gpu: Arc<VulkanGpu>,
     buffer: vk::Buffer,
-    address: u64,
+    pub(super) address: u64,
     /// `None` only while the buffer is made or dropped.
     allocation: Option<Allocation>,
 }
 
 impl Buffer {
-    fn new(gpu: &Arc<VulkanGpu>, bytes: usize, place: Place) -> Result<Buffer, Error> {
+    pub(super) fn new(gpu: &Arc<VulkanGpu>, bytes: usize, place: Place) -> Result<Buffer, Error> {
         let opened = gpu.open()?;
         let facts = gpu.facts();
         let (location, whose) = match place {
@@ -61,7 +63,7 @@ impl Buffer {
         if bytes as u64 > facts.largest {
             return Err(too_much(facts.largest));
         }
-        let families = gpu.families().all();
+        let families = gpu.families.all();
         let by_kernels = vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
         let info = buffer_info(&families, bytes, COPIED | by_kernels);
         let device = &opened.device;
@@ -132,22 +134,9 @@ impl Drop for Buffer {
     }
 }
 
-/// Device memory. It comes as the last owner left it, and is not wiped when it is freed: programs wipe it by
-/// [`Step::Zero`](hypergrove_gpu::Step).
-pub(crate) struct Memory(Buffer);
-
-impl Memory {
-    pub(super) fn new(gpu: &Arc<VulkanGpu>, bytes: usize) -> Result<Memory, Error> {
-        Buffer::new(gpu, bytes, Place::Device).map(Memory)
-    }
-    pub(super) fn address(&self) -> u64 {
-        self.0.address
-    }
-}
-
 /// Host memory that the device sees. Whoever drops it has wiped it. Memory that a hung device may still use is wiped here.
 pub(crate) struct HostMemory {
-    buffer: Buffer,
+    pub(super) buffer: Buffer,
     pub(super) bytes: MappedBytes,
 }
 
@@ -160,9 +149,6 @@ impl HostMemory {
         // of it. It is used as the trait demands.
         let bytes = unsafe { MappedBytes::zeroed(start, bytes) };
         Ok(HostMemory { buffer, bytes })
-    }
-    pub(super) fn address(&self) -> u64 {
-        self.buffer.address
     }
 }
 

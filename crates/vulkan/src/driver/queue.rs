@@ -139,7 +139,7 @@ struct Stamps {
 impl Stamps {
     /// Time stamps for so many submissions. `None` if the queue has no clock.
     fn new(gpu: &Arc<VulkanGpu>, submissions: u32) -> Result<Option<Stamps>, Error> {
-        if gpu.families().stamps == 0 {
+        if gpu.families.stamps == 0 {
             return Ok(None);
         }
         let info =
@@ -158,7 +158,7 @@ impl Stamps {
             self.gpu.opened().device.get_query_pool_results(self.pool, STAMPS * submission, &mut ticks, flags)
         };
         self.gpu.check(read, "measuring")?;
-        let mask = u64::MAX >> (64 - self.gpu.families().stamps.min(64));
+        let mask = u64::MAX >> (64 - self.gpu.families.stamps.min(64));
         let time = |from: usize| {
             let ticks = ticks[from + 1].wrapping_sub(ticks[from]) & mask;
             Duration::try_from_secs_f64(ticks as f64 * self.gpu.tick / 1e9).unwrap_or_default()
@@ -236,7 +236,7 @@ impl Drop for VulkanRecording {
 
 impl VulkanQueue {
     pub(super) fn new(gpu: &Arc<VulkanGpu>) -> Result<VulkanQueue, Error> {
-        let Families { compute, copies, .. } = gpu.families();
+        let Families { compute, copies, .. } = gpu.families;
         Ok(VulkanQueue {
             timeline: Timeline::new(gpu)?,
             last: 0,
@@ -496,7 +496,7 @@ impl Queue for VulkanQueue {
     fn record(&mut self, kernels: &Kernels, steps: &[Step]) -> Result<VulkanRecording, Error> {
         self.check_gpu(&kernels.gpu)?;
         self.gpu.check_steps(steps)?;
-        let mut commands = Commands::new(&self.gpu, self.gpu.families().compute)?;
+        let mut commands = Commands::new(&self.gpu, self.gpu.families.compute)?;
         let buffer = commands.next(&self.timeline)?;
         let stamps = Stamps::new(&self.gpu, 1)?.map(|stamps| (Arc::new(stamps), 0));
         encode(kernels, buffer, steps, QueueKind::Compute, stamps.as_ref())?;

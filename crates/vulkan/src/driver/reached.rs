@@ -4,7 +4,7 @@
 use super::device::VulkanGpu;
 use super::imports::{BY, COPIED};
 use super::memory::{buffer_info, is_for_memory};
-use ash::vk;
+use ash::{ext, vk};
 use hypergrove_engine::{Error, ReachableMemory};
 use hypergrove_gpu::steps::Place;
 use hypergrove_gpu::{Gpu, MappedBytes, lock};
@@ -73,7 +73,7 @@ impl Reached {
         let at = start as u64;
         self.imports.push(Import { at, ..Import::default() });
         let part = self.imports.last_mut().expect("it was pushed just now");
-        let families = gpu.families().all();
+        let families = gpu.families.all();
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(BY);
         let info = buffer_info(&families, bytes, COPIED).push_next(&mut external);
         // SAFETY: the structure is whole; `drop` destroys the buffer.
@@ -82,7 +82,7 @@ impl Reached {
         // SAFETY: the buffer was made just now.
         let needs = unsafe { device.get_buffer_memory_requirements(part.buffer) };
         let mut can = vk::MemoryHostPointerPropertiesEXT::default();
-        let extension = gpu.import_extension()?;
+        let extension = ext::external_memory_host::Device::new(&gpu.instance.instance, device);
         let ask = extension.fp().get_memory_host_pointer_properties_ext;
         // SAFETY: the pages live, and one structure is written.
         let answer = unsafe { ask(extension.device(), BY, start.cast(), &mut can) };
