@@ -16,7 +16,6 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use hypergrove::quote::{Quote, may_be_key};
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -263,10 +262,8 @@ enum Payload {
     Empty,
     /// The beginning of Vault's envelope, as text.
     Envelope(String),
-    /// Without Vault's envelope.
-    Bare(Value),
-    /// A text, and its type.
-    Text(&'static str, Cow<'static, str>),
+    /// A text without Vault's envelope, and its type.
+    Text(&'static str, Bytes),
 }
 
 const JSON: &str = "application/json";
@@ -296,18 +293,11 @@ impl Reply {
 
     /// An answer without Vault's envelope.
     pub fn bare(status: u16, value: Value) -> Reply {
-        Reply { status, body: Payload::Bare(value), ..Reply::default() }
+        Reply::text(status, JSON, value.to_string())
     }
 
-    /// 200 with metrics.
-    pub fn metrics(text: String) -> Reply {
-        let body = Payload::Text("text/plain; version=0.0.4", text.into());
-        Reply { status: 200, body, ..Reply::default() }
-    }
-
-    /// 200 with JSON that is text already, without Vault's envelope.
-    pub fn json(text: &'static str) -> Reply {
-        Reply { status: 200, body: Payload::Text(JSON, text.into()), ..Reply::default() }
+    fn text(status: u16, kind: &'static str, text: impl Into<Bytes>) -> Reply {
+        Reply { status, body: Payload::Text(kind, text.into()), ..Reply::default() }
     }
 
     /// 204.
@@ -337,9 +327,7 @@ impl Reply {
     fn into_response(self, request: &str) -> Response {
         let mut text = match self.body {
             Payload::Empty => return response(self.status, None, Bytes::new()),
-            Payload::Text(kind, Cow::Borrowed(text)) => return response(self.status, Some(kind), text.into()),
-            Payload::Text(kind, Cow::Owned(text)) => return response(self.status, Some(kind), text.into()),
-            Payload::Bare(value) => return response(self.status, Some(JSON), value.to_string().into()),
+            Payload::Text(kind, text) => return response(self.status, Some(kind), text),
             Payload::Envelope(text) => text,
         };
         let warnings = if self.warnings.is_empty() { Value::Null } else { json!(self.warnings) };
@@ -506,7 +494,7 @@ async fn public(mut call: Call, route: &Route, headers: &HeaderMap, body: &mut B
         Op::Health => Ok(system::health(&call.server)),
         Op::SealStatus => Ok(system::seal_status(&call.server)),
         Op::Initialized => Ok(Reply::bare(200, json!({ "initialized": true }))),
-        Op::OpenApi => Ok(Reply::json(system::OPEN_API)),
+        Op::OpenApi => Ok(Reply::text(200, JSON, system::OPEN_API)),
         _ => match read_body(&mut call, headers, body, Size::Anybody).await {
             Ok(()) => system::unseal(call).await,
             Err(why) => Err(why),
@@ -692,7 +680,7 @@ async fn operate(call: &mut Call, route: &Route, open: &Opened) -> Result<Reply,
         Op::Rotate => transit::rotate(call, open).await,
         Op::Configure => transit::configure(call, open).await,
         Op::Export => transit::export(call, open).await,
-        Op::Metrics => Ok(Reply::metrics(telemetry::render(&call.server, open).await)),
+        Op::Metrics => Ok(Reply::text(200, "text/plain; version=0.0.4", telemetry::render(&call.server, open).await)),
         Op::ListPolicies => auth::list_policies(call),
         Op::ReadPolicy => auth::read_policy(call),
         Op::WritePolicy => auth::write_policy(call).await,

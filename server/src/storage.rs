@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::files::{check_owner, folder_of, make_folder, with_suffix};
 use crate::threads::unpoisoned;
 use hypergrove::quote;
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -189,6 +189,17 @@ impl Sqlite {
         }
         Ok(self.connection())
     }
+
+    /// Makes all of a change, or nothing of it.
+    fn change<T>(&self, change: impl FnOnce(&Transaction<'_>) -> Result<T, rusqlite::Error>) -> Result<T, Error> {
+        let mut connection = self.writer()?;
+        let change = || {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let result = change(&transaction)?;
+            transaction.commit().map(|()| result)
+        };
+        change().map_err(failed)
+    }
 }
 
 fn leased(connection: &Connection, counter: &str) -> Result<u64, rusqlite::Error> {
@@ -221,9 +232,7 @@ impl Storage for Sqlite {
     }
 
     fn commit(&self, changes: &[Change]) -> Result<(), Error> {
-        let mut connection = self.writer()?;
-        let commit = |connection: &mut Connection| {
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        self.change(|transaction| {
             for change in changes {
                 match change {
                     Change::Put(kind, id, value) => transaction
@@ -237,9 +246,8 @@ impl Storage for Sqlite {
                         .execute([prefix])?,
                 };
             }
-            transaction.commit()
-        };
-        commit(&mut connection).map_err(failed)
+            Ok(())
+        })
     }
 
     fn leased(&self, counter: &str) -> Result<u64, Error> {
@@ -247,28 +255,18 @@ impl Storage for Sqlite {
     }
 
     fn lease(&self, counter: &str, want: u64, limit: u64) -> Result<Range<u64>, Error> {
-        let mut connection = self.writer()?;
-        let lease = |connection: &mut Connection| {
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let from = leased(&transaction, counter)?;
+        self.change(|transaction| {
+            let from = leased(transaction, counter)?;
             let to = from.saturating_add(want).min(limit).max(from);
-            set_leased(&transaction, counter, to)?;
-            transaction.commit()?;
-            Ok(from..to)
-        };
-        lease(&mut connection).map_err(failed)
+            set_leased(transaction, counter, to).map(|()| from..to)
+        })
     }
 
     fn give_back(&self, counter: &str, unused: Range<u64>) -> Result<(), Error> {
-        let mut connection = self.writer()?;
-        let give_back = |connection: &mut Connection| {
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            if leased(&transaction, counter)? == unused.end {
-                set_leased(&transaction, counter, unused.start)?;
-            }
-            transaction.commit()
-        };
-        give_back(&mut connection).map_err(failed)
+        self.change(|transaction| match leased(transaction, counter)? == unused.end {
+            true => set_leased(transaction, counter, unused.start),
+            false => Ok(()),
+        })
     }
 }
 
