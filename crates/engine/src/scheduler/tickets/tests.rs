@@ -1,13 +1,25 @@
 //! Tickets of jobs that wait for the test, and times by a clock that the test sets.
 
+use super::entry::{Entry, Holds};
+use super::line::{Entries, Line, PlaceInLine, TakenBatch, Taker, whole};
+use super::waiting::Waiting;
 use super::*;
+use crate::scheduler::cell::Cell;
+use crate::scheduler::deadlines::Clock;
+use crate::scheduler::permits::lock;
+use crate::scheduler::stats::TicketCounters;
 use crate::scheduler::tests::{FOUR_SECONDS, MICROSECOND, Nothing, UNMEASURED, light, options, scheduler};
+use crate::scheduler::worker::BatchLimits;
+use crate::scheduler::{CancelToken, Checks, WorkOptions};
 use crate::{Backend, Reference};
+use std::any::TypeId;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
-use std::task::Wake;
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::task::{Context, Wake};
 use std::thread::scope;
+use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);

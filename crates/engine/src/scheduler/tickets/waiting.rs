@@ -4,80 +4,15 @@
 //! woken there. To wake a thread on another core interrupts that core, which costs more than the thread's own work. (32 callers that verify
 //! SHA2-128s on two cores: 39,500/s, in one queue 33,500/s; docs/lab/2026-11-28-tickets-by-core.md.)
 
-use super::{Checks, Entry, Queued, TakenBatch, TakenJobs};
-use std::any::{Any, TypeId};
+use super::Queued;
+use super::batch::TakenJobs;
+use super::entry::Entry;
+use super::line::{Entries, PlaceInLine, TakenBatch, Taker};
+use crate::scheduler::Checks;
+use std::any::TypeId;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-
-/// The core on which this thread runs, as one of `number`. It may run on another one right afterwards. Only Linux tells; elsewhere all threads have
-/// core 0, and jobs go in the order in which they came. (`nix` asks the C library. `rustix` reads the vDSO by itself, and crashes under Valgrind.)
-pub(super) fn core_among(number: usize) -> usize {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    return nix::sched::sched_getcpu().unwrap_or(0) % number.max(1);
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    {
-        let _ = number;
-        0
-    }
-}
-
-/// The place of an entry in its line. It changes under the queue's lock alone. So a batch is taken out of a line without a look at each of its entries,
-/// which are in the caches of the threads that submitted them.
-pub(super) struct PlaceInLine {
-    /// The core of the thread that submitted it.
-    core: usize,
-    number: AtomicU64,
-}
-
-impl PlaceInLine {
-    /// The number of an entry whose job was withdrawn while it was in the line.
-    const WITHDRAWN: u64 = u64::MAX;
-
-    pub(super) fn new(core: usize) -> PlaceInLine {
-        PlaceInLine { core, number: AtomicU64::new(0) }
-    }
-
-    fn get(&self) -> u64 {
-        self.number.load(Relaxed)
-    }
-
-    fn set(&self, number: u64) {
-        self.number.store(number, Relaxed);
-    }
-
-    fn is_withdrawn(&self) -> bool {
-        self.get() == PlaceInLine::WITHDRAWN
-    }
-}
-
-/// The dispatcher that takes a batch.
-#[derive(Clone, Copy)]
-pub(super) struct Taker {
-    /// Its core.
-    pub(super) core: usize,
-    /// Jobs of the line that wait or run.
-    pub(super) in_flight: usize,
-}
-
-pub(super) trait Entries: Any + Send {
-    /// Takes the entries of a batch of at most `most` jobs out of the line, or one that counts for more: first those of the taker's core, unless the
-    /// oldest entry came more than twice as many entries before them as are in flight. `withdrawn` has the number of entries in the line whose job
-    /// was withdrawn.
-    fn take(&mut self, most: usize, taker: Taker, withdrawn: &mut usize) -> Option<Box<dyn TakenBatch>>;
-    fn len(&self) -> usize;
-    /// Jobs that the entries count for.
-    fn jobs(&self) -> usize;
-    /// [`Queued::BY_ALL_THREADS`] of the entries' jobs.
-    fn by_all_threads(&self) -> bool;
-    /// Counts out a job that was withdrawn and counts for so many, if its entry is in the line. Gives whether it is.
-    fn withdraw(&mut self, jobs: usize, place: &PlaceInLine) -> bool;
-    /// When the first job was submitted.
-    fn since(&self) -> Option<Instant>;
-    /// Removes entries whose job was withdrawn.
-    fn compact(&mut self);
-}
 
 /// The entries of a line.
 pub(super) struct Waiting<J: Queued> {
