@@ -3,11 +3,9 @@
 //!
 //! Events name steps, threads, times and numbers of jobs. They hold nothing of keys, messages or signatures.
 
-use crate::scheduler::Scheduler;
 use std::cell::RefCell;
 use std::mem::replace;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -92,7 +90,7 @@ thread_local! {
 
 /// The observer of the work that a thread does, if there is one, and the number of its chunk. Work that a thread leaves to others takes its context along.
 #[derive(Clone, Default)]
-pub struct TraceContext(Option<(Observer, Option<u64>)>);
+pub struct TraceContext(pub(crate) Option<(Observer, Option<u64>)>);
 
 /// Puts a thread's context back, also after a panic.
 struct Restored(TraceContext);
@@ -135,17 +133,4 @@ impl TraceContext {
 /// Runs `work`, a step with so many jobs, in the context of this thread.
 pub fn step<R>(step: Step, jobs: usize, work: impl FnOnce() -> R) -> R {
     TraceContext::current().step(step, jobs, work)
-}
-
-impl Scheduler {
-    /// The context of a call.
-    pub(crate) fn trace_of_call(&self) -> TraceContext {
-        TraceContext(self.observer.clone().map(|observer| (observer, None)))
-    }
-
-    /// The context of the next chunk.
-    pub(crate) fn trace_of_chunk(&self) -> TraceContext {
-        let number = |observer| (observer, Some(self.chunks_observed.fetch_add(1, Relaxed)));
-        TraceContext(self.observer.clone().map(number))
-    }
 }

@@ -55,7 +55,7 @@ mod sync {
 }
 
 /// The open block, with the fields that the producer reads. Here each job stays by itself.
-mod worker {
+mod blocks {
     pub(crate) struct OpenBlock<J> {
         pub(crate) job: J,
         pub(crate) held: u64,
@@ -77,6 +77,7 @@ trait Job {}
 
 impl Job for usize {}
 
+use blocks::OpenBlock;
 use cell::{Cell, Then, Wake};
 use loom::sync::atomic::AtomicUsize;
 use loom::thread::{self, JoinHandle};
@@ -89,7 +90,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use sync::Mutex;
-use worker::OpenBlock;
 
 /// Preemptions in one execution: each one more multiplies the executions.
 const PREEMPTIONS: usize = 3;

@@ -1,12 +1,10 @@
 //! The jobs of a call. The scheduler knows blocks of them by their numbers, and only this module knows the jobs' type.
 
-use super::call::Sink;
 use super::permits::lock;
-use super::worker::OpenBlock;
-use super::{Job, Place, Run};
+use super::{Job, Outcomes, Place, Run, Sink};
 use crate::Error;
 use crate::programs::{Group, GroupFacts};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem::replace;
 use std::ops::ControlFlow;
 use std::slice;
@@ -53,7 +51,7 @@ impl<J> Members<J> {
     }
 
     /// Appends jobs.
-    pub(super) fn append(&mut self, next: Members<J>) {
+    fn append(&mut self, next: Members<J>) {
         match next {
             Members::One(next) => self.push(next),
             Members::Many(next) => next.into_iter().for_each(|next| self.push(next)),
@@ -75,21 +73,53 @@ impl<J> Members<J> {
     }
 }
 
-/// The errors of jobs that are to blame themselves, by the number of the job.
-pub type Failed = BTreeMap<usize, Error>;
-
-/// The results of a run. Errors are apart from them: they are rare, and a result may be far smaller than an error.
-pub struct Outcomes<T> {
-    /// A result for each job, in their order. That of a job that failed is discarded.
-    pub results: Vec<T>,
-    /// The errors of jobs that failed.
-    pub failed: Failed,
+/// A block that other jobs may join, until a call takes it.
+pub(super) struct OpenBlock<J> {
+    pub(super) jobs: Members<J>,
+    /// The group whose program does the jobs, or why none can.
+    pub(super) group: Result<Group, Error>,
+    /// Bytes that the jobs and their outputs take while they are worked on.
+    pub(super) held: u64,
+    /// The number of jobs that the members count for; a member may count for several.
+    pub(super) count: usize,
+    /// The most jobs that the block may count for, and the most bytes of the block.
+    pub(super) limits: (usize, u64),
 }
 
-impl<T> From<Vec<T>> for Outcomes<T> {
-    /// No job failed.
-    fn from(results: Vec<T>) -> Outcomes<T> {
-        Outcomes { results, failed: Failed::new() }
+impl<J: Job> OpenBlock<J> {
+    /// Whether another job may join, if its bytes fit.
+    pub(super) fn has_room(&self) -> bool {
+        J::JOINS && self.group.is_ok() && self.count < self.limits.0
+    }
+
+    /// Takes other jobs into the block; gives them back if they are of another group, or if the block would be too large.
+    pub(super) fn join(&mut self, next: OpenBlock<J>) -> Option<OpenBlock<J>> {
+        let is_alike = self.group.as_ref().is_ok_and(|group| next.group.as_ref() == Ok(group));
+        if !is_alike || !self.takes(next.count, next.held) {
+            return Some(next);
+        }
+        self.jobs.append(next.jobs);
+        None
+    }
+
+    /// Takes another job of the block's group, which holds `held` bytes, into the block; gives it back if the block would be too large.
+    #[inline]
+    pub(super) fn take(&mut self, next: J, held: u64) -> Option<J> {
+        if !self.takes(next.count(), held) {
+            return Some(next);
+        }
+        self.jobs.push(next);
+        None
+    }
+
+    /// Whether there is room for jobs that count for `count` and hold `held` bytes. If so, they count from now on.
+    fn takes(&mut self, count: usize, held: u64) -> bool {
+        let (held, count) = (self.held.saturating_add(held), self.count + count);
+        let has_room = J::JOINS && count <= self.limits.0 && held <= self.limits.1;
+        if has_room {
+            (self.held, self.count) = (held, count);
+        }
+        has_room
     }
 }
 

@@ -4,14 +4,14 @@ use super::blocks::{Client, Numbered, QueuedBlock, counted};
 use super::options::Ends;
 use super::permits::{Permit, Request, Signal, lock};
 use super::producer::{Produces, Readiness, patience};
-use super::worker::{Scale, Worker, is_fault};
-use super::{Place, Scheduler};
+use super::threads::Scopes;
+use super::worker::{Worker, is_fault};
+use super::{Place, Scale, Scheduler, slots};
 use crate::planner::{SubBatch, SubBatches};
 use crate::programs::Group;
 use crate::scheme::FirstChunks;
 use crate::trace::{self, Step, TraceContext};
 use crate::{Error, Places};
-use rayon::Scope;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -38,9 +38,6 @@ const JOBS_ON_CALLING_THREAD: usize = 128;
 
 /// Results that are handed out before the call looks after its devices again.
 const AT_A_TIME: usize = 256;
-
-/// Takes the results, each with the number of jobs that it stands for, and may end the call.
-pub type Sink<'s, T> = dyn FnMut(usize, Result<T, Error>) -> ControlFlow<()> + 's;
 
 /// Takes blocks that have results or were refused: the block's number, the jobs that it counts for, and the reason of a refusal.
 pub(super) type BlockSink<'s> = dyn FnMut(usize, usize, Option<Error>) -> ControlFlow<()> + 's;
@@ -145,9 +142,6 @@ struct Chunk<'a> {
     room: (u64, u64),
 }
 
-/// The scopes of a device's slots.
-pub(super) type Scopes<'x, 'a> = [Vec<&'x Scope<'a>>];
-
 /// A call whose chunks are in flight.
 pub(super) struct Call<'a> {
     scheduler: &'a Scheduler,
@@ -245,7 +239,7 @@ impl<'a> Call<'a> {
         };
         self.group = group.filter(|group| group.kind.habits().comes_alone);
         let workers: Vec<&Worker> = self.devices.iter().map(|device| device.worker).collect();
-        let slots = super::slots(self.scheduler.sharing(&workers).map(|worker| worker.queue_of(self.group) as u64));
+        let slots = slots(self.scheduler.sharing(&workers).map(|worker| worker.queue_of(self.group) as u64));
         let all = slots + u64::from(self.producer.is_some());
         let slot = self.scheduler.memory_budget() / all;
         let for_waiting = if slots > 1 { slot / WAITING_SHARE } else { 0 };

@@ -5,79 +5,17 @@
 //! afterwards. So the crossover is where measured times meet.
 
 use super::permits::lock;
-use super::worker::Worker;
+use super::worker::{Lazy, Worker};
 use super::{Job, Scheduler};
 use crate::programs::Group;
 use crate::scheme::Kind;
-use crate::{Backend, Device, PolicySource};
+use crate::{Backend, Device};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, OnceLock};
 
 /// From this many seconds of work on the host on, other devices are worth initialising: asking a driver and compiling the kernels of an operation
 /// takes about as long (docs/cuda.md).
 const WAKE: f64 = 0.5;
-
-/// Gives the backends whose devices are initialised lazily.
-pub type Wake = Arc<dyn Fn() -> Vec<Arc<dyn Backend>> + Send + Sync>;
-
-/// Devices that are initialised when a batch is worth it.
-pub(super) struct Lazy {
-    wake: Wake,
-    workers: OnceLock<Vec<Worker>>,
-    /// Held while the devices are initialised. Calls with too little work for them go on with the host meanwhile.
-    busy: Mutex<()>,
-}
-
-impl Lazy {
-    pub(super) fn new(wake: Wake) -> Lazy {
-        Lazy { wake, workers: OnceLock::new(), busy: Mutex::default() }
-    }
-}
-
-/// Calls of a kind after which the slower way is tried again: messages may have become longer.
-const AGAIN: u32 = 16;
-
-/// The rates of calls in which discrete devices and the host could take part, by the kind and the power of two of their jobs, without the host and
-/// with it. A host that computes takes threads away from copying other devices' results, so the faster way is measured.
-#[derive(Default)]
-pub(super) struct CallRates(Mutex<Vec<(Kind, u32, [CallRate; 2])>>);
-
-#[derive(Clone, Copy, Default)]
-pub(super) struct CallRate {
-    pub(super) calls: u32,
-    /// Jobs a second of the last call.
-    latest: f64,
-}
-
-impl CallRates {
-    pub(super) fn of<T>(&self, kind: Kind, jobs: usize, look: impl FnOnce(&mut [CallRate; 2]) -> T) -> T {
-        let (mut all, log) = (lock(&self.0), jobs.max(1).ilog2());
-        let at = all.iter().position(|(known, of, _)| (*known, *of) == (kind, log)).unwrap_or_else(|| {
-            all.push((kind, log, Default::default()));
-            all.len() - 1
-        });
-        look(&mut all[at].2)
-    }
-
-    /// Records the rate of a call.
-    pub(super) fn know(&self, kind: Kind, jobs: usize, with_host: bool, latest: f64) {
-        self.of(kind, jobs, |rates| {
-            let rate = &mut rates[usize::from(with_host)];
-            *rate = CallRate { calls: rate.calls + 1, latest };
-        });
-    }
-
-    /// Whether the host shall take part.
-    fn wants_host(&self, kind: Kind, jobs: usize) -> bool {
-        let [without, with] = self.of(kind, jobs, |rates| *rates);
-        // The first call of each way may have had programs to make.
-        if with.calls.min(without.calls) < 2 {
-            return with.calls <= without.calls;
-        }
-        let is_due = (with.calls + without.calls).is_multiple_of(AGAIN);
-        (with.latest >= without.latest) != is_due
-    }
-}
 
 /// The devices that a batch goes to.
 pub struct DeviceChoice<'a> {
@@ -85,28 +23,6 @@ pub struct DeviceChoice<'a> {
     pub workers: Vec<&'a Worker>,
     /// Why it goes there, for people.
     pub why: String,
-}
-
-impl Worker {
-    /// Seconds of so many jobs in one call, if that is known.
-    pub fn seconds(&self, group: Group, jobs: usize) -> Option<f64> {
-        let facts = self.programs.facts(group).ok()?;
-        let (program, times) = (jobs.clamp(1, facts.most()), facts.times());
-        let total = jobs as f64;
-        if let Some(measured) = facts.measured_at(program) {
-            return Some(measured * total);
-        }
-        let by_line = || {
-            let estimate = self.programs.knowledge().interpolate(&times, program)?;
-            Some(estimate / program as f64 * total)
-        };
-        if times.len() > 1 {
-            return by_line();
-        }
-        let choice = self.programs.choice(&facts, program);
-        let predicted = choice.seconds.filter(|_| choice.source != PolicySource::Default);
-        predicted.map(|(seconds, _)| seconds * total).or_else(by_line)
-    }
 }
 
 /// A device's booking for one batch, until it is dropped.
@@ -176,11 +92,6 @@ impl Scheduler {
         })
     }
 
-    /// The devices that are initialised lazily, if they are initialised already.
-    pub(super) fn initialised(&self) -> &[Worker] {
-        self.lazy.as_ref().and_then(|lazy| lazy.workers.get()).map_or(&[], Vec::as_slice)
-    }
-
     /// The devices for `left` more jobs, the first of which are of this group; `left` is `None` if nobody knows how many.
     pub fn suited(&self, group: Option<Group>, left: Option<usize>) -> DeviceChoice<'_> {
         let host = &self.workers[0];
@@ -237,6 +148,12 @@ impl Scheduler {
         let is_known = |worker: &&Worker| worker.programs.facts(group).is_ok_and(|facts| !facts.times().is_empty());
         let is_choice = hosts > 0 && hosts < devices.len() && devices.iter().all(is_known);
         is_choice.then(|| self.rates.wants_host(kind, jobs))
+    }
+
+    /// Records that so many jobs ran at `latest` jobs a second, with the host or without.
+    #[doc(hidden)]
+    pub fn know_pace(&self, kind: Kind, jobs: usize, with_host: bool, latest: f64) {
+        self.rates.know(kind, jobs, with_host, latest);
     }
 
     /// The device for a single job: the host, unless another one that is initialised is known to be faster.

@@ -2,6 +2,7 @@
 
 use super::tests::{Nothing, UNMEASURED, light};
 use super::*;
+use crate::scheme::Kind;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -1,7 +1,7 @@
 //! Memory that an engine's devices reach by themselves.
 
+use super::Worker;
 use super::permits::lock;
-use super::{Scheduler, Worker};
 use crate::{Error, ReachableMemory};
 use std::fmt;
 use std::hint::black_box;
@@ -13,19 +13,10 @@ use zeroize::Zeroize;
 /// An idle block serves a request if the block is at most so many times as large as the request.
 const SHARE_OF_A_BLOCK: usize = 2;
 
-/// Bytes of copies from which on memory that a device reaches is worth taking.
-const WORTH_REACHING: usize = 1 << 20;
-
-/// Memory of chunks that a device reaches comes in multiples of this.
-const STEP: usize = 16 << 20;
-
-/// How many blocks of chunk memory are kept, as many as one or two devices have chunks in flight, and the most bytes of each.
-const KEPT: (usize, usize) = (5, 128 << 20);
-
 /// Memory for rows, zeroed at first. The devices that [`devices`](Memory::devices) names copy from it and to it by themselves, without
 /// a thread of the CPU. It does not count against the memory budget.
 ///
-/// On drop, it is wiped, because it may hold keys, and kept for the next [`Engine::memory`](Scheduler::memory): getting such memory
+/// On drop, it is wiped, because it may hold keys, and kept for the next [`Engine::memory`](super::Scheduler::memory): getting such memory
 /// takes as long as copying it several times. It may outlive its engine.
 pub struct Memory {
     /// Memory that the devices of the named backend reach; `None` if no device reaches memory of the host.
@@ -64,6 +55,30 @@ impl Pool {
         let fitting = idle.iter().enumerate().filter(|(_, it)| serves(it));
         let at = fitting.min_by_key(|(_, (_, block))| block.bytes().len()).map(|(at, _)| at)?;
         Some(idle.swap_remove(at).1)
+    }
+
+    /// Memory that the first of these devices reaches for which there is any, or else ordinary memory. Keeps no more than `most` bytes afterwards.
+    pub(super) fn get(self: &Arc<Pool>, workers: &[&Worker], bytes: usize, most: u64) -> Result<Memory, Error> {
+        let (mut reachable, mut devices) = (None, Vec::new());
+        for worker in workers {
+            let backend = worker.programs.backend();
+            let Some(memory) = backend.host_memory() else { continue };
+            // Each worker may have its backend in a wrapper of its own.
+            let of_backend = |other: &&&Worker| other.programs.backend().name() == backend.name();
+            let taken = self.take(backend.name(), bytes, |block| memory.reaches(worker.device(), block));
+            let made = match taken.map_or_else(|| memory.allocate(worker.device(), bytes), Ok) {
+                Err(Error::Unsupported { .. }) => continue,
+                made => made?,
+            };
+            let reaching = workers.iter().filter(of_backend).filter(|other| memory.reaches(other.device(), &*made));
+            devices = reaching.map(|worker| worker.device().id()).collect();
+            reachable = Some((backend.name(), made));
+            break;
+        }
+        let ordinary = zeros(if reachable.is_none() { bytes } else { 0 })?;
+        self.most.store(most, Relaxed);
+        self.in_use.fetch_add(bytes as u64, Relaxed);
+        Ok(Memory { reachable, ordinary, bytes, devices, pool: Arc::downgrade(self) })
     }
 
     fn idle_bytes(&self) -> u64 {
@@ -137,101 +152,5 @@ impl Drop for Memory {
         {
             lock(&pool.idle).push((backend, block));
         }
-    }
-}
-
-impl Scheduler {
-    /// Memory for rows; see [`Memory`]. Devices that are initialised lazily are initialised now.
-    pub fn memory(&self, bytes: usize) -> Result<Memory, Error> {
-        self.others();
-        let workers = || self.live().filter(|worker| worker.has_memory());
-        let (mut reachable, mut devices) = (None, Vec::new());
-        for worker in workers() {
-            let backend = worker.programs.backend();
-            let Some(memory) = backend.host_memory() else { continue };
-            // Each worker may have its backend in a wrapper of its own.
-            let of_backend = |other: &&Worker| other.programs.backend().name() == backend.name();
-            let taken = self.memory.take(backend.name(), bytes, |block| memory.reaches(worker.device(), block));
-            let made = match taken.map_or_else(|| memory.allocate(worker.device(), bytes), Ok) {
-                Err(Error::Unsupported { .. }) => continue,
-                made => made?,
-            };
-            let reaching = workers().filter(of_backend).filter(|other| memory.reaches(other.device(), &*made));
-            devices = reaching.map(|worker| worker.device().id()).collect();
-            reachable = Some((backend.name(), made));
-            break;
-        }
-        let ordinary = zeros(if reachable.is_none() { bytes } else { 0 })?;
-        self.memory.most.store(self.memory_budget(), Relaxed);
-        self.memory.in_use.fetch_add(bytes as u64, Relaxed);
-        Ok(Memory { reachable, ordinary, bytes, devices, pool: Arc::downgrade(&self.memory) })
-    }
-}
-
-/// Memory for the copies of a chunk, which may still hold bytes of an earlier chunk. On drop, memory that a device reaches is kept for other chunks
-/// and calls of the engine: getting such memory takes longer than copying its contents.
-pub struct ChunkMemory<'s> {
-    scheduler: &'s Scheduler,
-    /// Memory that a device reads by itself, or else ordinary memory.
-    reached: Option<Memory>,
-    ordinary: Vec<u8>,
-}
-
-impl ChunkMemory<'_> {
-    /// Whether a device reads the memory by itself.
-    pub fn is_reached(&self) -> bool {
-        self.reached.is_some()
-    }
-}
-
-impl Deref for ChunkMemory<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.reached.as_deref().unwrap_or(&self.ordinary)
-    }
-}
-
-impl DerefMut for ChunkMemory<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.reached.as_deref_mut().unwrap_or(&mut self.ordinary)
-    }
-}
-
-impl Drop for ChunkMemory<'_> {
-    fn drop(&mut self) {
-        if let Some(memory) = self.reached.take()
-            && memory.len() <= KEPT.1
-        {
-            let mut idle = lock(&self.scheduler.chunk_memory);
-            let place = idle.partition_point(|other| other.len() < memory.len());
-            idle.insert(place, memory);
-            // The largest blocks stay.
-            let dropped = (idle.len() > KEPT.0).then(|| idle.remove(0));
-            drop(idle);
-            drop(dropped);
-        }
-    }
-}
-
-impl Scheduler {
-    /// Memory for at least so many bytes of copies that a device works on.
-    pub fn chunk_memory(&self, worker: &Worker, bytes: usize) -> Result<ChunkMemory<'_>, Error> {
-        let of = |reached, ordinary| ChunkMemory { scheduler: self, reached, ordinary };
-        if bytes >= WORTH_REACHING && worker.has_memory() {
-            let mut idle = lock(&self.chunk_memory);
-            // Takes the smallest block that fits. If none fits, the largest makes way for the new one.
-            let fitting = idle.partition_point(|memory| memory.len() < bytes);
-            let kept = (fitting < idle.len()).then(|| idle.remove(fitting));
-            let too_small = if kept.is_none() { idle.pop() } else { None };
-            drop(idle);
-            drop(too_small);
-            // There may be no more memory that a device reaches.
-            let new = || self.memory(bytes.next_multiple_of(STEP)).ok().filter(|memory| !memory.devices().is_empty());
-            if let Some(memory) = kept.or_else(new) {
-                return Ok(of(Some(memory), Vec::new()));
-            }
-        }
-        zeros(bytes).map(|ordinary| of(None, ordinary))
     }
 }

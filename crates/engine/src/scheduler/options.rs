@@ -1,7 +1,6 @@
 //! Options of an engine, and of the work that its callers bring.
 
-use super::MemoryBudget;
-use crate::Error;
+use crate::{Device, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -15,6 +14,33 @@ pub struct Options {
     pub memory: MemoryBudget,
     /// How long a wait for a device may take, at least; `Duration::MAX` for no limit. See [`Program::time_limit`](crate::Program::time_limit).
     pub device_timeout: Duration,
+}
+
+/// How much of the host's memory an engine may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemoryBudget {
+    /// So many bytes, which the caller chose.
+    Chosen(u64),
+    /// By default, so many bytes for `each` device that has memory of its own, and for an engine that has `none`.
+    ByDevices {
+        /// For each device with memory of its own.
+        each: u64,
+        /// For all devices, if none has memory of its own.
+        none: u64,
+    },
+}
+
+impl MemoryBudget {
+    /// The bytes for these devices.
+    pub(super) fn of<'d>(self, devices: impl Iterator<Item = &'d Device>) -> u64 {
+        match self {
+            MemoryBudget::Chosen(bytes) => bytes,
+            MemoryBudget::ByDevices { each, none } => match devices.filter(|device| device.memory > 0).count() {
+                0 => none,
+                devices => devices as u64 * each,
+            },
+        }
+    }
 }
 
 /// The checks of results. Jobs share a batch only if their checks are equal.

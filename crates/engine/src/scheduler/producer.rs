@@ -1,9 +1,9 @@
 //! Jobs of a caller's iterator, taken ahead on a thread of their own, so that an iterator that blocks holds no result back.
 
 use super::Job;
+use super::blocks::OpenBlock;
 use super::permits::{Signal, lock};
 use super::sync::{AtomicU64, Condvar, Mutex};
-use super::worker::OpenBlock;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -1,7 +1,6 @@
 //! The scheduler's counters, which always count.
 
 use super::permits::Waits;
-use super::{Scheduler, Worker};
 use crate::{Device, Timing};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -86,7 +85,7 @@ impl Counter {
         self.0.fetch_add(more, Relaxed);
     }
 
-    fn read(&self) -> u64 {
+    pub(super) fn read(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
@@ -94,11 +93,11 @@ impl Counter {
 /// Counters of chunks, single jobs and faults.
 #[derive(Default)]
 pub(crate) struct Counters {
-    chunks: Counter,
-    jobs: Counter,
-    sizes: Histogram,
+    pub(super) chunks: Counter,
+    pub(super) jobs: Counter,
+    pub(super) sizes: Histogram,
     pub(super) singles: Counter,
-    nanoseconds: Counter,
+    pub(super) nanoseconds: Counter,
     pub(super) faults: Counter,
     /// Jobs that were done again.
     pub(super) again: Counter,
@@ -116,7 +115,7 @@ impl Counters {
 }
 
 /// A histogram that any thread adds to.
-struct Histogram([Counter; 64]);
+pub(super) struct Histogram([Counter; 64]);
 
 impl Default for Histogram {
     fn default() -> Histogram {
@@ -134,7 +133,7 @@ impl Histogram {
     }
 
     /// The entries up to the last one that is not zero.
-    fn read(&self) -> Vec<u64> {
+    pub(super) fn read(&self) -> Vec<u64> {
         let mut counts: Vec<u64> = self.0.iter().map(Counter::read).collect();
         counts.truncate(counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1));
         counts
@@ -182,34 +181,6 @@ impl TicketCounters {
             waits: self.waits.read(),
             service_times: self.service.read(),
             ..TicketStats::default()
-        }
-    }
-}
-
-impl Scheduler {
-    /// The counters of this engine, without those of its tickets.
-    pub fn stats(&self) -> Stats {
-        let it = &self.counters;
-        let device = |worker: &Worker| {
-            let (running, waiting) = worker.permits.load();
-            let (device, waits) = (worker.device().clone(), worker.permits.waits());
-            DeviceStats { device, is_disabled: worker.is_disabled(), running, waiting, waits }
-        };
-        let (memory_in_use, memory_idle) = self.memory.stats();
-        Stats {
-            memory_in_use,
-            memory_idle,
-            chunks: it.chunks.read(),
-            jobs: it.jobs.read(),
-            chunk_sizes: it.sizes.read(),
-            single_jobs: it.singles.read(),
-            run_time: Duration::from_nanos(it.nanoseconds.read()),
-            device: self.timing(),
-            faults: it.faults.read(),
-            retried_jobs: it.again.read(),
-            redundant_jobs: it.twice.read(),
-            devices: self.all().map(device).collect(),
-            tickets: TicketStats::default(),
         }
     }
 }

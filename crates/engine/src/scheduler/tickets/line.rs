@@ -2,8 +2,8 @@
 
 use super::Size;
 use crate::Error;
+use crate::scheduler::scale::BatchLimits;
 use crate::scheduler::stats::TicketCounters;
-use crate::scheduler::worker::BatchLimits;
 use crate::scheduler::{Checks, Scheduler, WorkOptions};
 use crate::scheme::Kind;
 use std::any::{Any, TypeId};
