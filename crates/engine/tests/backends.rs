@@ -4,7 +4,7 @@ use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::programs::{Group, Programs, typed};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{
-    Abilities, Axis, Backend, Batch, Checked, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Places, Policy,
+    Abilities, Axis, Backend, Batch, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Places, Policy,
     PolicySource, Program, Reference, SelfTest, Sha256Programs, SlhDsaProgram, SlhDsaPrograms, Timing, ZkDilithium,
     ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities,
 };
