@@ -2,27 +2,17 @@
 //! again in every program that makes them.
 
 use crate::engine::{Engine, Inner};
-use crate::flow::Flow;
 use crate::jobs::{GenerateJob, OwnedSign, OwnedVerify, SignJob, VerifyJob, one_of};
 use crate::rows::{CallColumns, CallsOfRows, RowMemory, join_calls};
 use crate::scheme::Scheme;
 use crate::tickets::Refused;
 use hypergrove_engine::Error;
 use hypergrove_engine::scheduler::{self, Queued, Scheduler, Size, Ticket};
-use std::ops::ControlFlow;
 
 /// The jobs of a call, from an iterator.
 pub(crate) type Source<'i, J> = &'i mut (dyn Iterator<Item = J> + Send + 'i);
 /// Takes the results of a call's jobs in their order, each with the number of jobs that it counts for, which is 1. Says whether the call goes on.
 pub(crate) type Sink<'s, T> = &'s mut scheduler::Sink<'s, T>;
-
-/// A sink that gets the index of each job instead.
-pub(crate) fn indexed<T, F: Flow>(
-    mut sink: impl FnMut(usize, Result<T, Error>) -> F,
-) -> impl FnMut(usize, Result<T, Error>) -> ControlFlow<()> {
-    let mut indices = 0..;
-    move |_, result| sink(indices.next().expect("they do not end"), result).flow()
-}
 
 /// A ticket for a job, or why there is none.
 type Submitted<J, T> = Result<Ticket<T>, Refused<J>>;

@@ -1,8 +1,8 @@
 //! The engine: its devices, its threads and its memory budget.
 
-use crate::calls::{Job, Sink, indexed};
+use crate::calls::{Job, Sink};
 use crate::explain::{Explanation, MemoryUse};
-use crate::flow::Flow;
+use crate::flow::{Flow, indexed};
 use crate::hash::HostHashing;
 use crate::jobs::{self, GenerateJob};
 use crate::keys::{Signature, SigningKey, VerifyingKey};

@@ -1,5 +1,6 @@
 //! The return values of sinks.
 
+use hypergrove_engine::Error;
 use std::ops::ControlFlow;
 
 /// The return value of a sink: `()`, or a [`ControlFlow`] whose `Break` ends the call.
@@ -18,4 +19,12 @@ impl Flow for ControlFlow<()> {
     fn flow(self) -> ControlFlow<()> {
         self
     }
+}
+
+/// A sink that gets the index of each job instead.
+pub(crate) fn indexed<T, F: Flow>(
+    mut sink: impl FnMut(usize, Result<T, Error>) -> F,
+) -> impl FnMut(usize, Result<T, Error>) -> ControlFlow<()> {
+    let mut indices = 0..;
+    move |_, result| sink(indices.next().expect("they do not end"), result).flow()
 }

@@ -1,6 +1,6 @@
 //! Jobs of any scheme: how callers describe them, and how the scheduler runs each of them on a device.
 
-use crate::calls::indexed;
+use crate::flow::indexed;
 use crate::scheme::{
     KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, own_key,
 };
