@@ -5,7 +5,7 @@ use crate::{Device, Timing};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Counters of an engine: what it did so far, and what it does now. See [`Scheduler::stats`].
+/// Counters of an engine: what it did so far, and what it does now. See [`Scheduler::stats`](super::Scheduler::stats).
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Stats {
     /// Chunks that ran. A chunk is the jobs that a device computes together; a single job is a chunk of its own.
@@ -26,9 +26,9 @@ pub struct Stats {
     pub retried_jobs: u64,
     /// Jobs that were computed twice, and whose results agreed.
     pub redundant_jobs: u64,
-    /// Bytes of [`Scheduler::memory`] that callers hold now.
+    /// Bytes of [`Scheduler::memory`](super::Scheduler::memory) that callers hold now.
     pub memory_in_use: u64,
-    /// Bytes of [`Scheduler::memory`] that are kept for the next caller.
+    /// Bytes of [`Scheduler::memory`](super::Scheduler::memory) that are kept for the next caller.
     pub memory_idle: u64,
     /// The counters of each device.
     pub devices: Vec<DeviceStats>,
