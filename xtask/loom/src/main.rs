@@ -101,7 +101,7 @@ const MODELS: [Model; 11] = [
     ("a call that gives up leaves its permit to the next", giving_up),
     ("a call that steps aside for its sink comes back", stepping_aside),
     ("single jobs wait for single jobs alone", singles),
-    ("a single job that gives up keeps no permit", gives_up),
+    ("a single job that gives up keeps no permit", single_gives_up),
     ("a producer that is full goes on when there is room", producer_goes_on),
     ("a producer that is stopped ends, whatever it waits for", producer_stops),
     ("of two results one reaches the thread that waits", one_result),
@@ -252,7 +252,7 @@ fn singles() {
     device.is_idle();
 }
 
-fn gives_up() {
+fn single_gives_up() {
     let device = Device::new();
     let first = device.permits.single(|| Err(())).ok();
     // Its permit may be granted while it gives up.
