@@ -4,21 +4,14 @@ use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::programs::{Group, Programs, typed};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{
-    Abilities, Axis, Backend, Batch, Choice, Device, Error, Hasher, Key, Knowledge, Messages, Places, Policy,
-    PolicySource, Program, Reference, SelfTest, Sha256Programs, SlhDsaProgram, SlhDsaPrograms, Timing, ZkDilithium,
-    ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities,
+    Backend, Batch, Choice, Device, Error, Key, Knowledge, Places, Policy, PolicySource, Program, Reference,
+    SlhDsaProgram, Timing,
 };
-use hypergrove_fips205::plan::{Op, Plan, Rates, Slot, cache_bytes};
+use hypergrove_fips205::plan::{Op, Plan, Slot, cache_bytes};
 use hypergrove_fips205::reference::{implied_by, pk_root, sign_at, xmss_node};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
-use hypergrove_testkit::mock::{Mock, mock};
-use hypergrove_testkit::toys::{TOY_SHA2_16, TOY_SHAKE_24, TOYS};
-use hypergrove_zkdilithium::{
-    Message, Op as ZkOp, Signature, SignatureBytes, SigningKey, SigningKeyBytes, Trace, reference,
-};
+use hypergrove_testkit::toys::{TOY_SHA2_16, TOYS};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 fn toys() -> impl Iterator<Item = &'static Params> {
     TOYS.iter().copied()
