@@ -8,7 +8,7 @@ use hypergrove::zkdilithium::{
     Fe, Message, RowCall, RowMessages, RowVerifyingKeys, SignJob, SignRows, SigningKey, VerifyJob, VerifyRows,
     VerifyingKey, ZkDilithium as Set,
 };
-use hypergrove::{Backend, Cpu, Engine, EngineBuilder, Error, Isa, Op};
+use hypergrove::{Cpu, Engine, EngineBuilder, Error, Isa, Op};
 use std::iter::zip;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
