@@ -1,4 +1,4 @@
-//! What a client gives to the scheduler, and what it gets back: jobs and their results.
+//! The jobs that a client gives to the scheduler, and their results.
 
 use super::Run;
 use crate::Error;
