@@ -401,6 +401,17 @@ fn redundant_computing_catches_a_fault_that_stays_in_its_place() {
         assert!(matches!(&engine.faults()[..], [Fault { error: Error::Inconsistent { .. }, .. }, ..]));
         assert_eq!(engine.devices().iter().map(|device| device.index).collect::<Vec<_>>(), [1]);
     }
+    // The last node of a lower layer does not lead to the root, so only a second computation shows that it is wrong.
+    for redundant in [false, true] {
+        let wrong_once = mock(1, 1).answering(|call| {
+            if (call.op, call.nth) == (Some(Op::Cache), 0) {
+                *call.out.last_mut().unwrap() ^= 1;
+            }
+            Ok(())
+        });
+        let cached = wrong_once.builder().redundant(redundant).build().unwrap().cache(&key, 2);
+        assert_eq!(matches!(cached, Err(Error::Inconsistent { .. })), redundant, "{cached:?}");
+    }
     for from in [0, 1] {
         let single = mock(1, 1).answering(flip(from)).builder().redundant(true).build().unwrap();
         let signed = single.sign(&key, PURE, b"x", Randomizer::Hedged);

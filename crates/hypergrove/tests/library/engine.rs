@@ -605,8 +605,12 @@ fn a_key_with_a_wrong_root_signs_nothing() {
         assert_eq!(engine.faults(), [], "no device is to blame");
     }
     let damaged = flipped(&key(&TOY_SHA2_16, 1), 0);
-    let lenient = Engine::builder().backend(Arc::new(Reference)).check_roots(false).build().unwrap();
-    assert!(lenient.sign(&damaged, PURE, b"x", Randomizer::Hedged).is_ok());
+    let sign = |verifies| {
+        let lenient = Engine::builder().backend(Arc::new(Reference)).check_roots(false).verify_signatures(verifies);
+        lenient.build().unwrap().sign(&damaged, PURE, b"x", Randomizer::Hedged)
+    };
+    assert!(sign(false).is_ok());
+    assert!(matches!(sign(true), Err(Error::KeyDamaged { .. })), "the signature does not verify");
 }
 
 #[test]
