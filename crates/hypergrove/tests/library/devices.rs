@@ -26,8 +26,9 @@ fn sub_batches_overlap_and_results_come_in_order() {
     assert!(slow.log.runs.lock().unwrap().iter().all(|(_, jobs)| *jobs <= 8));
 
     let public = key.verifying_key();
-    let signatures: Vec<_> =
-        (0..50).map(|i| engine.sign(&key, PURE, &message(i), Randomizer::Hedged).unwrap().into_bytes()).collect();
+    let signatures: Vec<_> = (0..50)
+        .map(|i| engine.sign(&key, PURE, &message(i), Randomizer::Deterministic).unwrap().into_bytes())
+        .collect();
     let jobs = (0..50).map(|i| VerifyJob::new(&public, message(i + usize::from(i % 3 == 0)), &signatures[i]));
     let mut verdicts = Vec::new();
     engine.verify_batch(jobs, |index, verdict| verdicts.push((index, verdict))).unwrap();
@@ -379,7 +380,7 @@ fn redundant_computing_catches_a_fault_that_stays_in_its_place() {
         assert_eq!(sign(&engine, &key, 50), (Ok(()), 50));
         assert_eq!(sound.shares().iter().sum::<usize>(), 100, "everything is computed twice");
         engine.cache(&engine.generate(P).unwrap(), 1).unwrap();
-        let signature = engine.sign(&key, PURE, b"x", Randomizer::Hedged).unwrap();
+        let signature = engine.sign(&key, PURE, b"x", Randomizer::Deterministic).unwrap();
         assert_eq!(engine.verify(&key.verifying_key(), PURE, b"x", signature.as_bytes()), Ok(true));
         assert_eq!(engine.verify(&key.verifying_key(), PURE, b"y", signature.as_bytes()), Ok(false));
     }
