@@ -231,8 +231,8 @@ impl Mock {
     fn has(&self, capability: Capability) -> bool {
         self.has.contains(&capability)
     }
-    /// Begins a program for a plan and so many jobs.
-    fn begin(&self, device: &Device, plan: Option<&Plan>, batch: usize, policy: &Policy) -> Result<Running, Error> {
+    /// Begins a program for a plan, if it is one of SLH-DSA, and so many jobs.
+    pub fn begin(&self, device: &Device, plan: Option<&Plan>, batch: usize, policy: &Policy) -> Result<Running, Error> {
         if batch > self.capacity {
             self.log.refused.fetch_add(1, SeqCst);
             return Err(Error::OutOfMemory { device: device.id(), needs: batch as u64, has: self.capacity as u64 });
@@ -355,8 +355,8 @@ impl ZkDilithiumPrograms for Mock {
     }
 }
 
-/// A program that was prepared. By itself it is one of zkDilithium.
-struct Running {
+/// A program that was prepared. By itself it is one of zkDilithium; a scheme of the tests may make it one of its own.
+pub struct Running {
     mock: Mock,
     device: u32,
     plan: Option<Plan>,
@@ -398,7 +398,8 @@ impl Running {
         Ok(timing)
     }
 
-    fn set_limit(&mut self, limit: Option<Duration>) {
+    /// Sets the limit of the program's waits.
+    pub fn set_limit(&mut self, limit: Option<Duration>) {
         self.limit = limit;
         // Of many runs, a list would grow.
         if !self.mock.is_idle {
@@ -406,22 +407,22 @@ impl Running {
         }
     }
 
-    /// Writes what zkDilithium computes for each job to its place.
-    fn write<const N: usize>(
+    /// Writes what a scheme computes for each job to its place. All places have one size.
+    pub fn write(
         &mut self,
         (op, places): (Op, Places),
-        to: &mut [&mut [u8; N]],
+        to: &mut [impl AsMut<[u8]>],
         compute: impl Fn(usize, &mut [u8]),
     ) -> Result<Timing, Error> {
-        if self.mock.is_idle {
+        let Some(size) = to.first_mut().map(|to| to.as_mut().len()).filter(|_| !self.mock.is_idle) else {
             return Ok(Timing::default());
-        }
-        let mut all = vec![0; N * to.len()];
+        };
+        let mut all = vec![0; size * to.len()];
         let timing = self.run((Some(op), to.len(), places), &mut all, |all| {
-            all.chunks_exact_mut(N).enumerate().for_each(|(job, out)| compute(job, out));
+            all.chunks_exact_mut(size).enumerate().for_each(|(job, out)| compute(job, out));
             Ok(Timing::default())
         })?;
-        to.iter_mut().zip(all.chunks_exact(N)).for_each(|(to, made)| to.copy_from_slice(made));
+        to.iter_mut().zip(all.chunks_exact(size)).for_each(|(to, made)| to.as_mut().copy_from_slice(made));
         Ok(timing)
     }
 }
