@@ -4,6 +4,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/rows_suite.rs"]
+mod rows_suite;
 include!("../common/on_host.rs");
 
 mod acvp;

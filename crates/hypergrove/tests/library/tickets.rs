@@ -1181,48 +1181,6 @@ fn sets_of_rows_give_what_their_calls_give() {
 }
 
 #[test]
-fn sets_of_rows_of_zkdilithium_give_what_their_calls_give() {
-    use zkdilithium::params::{PK_BYTES, SIG_BYTES, SK_BYTES};
-    const ROWS: usize = 5;
-    let engine = Engine::builder().backend(Arc::new(Cpu::new())).build().unwrap();
-    let keys = (vec![3; 32 * ROWS], vec![0; ROWS * SK_BYTES], vec![0; ROWS * PK_BYTES]);
-    let set = RowSet::new(keys, |(seeds, private, public)| zkdilithium::RowCall::Keygen {
-        params: ZkDilithium,
-        seeds: Some(seeds),
-        private,
-        public: Some(public),
-    });
-    let (_, private, public) = engine.submit(set).unwrap().wait().unwrap();
-    let key = zkdilithium::SigningKey::from_seed(&[3; 32]);
-    assert!(private.chunks(SK_BYTES).all(|private| private == key.to_bytes().as_slice()));
-
-    let set = RowSet::new((key.clone(), vec![0; ROWS * SIG_BYTES], [RowStatus::default(); ROWS]), |it| {
-        zkdilithium::RowCall::Sign {
-            rows: zkdilithium::SignRows::new(RowSigningKeys::One(&it.0), Column::packed(b"abcde", 1)),
-            signatures: &mut it.1,
-            statuses: &mut it.2,
-        }
-    });
-    let (_, mut signatures, statuses) = engine.submit(set).unwrap().wait().unwrap();
-    assert_eq!(statuses, [RowStatus::Signed; ROWS]);
-    for (message, signature) in b"abcde".chunks(1).zip(signatures.chunks(SIG_BYTES)) {
-        assert!(key.sign_message(Message::Bytes(message)).unwrap().as_bytes() == signature);
-    }
-    signatures[2 * SIG_BYTES] ^= 1;
-    let set = RowSet::new((public, signatures, [RowStatus::default(); ROWS]), |it| zkdilithium::RowCall::Verify {
-        rows: zkdilithium::VerifyRows::new(
-            zkdilithium::RowVerifyingKeys::Encoded { params: ZkDilithium, keys: Column::packed(&it.0, PK_BYTES) },
-            Column::packed(b"abcde", 1),
-            Column::packed(&it.1, SIG_BYTES),
-        ),
-        statuses: &mut it.2,
-    });
-    let (.., verdicts) = engine.submit(set).unwrap().wait().unwrap();
-    use RowStatus::{Invalid, Valid};
-    assert_eq!(verdicts, [Valid, Valid, Invalid, Valid, Valid]);
-}
-
-#[test]
 fn a_set_that_does_not_fit_comes_back() {
     let engine = mock(1, 1).engine();
     type Spoil = fn(&mut Letters);
