@@ -1,12 +1,13 @@
-//! WOTS as the scheduler knows it: data about its work, and its programs on scripted devices.
+//! WOTS as the scheduler knows it: data about its work, and its programs on doubles of devices.
 
-use crate::script::{Answer, script_of};
+use crate::doubles::double_of;
 use crate::wots;
 use hypergrove::backend::Policy;
-use hypergrove::{Error, Op, Timing};
+use hypergrove::{Error, Op};
 use hypergrove_engine::Abilities;
 use hypergrove_engine::programs::{Group, GroupFacts};
 use hypergrove_engine::scheme::{Facts, Habits, Kind, Prepared, ProgramFactory, Scheme, Site};
+use hypergrove_testkit::mock::Running;
 use std::time::Duration;
 
 static WOTS: Scheme = Scheme { name: "WOTS", factory: &Factory };
@@ -24,10 +25,11 @@ impl ProgramFactory for Factory {
         Habits { is_chain: kind.op == Op::Verify as u8, comes_alone: true, is_sized: true, ..Habits::default() }
     }
 
-    fn facts(&self, _: &Site<'_>, _: Group) -> Result<Facts, Error> {
+    fn facts(&self, site: &Site<'_>, _: Group) -> Result<Facts, Error> {
+        let double = double_of(site.device);
         Ok(Facts {
-            jobs: 4,
-            queue: 1,
+            jobs: double.jobs,
+            queue: double.queue as usize,
             abilities: Abilities { holds: true, ..Abilities::NONE },
             default: Policy::default(),
             space: Vec::new(),
@@ -42,31 +44,22 @@ impl ProgramFactory for Factory {
         (jobs * wots::SIGNATURE) as u64
     }
 
-    fn prepare(&self, site: &Site<'_>, _: &GroupFacts, _: usize, _: &Policy) -> Result<Box<dyn Prepared>, Error> {
-        Ok(Box::new(Program { answer: script_of(site.device), device: site.device.id() }))
+    fn prepare(
+        &self,
+        site: &Site<'_>,
+        _: &GroupFacts,
+        jobs: usize,
+        policy: &Policy,
+    ) -> Result<Box<dyn Prepared>, Error> {
+        Ok(Box::new(Program(double_of(site.device).begin(site.device, None, jobs, policy)?)))
     }
 }
 
-/// A device made ready, which does what its script says.
-pub(crate) struct Program {
-    answer: Answer,
-    device: String,
-}
+/// A program of a double.
+pub(crate) struct Program(pub(crate) Running);
 
 impl Prepared for Program {
-    fn time_limit(&mut self, _: Option<Duration>) {}
-}
-
-impl Program {
-    /// Runs jobs that write their results to these places.
-    pub(crate) fn run(&mut self, places: &mut [&mut [u8]], job: impl Fn(usize, &mut [u8])) -> Result<Timing, Error> {
-        for (i, place) in places.iter_mut().enumerate() {
-            job(i, place);
-            place[0] ^= u8::from(self.answer == Answer::Lies);
-        }
-        match self.answer {
-            Answer::Fails => Err(Error::Device { device: self.device.clone(), what: "the script says so".into() }),
-            _ => Ok(Timing { execute: Duration::from_micros(1), ..Timing::default() }),
-        }
+    fn time_limit(&mut self, limit: Option<Duration>) {
+        self.0.set_limit(limit);
     }
 }

@@ -23,9 +23,6 @@ pub(crate) struct Private(pub(crate) [u8; N], pub(crate) [u8; N]);
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Public(pub(crate) [u8; N]);
 
-pub(crate) type Rows<'a> = hypergrove::scheme::MessageRows<'a, Wots>;
-pub(crate) type Signatures<'a> = hypergrove::scheme::SignatureRows<'a, Wots>;
-pub(crate) type Keys<'a> = hypergrove::scheme::RowVerifyingKeys<'a, Public, Wots>;
 pub(crate) type Sign<'a> = hypergrove::scheme::SignJob<'a, Wots>;
 pub(crate) type Verify<'a> = hypergrove::scheme::VerifyJob<'a, Wots>;
 
@@ -36,11 +33,13 @@ fn wrong(place: &Place<'_>, what: &str) -> Error {
 /// Has a device write a result of so many bytes for each job of a range.
 fn once(
     Run { place, facts }: &Run<'_>,
-    (out, size): (Parts<'_, '_>, usize),
+    (op, out, size): (Op, Parts<'_, '_>, usize),
     job: &(impl Fn(usize, &mut [u8]) + Send + Sync),
 ) -> Result<Computed, Error> {
     let mut to: Vec<&mut [u8]> = out.iter_mut().flat_map(|part| part.chunks_exact_mut(size)).collect();
-    place.program(facts, to.len(), &mut |program, _| typed::<Program>(program).run(&mut to, job))?;
+    place.program(facts, to.len(), &mut |program, places| {
+        typed::<Program>(program).0.write((op, places), &mut to, job)
+    })?;
     Ok(Computed::All(Failed::new()))
 }
 
@@ -139,7 +138,7 @@ impl Scheme for Wots {
         _: &Failed,
         out: Parts<'_, '_>,
     ) -> Result<Computed, Error> {
-        once(run, (out, SIGNATURE), &|i, to| {
+        once(run, (Op::Sign, out, SIGNATURE), &|i, to| {
             let ToSign { key, message, .. } = (work.of)(range.start + i);
             wots::sign(&key.0, message, to);
         })
@@ -163,7 +162,7 @@ impl Scheme for Wots {
     fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Wots>, _: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
         let mut verdicts = vec![0; work.jobs];
         let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, out: Parts<'_, '_>| {
-            once(run, (out, 1), &|i, to| {
+            once(run, (Op::Verify, out, 1), &|i, to| {
                 let ToVerify { key, message, signature, .. } = (work.of)(range.start + i);
                 let public = match key {
                     PublicKey::Key(Public(bytes)) => bytes,
@@ -178,15 +177,15 @@ impl Scheme for Wots {
     fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], _: &mut Vec<u8>) -> Result<(), Error> {
         for keys in &mut *keys {
             for (i, to) in keys.private.chunks_exact_mut(2 * N).enumerate() {
-                // Keys of this toy are no secrets.
-                to[..N].copy_from_slice(keys.seeds.map_or(&[7; N], |seeds| &seeds[i * N..][..N]));
+                let seed = keys.seeds.map_or_else(wots::fresh_seed, |seeds| seeds.as_chunks().0[i]);
+                to[..N].copy_from_slice(&seed);
             }
         }
         let seeds: Vec<[u8; N]> =
             keys.iter().flat_map(|keys| keys.private.as_chunks().0.iter().step_by(2)).copied().collect();
         let roots = keys.iter_mut().flat_map(|keys| keys.private.chunks_exact_mut(2 * N).map(|key| &mut key[N..]));
         let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, out: Parts<'_, '_>| {
-            once(run, (out, N), &|i, to| to.copy_from_slice(&wots::public(&seeds[range.start + i])))
+            once(run, (Op::Keygen, out, N), &|i, to| to.copy_from_slice(&wots::public(&seeds[range.start + i])))
         };
         compute_private(run, ("the key", seeds.len(), N), &compute, &mut roots.collect::<Vec<_>>())?;
         for KeyColumns { private, public, .. } in keys {
