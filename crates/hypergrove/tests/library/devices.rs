@@ -520,14 +520,18 @@ fn cached_nodes_have_an_identity() {
 
 #[test]
 fn devices_are_named_once_and_exist() {
-    let backend: Arc<dyn Backend> = Arc::new(mock(2, 1));
-    let refused = |indices: &[u32]| {
+    let (backend, cpu): (Arc<dyn Backend>, Arc<dyn Backend>) = (Arc::new(mock(2, 1)), Arc::new(Cpu::new()));
+    let build = |backend: &Arc<dyn Backend>, indices: &[u32]| {
         let devices = indices.iter().map(|index| (backend.clone(), *index)).collect();
-        Engine::builder().devices(devices).build().unwrap_err().to_string()
+        Engine::builder().devices(devices).threads(1).build()
     };
+    let refused = |indices: &[u32]| build(&backend, indices).unwrap_err().to_string();
     assert!(refused(&[]).contains("without a device"));
     assert!(refused(&[0, 1, 0]).contains("mock:0 is named twice"));
     assert!(refused(&[1, 2]).contains("device 2 of mock: it has 2 devices"));
+    assert!(build(&cpu, &[0, 0]).unwrap_err().to_string().contains("cpu:0 is named twice"));
+    assert!(build(&cpu, &[1]).unwrap_err().to_string().contains("device 1 of cpu: it has 1 devices"));
+    assert_eq!(build(&cpu, &[0]).unwrap().devices()[0].id(), "cpu:0");
 }
 
 #[test]
