@@ -1,4 +1,4 @@
-//! What holds for rows of any scheme. Each test is a generic function; [`rows_suite!`] makes a `#[test]` of it for a scheme.
+//! Tests of rows that hold for any scheme. Each test is a generic function; [`rows_suite!`] makes a `#[test]` of it for a scheme.
 
 use crate::common::{Mock, OnMock, columns};
 use hypergrove::rows::{Column, Offsets, RowSet, RowSigningKeys, RowStatus};
@@ -249,8 +249,10 @@ pub(crate) fn keys_are_made_in_rows<S: Tested>() {
         }
     }
     let engine = S::on(&S::double(1, 1)).build().unwrap();
-    let (long, wide) = (private_bytes, public_bytes);
-    for (private, public) in [(long - 1, wide), (long, wide - 1), (0, wide), (2 * long, wide)] {
+    let (of_private, of_public) = (private_bytes, public_bytes);
+    for (private, public) in
+        [(of_private - 1, of_public), (of_private, of_public - 1), (0, of_public), (2 * of_private, of_public)]
+    {
         let (mut private, mut public) = (vec![1; private], vec![1; public]);
         let why = engine.keygen_rows(set, &mut private, Some(&mut public)).unwrap_err().to_string();
         assert!(is_zero(&private) && is_zero(&public) && why.contains("the column of "), "{why}");
@@ -440,7 +442,7 @@ pub(crate) fn calls_that_do_not_fit_are_errors<S: Tested>() {
     refuses_to_verify(&engine, &table(&public, &[]), "key indices");
 }
 
-/// What the first of some doubles does wrong.
+/// The fault of the first of some doubles.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Broken {
     Fails,
