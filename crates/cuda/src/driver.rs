@@ -11,7 +11,7 @@ mod queue;
 pub(crate) use device::devices;
 pub use device::{DEFAULTS, WITHOUT};
 
-use hypergrove_gpu::lock;
+use hypergrove_engine::scheduler::lock;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 //! damage, but no intent. So nobody but this process's user may be able to write the directory and each file. Other directories and files
 //! are not read, and a notice says so.
 
-use crate::gpu::lock;
+use hypergrove_engine::scheduler::lock;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};

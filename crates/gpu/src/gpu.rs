@@ -6,7 +6,7 @@ use hypergrove_engine::{Error, Policy, ReachableMemory, Timing};
 use hypergrove_fips205::plan::Rates;
 use hypergrove_kernels::{Args, Config, Kernel};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use zeroize::Zeroize;
 
 /// A device as its driver describes it.
@@ -222,11 +222,6 @@ pub trait Wrapper {
     type Gpu<G: Gpu>: Gpu;
     /// Wraps a GPU.
     fn wrap<G: Gpu>(&self, gpu: Arc<G>) -> Self::Gpu<G>;
-}
-
-/// Locks a mutex, even after a panic: nothing is left half done under the locks of programs and drivers.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes words as the device reads them.

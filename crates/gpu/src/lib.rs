@@ -25,7 +25,7 @@ mod host;
 mod tests;
 
 pub use backend::Gpus;
-pub use gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step, Wrapper, lock};
+pub use gpu::{Facts, Gpu, Launch, Queue, SLOTS, Step, Wrapper};
 pub use mapped::MappedBytes;
 pub use policy::GpuPolicy;
 pub use sha256::HashPolicy;

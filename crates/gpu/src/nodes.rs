@@ -5,7 +5,8 @@
 //! one row for each leaf, the top layer first. A row is the signature's len·n bytes and a word, the sum of these bytes and of the
 //! authentication path (`stored.k`).
 
-use crate::gpu::{Gpu, lock};
+use crate::gpu::Gpu;
+use hypergrove_engine::scheduler::lock;
 use hypergrove_fips205::Params;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};

@@ -10,13 +10,14 @@ pub(crate) use layout::{Shape, host_bytes};
 
 use self::launches::PassSteps;
 use self::layout::{FEW_KEYS, Layout, cache_trees, flag_words};
-use crate::gpu::{Facts, Gpu, Launch, Queue, Step, WaitLimit, lock, put_words, wipe};
+use crate::gpu::{Facts, Gpu, Launch, Queue, Step, WaitLimit, put_words, wipe};
 use crate::keys;
 use crate::nodes::NodesCache;
 use crate::parts::Part;
 use crate::policy::GpuPolicy;
 use crate::ring::{Chunk, Ring, chunks, copy_rows, each_row, in_threads};
 use crate::runs::reached;
+use hypergrove_engine::scheduler::lock;
 use hypergrove_engine::{Batch, Digests, Error, Places, Program, StageTime, Timing, Work};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, Params, Position};

@@ -7,7 +7,7 @@ use crate::rows::{Column, ForeignColumn, Progress, Results, RowMemory, RowStatus
 use crate::slh_dsa::host_isa;
 use hypergrove_cpu::{Cpu, Isa, MessagePart, SHA256_START, Sha256, sha256};
 use hypergrove_engine::programs::{Group, GroupFacts, typed};
-use hypergrove_engine::scheduler::{Job, Outcomes, Run, Scheduler, Worker};
+use hypergrove_engine::scheduler::{Job, Outcomes, Run, Scheduler, Worker, lock};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Backend, Error, HashProgram, Messages, Policy, SelfTested, Sha256Programs, THREADS};
 use std::cell::RefCell;
@@ -70,7 +70,7 @@ impl<'a> HashCall<'a> {
 
     /// Takes the memory for the digests of `messages`, or that of the first of them if they lie in different parts.
     fn take(&self, messages: Range<usize>) -> &'a mut [[u8; 32]] {
-        let mut parts = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = lock(&self.digests);
         let first = *parts.range(..=messages.start).next_back().expect("no other run has them").0;
         let mut part = parts.remove(&first).expect("it was found");
         let before = part.split_off_mut(..messages.start - first).expect("no other run has them");
@@ -119,7 +119,7 @@ impl Job for HashJob<'_> {
                 let HashProgram(hasher) = typed(program);
                 hasher.run(call.messages.range(messages.clone()), digests)
             });
-            call.digests.lock().unwrap_or_else(PoisonError::into_inner).insert(from, digests);
+            lock(&call.digests).insert(from, digests);
             done?;
             from = messages.end;
         }
@@ -326,7 +326,7 @@ impl Engine {
                 return ControlFlow::Break(());
             }
             // Each task runs one slice at a time. After a panic there is no further slice.
-            let mut lanes = lanes[task].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut lanes = lock(&lanes[task]);
             lanes.slice(&source, share, done)
         };
         let mut order = Order::default();

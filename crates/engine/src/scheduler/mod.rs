@@ -39,7 +39,7 @@ pub use compute::{Compute, Computed, Output, Parts, RESULTS_OF_A_THREAD, Wiped, 
 pub use job::{Failed, Job, Outcomes, Sink};
 pub use memory::{Memory, zeros};
 pub use options::{CancelToken, Checks, MemoryBudget, Options, WorkOptions};
-pub use permits::Waits;
+pub use permits::{Waits, lock};
 pub use place::{Place, Run, RunProgram};
 pub use scale::Scale;
 pub use stats::{DeviceStats, Stats, TicketStats};
@@ -51,7 +51,6 @@ use crate::trace::{Observer, TraceContext};
 use crate::{Backend, Device, Error, Policy, Process, Timing};
 use options::Ends;
 pub(crate) use outside::outside_pools;
-pub(crate) use permits::lock;
 use rates::CallRates;
 use rayon::ThreadPool;
 use stats::Counters;

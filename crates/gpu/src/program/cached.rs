@@ -3,8 +3,9 @@
 use super::launches::{Grown, PassSteps};
 use super::layout::{Layout, flag_words};
 use super::{GpuProgram, Pass, PassJobs};
-use crate::gpu::{Gpu, Launch, Queue, Step, lock, put_words};
+use crate::gpu::{Gpu, Launch, Queue, Step, put_words};
 use crate::nodes::{self, Nodes};
+use hypergrove_engine::scheduler::lock;
 use hypergrove_engine::{Batch, Error, Key, Timing};
 use hypergrove_fips205::plan::cache_bytes;
 use hypergrove_kernels::JOB_WORDS;

@@ -129,9 +129,9 @@ impl<G: Gpu> Memory<G> {
         }
         Ok(())
     }
-    /// Overwrites secrets on the device and on the host. The host's part is done by the threads of the current pool if `parallel`, else by this thread.
-    /// Unless it `waits`, the device overwrites its secrets before it does anything else with this memory: while other programs copy much to the host,
-    /// that may take milliseconds.
+    /// Overwrites secrets on the device and on the host. The threads of the current pool do the host's part if `parallel`, else this thread does.
+    /// If it `waits`, the device has overwritten its secrets when this returns. If not, the device does so before it does anything else with this
+    /// memory; to wait may take milliseconds while other programs copy much to the host.
     pub(super) fn wipe(&mut self, kernels: &G::Kernels, parallel: bool, waits: bool) -> Result<(), Error> {
         // The driver overwrites memory that a hung device may still use.
         self.gpu.hung().filter(|_| waits).map_or(Ok(()), Err)?;

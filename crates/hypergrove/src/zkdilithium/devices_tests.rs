@@ -3,17 +3,16 @@
 
 use super::{Message, SignJob, SigningKey, VerifyJob, ZkDilithium as Set, poseidon_rate};
 use crate::{Cpu, Engine, Error};
+use hypergrove_engine::scheduler::lock;
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Backend, Device, Timing};
 use hypergrove_testkit::mock::{Call, Capability, Mock, mock};
 use hypergrove_zkdilithium::{Op, reference};
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Devices that compute what the reference does, three jobs at a time, and report a microsecond for each run.
 fn sound() -> Mock {
@@ -154,6 +153,16 @@ fn a_device_without_room_for_a_second_program_goes_on_with_one() {
     in_the_end(|| {
         are_keys_of(&engine.from_seeds(Set, &seeds(12)).unwrap(), &seeds(12));
         made() > before
+    });
+}
+
+/// A thread of the caller's pool that waits for one call may begin with the next. Programs of zkDilithium may also wait for each other's memory.
+#[test]
+fn calls_from_a_pool_do_not_wait_for_themselves() {
+    let engine = Engine::builder().devices(sound().on([0])).threads(1).build().unwrap();
+    let pool = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    pool.install(|| {
+        (0..16u8).into_par_iter().for_each(|_| are_keys_of(&engine.from_seeds(Set, &seeds(2)).unwrap(), &seeds(2)));
     });
 }
 

@@ -8,9 +8,10 @@ use ash::{amd, ext, khr, nv, vk};
 use gpu_allocator::AllocationSizes;
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use hypergrove_engine::Error;
+use hypergrove_engine::scheduler::lock;
 use hypergrove_gpu::cache::Cache;
 use hypergrove_gpu::steps::{self, Access, Allocations};
-use hypergrove_gpu::{Facts, Step, WaitLimit, lock};
+use hypergrove_gpu::{Facts, Step, WaitLimit};
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex, OnceLock};
 

@@ -1,7 +1,7 @@
 //! Vulkan's loader, which is loaded at its first use. An error says if it is missing.
 
 use ash::{Entry, ext, khr, vk};
-use hypergrove_gpu::lock;
+use hypergrove_engine::scheduler::lock;
 use std::ffi::{CStr, c_void};
 use std::sync::{Arc, Mutex};
 

@@ -4,7 +4,7 @@ use super::device::VulkanGpu;
 use crate::spirv::Module;
 use ash::vk;
 use hypergrove_engine::Error;
-use hypergrove_gpu::lock;
+use hypergrove_engine::scheduler::lock;
 use hypergrove_kernels::{Config, Kernel};
 use rayon::prelude::*;
 use std::sync::Arc;

@@ -6,8 +6,9 @@ use ash::vk;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
 use gpu_allocator::{AllocationError, MemoryLocation};
 use hypergrove_engine::Error;
+use hypergrove_engine::scheduler::lock;
 use hypergrove_gpu::steps::Place;
-use hypergrove_gpu::{Gpu, MappedBytes, lock};
+use hypergrove_gpu::{Gpu, MappedBytes};
 use std::sync::Arc;
 
 /// Bytes from which on a buffer has memory of its own.

@@ -2,8 +2,8 @@
 
 use crate::spirv::Module;
 use ash::vk;
+use hypergrove_engine::scheduler::lock;
 use hypergrove_gpu::cache::Cache;
-use hypergrove_gpu::lock;
 use hypergrove_kernels::{Args, CPU_FINGERPRINT, FINGERPRINT};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;

@@ -3,9 +3,10 @@
 use super::device::{Families, VulkanGpu};
 use super::kernels::Kernels;
 use ash::vk;
+use hypergrove_engine::scheduler::lock;
 use hypergrove_engine::{Error, Timing};
 use hypergrove_gpu::steps::{self, Access};
-use hypergrove_gpu::{Gpu, Launch, Queue, SLOTS, Step, WaitLimit, lock};
+use hypergrove_gpu::{Gpu, Launch, Queue, SLOTS, Step, WaitLimit};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

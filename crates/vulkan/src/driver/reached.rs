@@ -5,9 +5,10 @@ use super::device::VulkanGpu;
 use super::imports::{BY, COPIED};
 use super::memory::{buffer_info, is_for_memory};
 use ash::{ext, vk};
+use hypergrove_engine::scheduler::lock;
 use hypergrove_engine::{Error, ReachableMemory};
 use hypergrove_gpu::steps::Place;
-use hypergrove_gpu::{Gpu, MappedBytes, lock};
+use hypergrove_gpu::{Gpu, MappedBytes};
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::Arc;
 

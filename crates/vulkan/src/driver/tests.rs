@@ -3,10 +3,11 @@
 use super::device::{VulkanGpu, devices};
 use super::instance::Instance;
 use ash::vk;
+use hypergrove_engine::scheduler::lock;
 use hypergrove_engine::{Backend, Batch, Error, Key, Policy, Program, SlhDsaPrograms};
 use hypergrove_fips205::plan::{Op, Plan};
 use hypergrove_fips205::{Family, Position};
-use hypergrove_gpu::{Gpu, Gpus, Launch, Queue, Step, WaitLimit, lock};
+use hypergrove_gpu::{Gpu, Gpus, Launch, Queue, Step, WaitLimit};
 use hypergrove_kernels::{Args, Config, Kernel};
 use hypergrove_testkit::toys::TOY_SHA2_16;
 use std::ffi::c_void;
