@@ -1,8 +1,9 @@
 //! Cuts an endless stream of jobs into sub-batches: large enough to keep lanes and threads busy, small enough for the
 //! memory budget and for results to come out soon.
 
+use crate::Error;
+use crate::programs::Group;
 use std::collections::VecDeque;
-use std::iter::Enumerate;
 use std::time::Duration;
 
 /// The limits of a sub-batch.
@@ -18,24 +19,45 @@ pub struct Bounds {
     pub least: usize,
 }
 
-/// Weighs jobs for the planner, on the device that the sub-batch is for.
-pub trait Weigh<J> {
-    /// The group of a job. Jobs of one group run in one program.
-    type Group: PartialEq;
-    /// The number of jobs that `job` counts for: it may be a block of many.
-    fn count(&self, job: &J) -> usize;
-    /// The group of a job; `None` if it needs no program, because its input is bad.
-    fn group(&self, job: &J) -> Option<Self::Group>;
-    /// Bytes that the job and its output take while its sub-batch is worked on.
-    fn held(&self, job: &J) -> u64;
+/// Successive rows of one kind, as the scheduler sees them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block<G = Group> {
+    /// The group whose program does the rows, or why none can.
+    pub group: Result<G, Error>,
+    /// Bytes that the rows and their results take while they are worked on.
+    pub held: u64,
+    /// The number of rows.
+    pub count: usize,
+}
+
+/// Weighs groups for the planner, on the device that the sub-batch is for.
+pub trait Weigh<G> {
     /// Whether the device executes this group.
-    fn takes(&self, group: &Self::Group) -> bool;
-    /// Jobs of this group that one program takes.
-    fn most(&self, group: &Self::Group) -> usize;
-    /// Bytes of the program for up to `jobs` jobs of a group.
-    fn program(&self, group: &Self::Group, jobs: usize) -> u64;
-    /// Predicted time of one job in a full sub-batch.
-    fn seconds(&self, group: &Self::Group) -> f64;
+    fn takes(&self, group: &G) -> bool;
+    /// Rows of this group that one program takes.
+    fn most(&self, group: &G) -> usize;
+    /// Bytes of the program for up to `rows` rows of a group.
+    fn program(&self, group: &G, rows: usize) -> u64;
+    /// Predicted time of one row in a full sub-batch.
+    fn seconds(&self, group: &G) -> f64;
+}
+
+/// Whoever has the rows of blocks, and cuts a block in two.
+pub trait Cuts<G = Group> {
+    /// Cuts so many rows, or about so many, off the front of the block whose first row has this number. Returns both parts, neither of them empty;
+    /// `None` if these rows stay together.
+    fn cut(&self, first: usize, block: &Block<G>, rows: usize) -> Option<(Block<G>, Block<G>)>;
+}
+
+/// Cuts blocks whose rows all hold as many bytes.
+pub struct Alike;
+
+impl<G: Clone> Cuts<G> for Alike {
+    fn cut(&self, _: usize, block: &Block<G>, rows: usize) -> Option<(Block<G>, Block<G>)> {
+        let held = (u128::from(block.held) * rows as u128 / block.count as u128) as u64;
+        let back = Block { held: block.held - held, count: block.count - rows, ..block.clone() };
+        Some((Block { held, count: rows, ..block.clone() }, back))
+    }
 }
 
 /// The number of jobs for which a program is prepared: the next power of two, so that few different programs are used again.
@@ -43,145 +65,208 @@ pub fn bucket(jobs: usize) -> usize {
     jobs.next_power_of_two()
 }
 
-/// An output of [`SubBatches`], each job with its index.
+/// An output of [`SubBatches`], each block with the number of its first row.
 #[derive(Debug, PartialEq)]
-pub enum SubBatch<J> {
-    /// Jobs to be worked on together, their indices without gaps, and the bytes that they and their outputs take.
-    Run(Vec<(usize, J)>, u64),
-    /// A job that exceeds the memory by itself, and the bytes that it needs.
-    TooLarge(usize, J, u64),
+pub enum SubBatch<G = Group> {
+    /// Blocks to be worked on together, their rows without gaps, and the bytes that they and their results take.
+    Run(Vec<(usize, Block<G>)>, u64),
+    /// A block that exceeds the memory by itself and cannot be cut, and the bytes that it needs.
+    TooLarge(usize, Block<G>, u64),
 }
 
-/// A stream of jobs that is cut into sub-batches. It takes at most one job more from its source than it gives out. The source may have no job now and
-/// another one later.
-pub struct SubBatches<I: Iterator> {
-    jobs: Enumerate<I>,
-    /// Jobs that were taken from the source and not given out, or were given back, in order.
-    waiting: VecDeque<(usize, I::Item)>,
+/// A stream of rows in blocks, which is cut into sub-batches. It takes at most one block more from its source than it gives out. The source may have no
+/// block now and another one later. By `size_hint` it says how many rows are left at most.
+pub struct SubBatches<I, G = Group> {
+    source: I,
+    /// The number of the first row of the source's next block.
+    next: usize,
+    /// Blocks that were taken from the source and not given out, or were given back, in order.
+    waiting: VecDeque<(usize, Block<G>)>,
 }
 
-/// The jobs of one group in the sub-batch that is being filled.
-struct GroupJobs<G> {
+/// The rows of one group in the sub-batch that is being filled.
+struct GroupRows<G> {
     group: G,
-    /// The number that its jobs count for.
-    jobs: usize,
+    rows: usize,
     /// The most that one program takes.
     most: usize,
-    /// Seconds a job.
+    /// Seconds a row.
     seconds: f64,
-    /// Bytes of the program for bucket(jobs) jobs.
+    /// Bytes of the program for bucket(rows) rows.
     program: u64,
 }
 
-impl<I: Iterator> SubBatches<I> {
-    /// A stream that takes its jobs from `jobs`.
-    pub fn new(jobs: I) -> SubBatches<I> {
-        SubBatches { jobs: jobs.enumerate(), waiting: VecDeque::new() }
+/// A sub-batch that is being filled.
+struct Filling<G> {
+    blocks: Vec<(usize, Block<G>)>,
+    groups: Vec<GroupRows<G>>,
+    rows: usize,
+    held: u64,
+}
+
+/// Where time or memory limits the rows, they are a multiple of this number, so that few lanes of a CPU stay empty.
+const LANES: usize = 16;
+
+impl<G: Clone + PartialEq> Filling<G> {
+    /// The index of the group's rows, which may be none so far. `None` if the device does not execute the group.
+    fn group(&mut self, weigh: &dyn Weigh<G>, group: &G) -> Option<usize> {
+        if let Some(at) = self.groups.iter().position(|of| of.group == *group) {
+            return Some(at);
+        }
+        let (seconds, most) = (weigh.seconds(group), weigh.most(group));
+        weigh.takes(group).then(|| {
+            self.groups.push(GroupRows { group: group.clone(), rows: 0, most, seconds, program: 0 });
+            self.groups.len() - 1
+        })
     }
 
-    /// The next job of those that were taken from the source already.
-    pub fn waiting(&self) -> Option<&(usize, I::Item)> {
+    /// Seconds of all rows.
+    fn seconds(&self) -> f64 {
+        self.groups.iter().map(|of| of.rows as f64 * of.seconds).sum()
+    }
+
+    /// Bytes that are needed with `rows` more rows, which hold so many bytes, of the group with this index. Programs run one after the other, so the
+    /// largest one counts.
+    fn needs(&self, weigh: &dyn Weigh<G>, at: Option<usize>, rows: usize, held: u64) -> u64 {
+        let of = |(nth, of): (usize, &GroupRows<G>)| match at {
+            Some(at) if at == nth && (of.rows == 0 || bucket(of.rows) != bucket(of.rows + rows)) => {
+                weigh.program(&of.group, bucket(of.rows + rows))
+            }
+            _ => of.program,
+        };
+        let programs = self.groups.iter().enumerate().map(of).max().unwrap_or(0);
+        self.held.saturating_add(held).saturating_add(programs)
+    }
+
+    /// How many rows of a block suit this sub-batch, one at least: the block is cut if it has more.
+    fn share(&self, weigh: &dyn Weigh<G>, bounds: &Bounds, at: usize, block: &Block<G>) -> usize {
+        let of = &self.groups[at];
+        let of_time = ((bounds.time.as_secs_f64() - self.seconds()) / of.seconds).ceil();
+        let of_time = (of_time as usize).max(bounds.least.saturating_sub(self.rows));
+        let most = block.count.min(bounds.jobs - self.rows).min(of.most.saturating_sub(of.rows)).max(1);
+        let mut rows = most.min(of_time.max(1));
+        let held = |rows: usize| (u128::from(block.held) * rows as u128).div_ceil(block.count as u128) as u64;
+        let fits = |rows: usize| self.needs(weigh, Some(at), rows, held(rows)) <= bounds.memory;
+        if !fits(rows) {
+            // The most rows that fit, or one.
+            let mut too_many = rows;
+            rows = 1;
+            while too_many - rows > 1 {
+                let middle = rows.midpoint(too_many);
+                if fits(middle) { rows = middle } else { too_many = middle }
+            }
+        }
+        if rows < most && rows > LANES { rows - rows % LANES } else { rows }
+    }
+}
+
+impl<G: Clone + PartialEq, I: Iterator<Item = Block<G>>> SubBatches<I, G> {
+    /// A stream that takes its blocks from `source`.
+    pub fn new(source: I) -> SubBatches<I, G> {
+        SubBatches { source, next: 0, waiting: VecDeque::new() }
+    }
+
+    /// The next block of those that were taken from the source already.
+    pub fn waiting(&self) -> Option<&(usize, Block<G>)> {
         self.waiting.front()
     }
 
-    /// The next job, which stays in the stream.
-    pub fn peek(&mut self) -> Option<&(usize, I::Item)> {
+    fn take(&mut self) -> Option<(usize, Block<G>)> {
+        let block = self.source.next()?;
+        let first = self.next;
+        self.next += block.count;
+        Some((first, block))
+    }
+
+    /// The next block, which stays in the stream.
+    pub fn peek(&mut self) -> Option<&(usize, Block<G>)> {
         if self.waiting.is_empty() {
-            self.waiting.extend(self.jobs.next());
+            let next = self.take();
+            self.waiting.extend(next);
         }
         self.waiting.front()
     }
 
-    /// Takes the next job out of the stream.
-    pub fn pop(&mut self) -> Option<(usize, I::Item)> {
-        self.waiting.pop_front().or_else(|| self.jobs.next())
+    /// Takes the next block out of the stream.
+    pub fn pop(&mut self) -> Option<(usize, Block<G>)> {
+        self.waiting.pop_front().or_else(|| self.take())
     }
 
-    /// All jobs that were taken from the source and not given out.
-    pub fn all_waiting(&self) -> impl Iterator<Item = &(usize, I::Item)> {
-        self.waiting.iter()
-    }
-
-    /// No more jobs than this are left in the source, if the source says so.
-    pub fn left_in_source(&self) -> Option<usize> {
-        self.jobs.size_hint().1
-    }
-
-    /// The most jobs that are left in the stream, if the source says how many it has left at most.
+    /// The most rows that are left in the stream, if the source says how many it has left at most.
     pub fn left(&self) -> Option<usize> {
-        self.left_in_source().map(|left| left.saturating_add(self.waiting.len()))
+        let waiting: usize = self.waiting.iter().map(|(_, block)| block.count).sum();
+        self.source.size_hint().1.map(|left| left.saturating_add(waiting))
     }
 
-    /// Takes jobs back that were given out, to be given out again. They follow each other, as [`cut`](SubBatches::cut) gives them.
-    pub fn give_back(&mut self, jobs: Vec<(usize, I::Item)>) {
-        let Some((first, _)) = jobs.first() else { return };
-        let at = self.waiting.partition_point(|(index, _)| index < first);
+    /// The number of rows that were taken from the source and not given out.
+    pub fn rows_waiting(&self) -> usize {
+        self.waiting.iter().map(|(_, block)| block.count).sum()
+    }
+
+    /// Takes blocks back that were given out, to be given out again. They follow each other, as [`cut`](SubBatches::cut) gives them.
+    pub fn give_back(&mut self, blocks: Vec<(usize, Block<G>)>) {
+        let Some((first, _)) = blocks.first() else { return };
+        let at = self.waiting.partition_point(|(other, _)| other < first);
         let later = self.waiting.split_off(at);
-        self.waiting.extend(jobs);
+        self.waiting.extend(blocks);
         self.waiting.extend(later);
     }
 
-    /// Adds a job to the parts. Gives the bytes of the largest program, since the programs of a sub-batch run one after the other, and whether the job's program takes
-    /// no more jobs. `None` if the device does not execute the job, or if its program has no room for it.
-    fn add<W: Weigh<I::Item>>(weigh: &W, parts: &mut Vec<GroupJobs<W::Group>>, job: &I::Item) -> Option<(u64, bool)> {
-        let mut full = false;
-        // A job without a group is a bad one, whose error is its result: it fits anywhere.
-        if let Some(group) = weigh.group(job) {
-            let at = match parts.iter().position(|part| part.group == group) {
-                Some(at) => at,
-                None if weigh.takes(&group) => {
-                    let (seconds, most) = (weigh.seconds(&group), weigh.most(&group));
-                    parts.push(GroupJobs { group, jobs: 0, most, seconds, program: 0 });
-                    parts.len() - 1
+    /// The next sub-batch, whose rows follow each other: between them there can be rows that are still given out. Its last block is cut where it suits.
+    /// `TooLarge` if the first block exceeds the memory by itself and cannot be cut. `None` if there are no more rows, or the next ones are not for this
+    /// device.
+    pub fn cut(&mut self, weigh: &dyn Weigh<G>, cuts: &dyn Cuts<G>, bounds: Bounds) -> Option<SubBatch<G>> {
+        let mut filling = Filling { blocks: Vec::new(), groups: Vec::new(), rows: 0, held: 0 };
+        while let Some((first, mut block)) = self.pop() {
+            let follows = filling.blocks.last().is_none_or(|(last, block)| last + block.count == first);
+            // A block without a group is a bad one, whose error is its result: it fits anywhere.
+            let group = block.group.as_ref().ok().filter(|_| follows);
+            let at = group.map(|group| filling.group(weigh, group));
+            let mut is_cut = false;
+            if let Some(Some(at)) = at {
+                // A block may hold more bytes for some rows than for others, so it is weighed again when it was cut.
+                while let rows @ 1.. = filling.share(weigh, &bounds, at, &block)
+                    && rows < block.count
+                    && let Some((front, back)) = cuts.cut(first, &block, rows)
+                {
+                    self.waiting.push_front((first + front.count, back));
+                    (block, is_cut) = (front, true);
                 }
-                None => return None,
-            };
-            let part = &mut parts[at];
-            let before = part.jobs;
-            // A single job fits, however many it counts for.
-            if before > 0 && before + weigh.count(job) > part.most {
-                return None;
             }
-            part.jobs += weigh.count(job);
-            full = part.jobs >= part.most;
-            if before == 0 || bucket(before) != bucket(part.jobs) {
-                part.program = weigh.program(&part.group, bucket(part.jobs));
-            }
-        }
-        Some((parts.iter().map(|part| part.program).max().unwrap_or(0), full))
-    }
-
-    /// The next sub-batch, whose jobs follow each other: between them there can be jobs that are still given out. `TooLarge` if the first job exceeds the
-    /// memory by itself. `None` if there are no more jobs, or the next one is not for this device.
-    pub fn cut<W: Weigh<I::Item>>(&mut self, weigh: &W, bounds: Bounds) -> Option<SubBatch<I::Item>> {
-        let (mut taken, mut parts, mut held) = (Vec::<(usize, I::Item)>::new(), Vec::new(), 0u64);
-        let mut counted = 0;
-        while let Some((index, job)) = self.pop() {
-            let is_too_many = counted > 0 && weigh.count(&job) > bounds.jobs - counted;
-            let follows = !is_too_many && taken.last().is_none_or(|(last, _)| last + 1 == index);
-            let Some((programs, full)) = follows.then(|| Self::add(weigh, &mut parts, &job)).flatten() else {
-                self.waiting.push_front((index, job));
+            let is_too_many = filling.rows > 0 && block.count > bounds.jobs - filling.rows;
+            let at = at.flatten();
+            let of = at.map(|at| &filling.groups[at]);
+            // A single block fits, however many rows it has.
+            let is_full = of.is_some_and(|of| of.rows > 0 && of.rows + block.count > of.most);
+            if !follows || is_too_many || is_full || (at.is_none() && block.group.is_ok()) {
+                self.waiting.push_front((first, block));
                 break;
-            };
-            let with_job = held.saturating_add(weigh.held(&job));
-            let needs = with_job.saturating_add(programs);
+            }
+            let needs = filling.needs(weigh, at, block.count, block.held);
             if needs > bounds.memory {
-                if taken.is_empty() {
-                    return Some(SubBatch::TooLarge(index, job, needs));
+                if filling.blocks.is_empty() {
+                    return Some(SubBatch::TooLarge(first, block, needs));
                 }
-                self.waiting.push_front((index, job));
+                self.waiting.push_front((first, block));
                 break;
             }
-            held = with_job;
-            counted += weigh.count(&job);
-            taken.push((index, job));
-            let seconds: f64 = parts.iter().map(|part| part.jobs as f64 * part.seconds).sum();
-            let long = seconds >= bounds.time.as_secs_f64() && counted >= bounds.least;
-            if full || long || counted >= bounds.jobs {
+            filling.held = filling.held.saturating_add(block.held);
+            filling.rows += block.count;
+            let mut is_full = false;
+            if let Some(of) = at.map(|at| &mut filling.groups[at]) {
+                if of.rows == 0 || bucket(of.rows) != bucket(of.rows + block.count) {
+                    of.program = weigh.program(&of.group, bucket(of.rows + block.count));
+                }
+                of.rows += block.count;
+                is_full = of.rows >= of.most;
+            }
+            filling.blocks.push((first, block));
+            let is_long = filling.seconds() >= bounds.time.as_secs_f64() && filling.rows >= bounds.least;
+            if is_cut || is_full || is_long || filling.rows >= bounds.jobs {
                 break;
             }
         }
-        (!taken.is_empty()).then_some(SubBatch::Run(taken, held))
+        (!filling.blocks.is_empty()).then_some(SubBatch::Run(filling.blocks, filling.held))
     }
 }
 
@@ -190,44 +275,52 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// A job is (group, bytes); a program takes 100 bytes and 10 a job; a job of group 9 takes a second, others none;
-    /// two jobs of group 7 fill a program; the device declines group 8.
+    /// A program takes 100 bytes and 10 a row; a row of group 9 takes a second, others none; two rows of group 7 fill a program; the device declines
+    /// group 8. Blocks of group 6 are cut; their rows hold 10 bytes, but for row 0, which holds the rest.
     struct Fake;
-    impl Weigh<(u8, u64)> for Fake {
-        type Group = u8;
-        fn count(&self, _: &(u8, u64)) -> usize {
-            1
-        }
-        fn group(&self, job: &(u8, u64)) -> Option<u8> {
-            (job.0 > 0).then_some(job.0)
-        }
-        fn held(&self, job: &(u8, u64)) -> u64 {
-            job.1
-        }
+    impl Weigh<u8> for Fake {
         fn takes(&self, group: &u8) -> bool {
             *group != 8
         }
         fn most(&self, group: &u8) -> usize {
             if *group == 7 { 2 } else { usize::MAX }
         }
-        fn program(&self, _: &u8, jobs: usize) -> u64 {
-            assert!(jobs.is_power_of_two());
-            100 + 10 * jobs as u64
+        fn program(&self, _: &u8, rows: usize) -> u64 {
+            assert!(rows.is_power_of_two());
+            100 + 10 * rows as u64
         }
         fn seconds(&self, group: &u8) -> f64 {
             f64::from(u8::from(*group == 9))
         }
     }
+    impl Cuts<u8> for Fake {
+        fn cut(&self, _: usize, block: &Block<u8>, rows: usize) -> Option<(Block<u8>, Block<u8>)> {
+            assert!((1..block.count).contains(&rows), "no part is empty");
+            let back = Block { count: block.count - rows, held: 10 * (block.count - rows) as u64, ..block.clone() };
+            let front = Block { count: rows, held: block.held - back.held, ..block.clone() };
+            (block.group == Ok(6)).then_some((front, back))
+        }
+    }
+
+    /// A row of a group, or a bad one of group 0.
+    fn row((group, held): (u8, u64)) -> Block<u8> {
+        let bad = Error::Value { what: "a bad row".into() };
+        Block { group: if group > 0 { Ok(group) } else { Err(bad) }, held, count: 1 }
+    }
+
+    fn stream(rows: &[(u8, u64)]) -> SubBatches<impl Iterator<Item = Block<u8>>, u8> {
+        SubBatches::new(rows.iter().copied().map(row))
+    }
 
     const UNBOUNDED: Bounds = Bounds { memory: u64::MAX, jobs: usize::MAX, time: Duration::MAX, least: 1 };
 
     fn sizes(jobs: &[(u8, u64)], bounds: Bounds) -> Vec<usize> {
-        let (mut next, mut subs) = (0, SubBatches::new(jobs.iter().copied()));
-        std::iter::from_fn(|| subs.cut(&Fake, bounds))
+        let (mut next, mut subs) = (0, stream(jobs));
+        std::iter::from_fn(|| subs.cut(&Fake, &Fake, bounds))
             .map(|sub| {
                 let (indices, size): (Vec<usize>, usize) = match sub {
                     SubBatch::Run(jobs, held) => {
-                        assert_eq!(held, jobs.iter().map(|(_, job)| job.1).sum::<u64>());
+                        assert_eq!(held, jobs.iter().map(|(_, job)| job.held).sum::<u64>());
                         (jobs.iter().map(|(i, _)| *i).collect(), jobs.len())
                     }
                     SubBatch::TooLarge(index, ..) => (vec![index], 0),
@@ -262,10 +355,10 @@ mod tests {
     fn a_job_too_large_by_itself_is_refused() {
         let jobs = [(1, 1), (1, 900), (1, 1), (1, 900)];
         assert_eq!(sizes(&jobs, Bounds { memory: 200, ..UNBOUNDED }), [1, 0, 1, 0]);
-        let mut subs = SubBatches::new(jobs.iter().copied());
+        let mut subs = stream(&jobs);
         let bounds = Bounds { memory: 200, ..UNBOUNDED };
-        subs.cut(&Fake, bounds);
-        assert_eq!(subs.cut(&Fake, bounds), Some(SubBatch::TooLarge(1, (1, 900), 1010)));
+        subs.cut(&Fake, &Fake, bounds);
+        assert_eq!(subs.cut(&Fake, &Fake, bounds), Some(SubBatch::TooLarge(1, row((1, 900)), 1010)));
     }
 
     #[test]
@@ -273,16 +366,16 @@ mod tests {
         assert_eq!(sizes(&[(7, 0); 5], UNBOUNDED), [2, 2, 1]);
         assert_eq!(sizes(&[(7, 0), (1, 0), (1, 0), (7, 0), (1, 0)], UNBOUNDED), [4, 1]);
         // The job that the device declines stays first, for another device.
-        let mut subs = SubBatches::new([(1, 0), (1, 0), (8, 0)].into_iter());
-        assert!(matches!(subs.cut(&Fake, UNBOUNDED), Some(SubBatch::Run(jobs, 0)) if jobs.len() == 2));
-        assert_eq!((subs.cut(&Fake, UNBOUNDED), subs.waiting()), (None, Some(&(2, (8, 0)))));
+        let mut subs = stream(&[(1, 0), (1, 0), (8, 0)]);
+        assert!(matches!(subs.cut(&Fake, &Fake, UNBOUNDED), Some(SubBatch::Run(jobs, 0)) if jobs.len() == 2));
+        assert_eq!((subs.cut(&Fake, &Fake, UNBOUNDED), subs.waiting()), (None, Some(&(2, row((8, 0))))));
     }
 
     #[test]
     fn what_is_given_back_comes_again_and_first() {
-        let mut subs = SubBatches::new((0..10).map(|i| (1, i)));
+        let mut subs = SubBatches::new((0..10).map(|i| row((1, i))));
         let bounds = Bounds { jobs: 3, ..UNBOUNDED };
-        let cut = |subs: &mut SubBatches<_>| match subs.cut(&Fake, bounds) {
+        let cut = |subs: &mut SubBatches<_, u8>| match subs.cut(&Fake, &Fake, bounds) {
             Some(SubBatch::Run(jobs, _)) => jobs,
             other => panic!("{other:?}"),
         };
@@ -290,16 +383,47 @@ mod tests {
         assert_eq!(subs.left(), Some(1));
         subs.give_back(third);
         subs.give_back(first);
-        assert_eq!((subs.left(), subs.waiting()), (Some(7), Some(&(0, (1, 0)))));
+        assert_eq!((subs.left(), subs.waiting()), (Some(7), Some(&(0, row((1, 0))))));
         // No sub-batch skips over jobs that are still out.
-        let indices = |jobs: Vec<(usize, (u8, u64))>| jobs.iter().map(|job| job.0).collect::<Vec<_>>();
+        let indices = |jobs: Vec<(usize, Block<u8>)>| jobs.iter().map(|job| job.0).collect::<Vec<_>>();
         assert_eq!(indices(cut(&mut subs)), [0, 1, 2]);
         subs.give_back(second[1..].to_vec());
-        assert_eq!(subs.peek(), Some(&(4, (1, 4))));
+        assert_eq!(subs.peek(), Some(&(4, row((1, 4)))));
         assert_eq!(indices(cut(&mut subs)), [4, 5, 6]);
         assert_eq!(indices(cut(&mut subs)), [7, 8, 9]);
         assert_eq!(subs.peek(), None);
-        assert_eq!(subs.cut(&Fake, bounds), None);
+        assert_eq!(subs.cut(&Fake, &Fake, bounds), None);
+    }
+
+    #[test]
+    fn blocks_are_cut_to_the_bounds_and_weighed_again() {
+        let many = |count, held| Block { group: Ok(6), held, count };
+        let cut = |block: &Block<u8>, bounds| {
+            let mut subs = SubBatches::new([block.clone()].into_iter());
+            let counts = std::iter::from_fn(|| match subs.cut(&Fake, &Fake, bounds)? {
+                SubBatch::Run(blocks, held) => {
+                    assert_eq!(held, blocks.iter().map(|(_, block)| block.held).sum::<u64>());
+                    Some((blocks[0].0, blocks.iter().map(|(_, block)| block.count).sum()))
+                }
+                SubBatch::TooLarge(first, block, _) => Some((first, 1000 * block.count)),
+            });
+            counts.collect::<Vec<_>>()
+        };
+        assert_eq!(cut(&many(100, 1000), UNBOUNDED), [(0, 100)]);
+        assert_eq!(cut(&many(100, 1000), Bounds { jobs: 40, ..UNBOUNDED }), [(0, 40), (40, 40), (80, 20)]);
+        // 840 for a program of 64 rows, and 10 a row; a multiple of the lanes.
+        assert_eq!(cut(&many(100, 1000), Bounds { memory: 1240, ..UNBOUNDED }), [(0, 48), (48, 48), (96, 4)]);
+        // 110 for the program of a row and 40 for the first row; then 140 for the program of four rows, and 10 a row.
+        assert_eq!(cut(&many(5, 80), Bounds { memory: 180, ..UNBOUNDED }), [(0, 2), (2, 3)]);
+        // The first row alone exceeds the memory.
+        assert_eq!(cut(&many(5, 840), Bounds { memory: 500, ..UNBOUNDED }), [(0, 1000), (1, 4)]);
+        // What is left of one block goes with the next one.
+        let mut subs = SubBatches::new([many(5, 50), many(5, 50)].into_iter());
+        let mut next = || match subs.cut(&Fake, &Fake, Bounds { jobs: 4, ..UNBOUNDED }) {
+            Some(SubBatch::Run(blocks, _)) => blocks.iter().map(|(first, block)| (*first, block.count)).collect(),
+            _ => Vec::new(),
+        };
+        assert_eq!([next(), next(), next(), next()], [vec![(0, 4)], vec![(4, 1), (5, 3)], vec![(8, 2)], vec![]]);
     }
 
     #[test]
@@ -307,11 +431,11 @@ mod tests {
         let pulled = Cell::new(0);
         let source = (0..1000).map(|_| {
             pulled.set(pulled.get() + 1);
-            (1, 5)
+            row((1, 5))
         });
         let mut subs = SubBatches::new(source);
         for round in 1..=10 {
-            subs.cut(&Fake, Bounds { memory: 160, ..UNBOUNDED });
+            subs.cut(&Fake, &Fake, Bounds { memory: 160, ..UNBOUNDED });
             assert_eq!(pulled.get(), 4 * round + 1);
         }
     }

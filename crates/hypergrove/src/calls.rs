@@ -3,11 +3,11 @@
 
 use crate::engine::{Engine, Inner};
 use crate::jobs::{GenerateJob, OwnedSign, OwnedVerify, SignJob, VerifyJob, one_of};
-use crate::rows::{CallColumns, CallsOfRows, RowMemory, join_calls};
+use crate::rows::{CallColumns, Progress, RowMemory, run_calls};
 use crate::scheme::Scheme;
 use crate::tickets::Refused;
 use hypergrove_engine::Error;
-use hypergrove_engine::scheduler::{self, Queued, Scheduler, Size, Ticket};
+use hypergrove_engine::scheduler::{self, IsWanted, Queued, Scheduler, Size, Ticket};
 
 /// The jobs of a call, from an iterator.
 pub(crate) type Source<'i, J> = &'i mut (dyn Iterator<Item = J> + Send + 'i);
@@ -34,9 +34,14 @@ pub struct Calls<S: Scheme> {
     pub(crate) submit_verify: for<'a> fn(&Inner, VerifyJob<'a, S>) -> Submitted<VerifyJob<'a, S>, bool>,
     pub(crate) submit_generate:
         fn(&Inner, GenerateJob<'static, S>) -> Submitted<GenerateJob<'static, S>, S::SigningKey>,
-    /// Joins calls of one kind, which can run then. Signatures go to the memory, if it is given, in place of the call's.
-    pub(crate) rows:
-        for<'c> fn(&'c mut [Result<CallColumns<'_, '_, S>, Error>], Option<RowMemory<'c>>) -> CallsOfRows<'c>,
+    /// Runs calls of rows; see [`run_calls`].
+    pub(crate) rows: fn(
+        &Scheduler,
+        &mut [Result<CallColumns<'_, '_, S>, Error>],
+        Option<RowMemory<'_>>,
+        IsWanted<'_>,
+        Option<Progress<'_>>,
+    ) -> Vec<Result<(), Error>>,
 }
 
 /// Runs the jobs of an iterator.
@@ -70,7 +75,7 @@ impl<S: Scheme> Calls<S> {
             let size = one_of(job.size());
             engine.submit(job, size, |job| job)
         },
-        rows: join_calls,
+        rows: run_calls,
     };
 }
 

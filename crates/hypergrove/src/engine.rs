@@ -10,11 +10,11 @@ use crate::scheme::{ParameterSet, Scheme};
 use crate::slh_dsa::{NodesJob, Randomizer, SignJob, VerifyJob};
 #[cfg(feature = "tables")]
 use hypergrove_engine::Knowledge;
-use hypergrove_engine::planner::{SubBatch, SubBatches};
+use hypergrove_engine::planner::{Alike, Block, SubBatch, SubBatches};
 use hypergrove_engine::programs::Group;
 use hypergrove_engine::scheduler::{
-    Checks, Fault, KnowledgeSource, MemoryBudget, Options, Queue, QueuedBlock, Scale, Scheduler, Stats, Wake,
-    WorkOptions, Worker, slots,
+    Checks, Fault, KnowledgeSource, MemoryBudget, Options, Queue, Scale, Scheduler, Stats, Wake, WorkOptions, Worker,
+    slots,
 };
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::Observer;
@@ -626,11 +626,12 @@ impl Inner {
         let scale = Scale { scheduler, worker };
         let memory = scheduler.memory_budget() / slots(live.iter().map(|worker| worker.queue() as u64));
         let held = (scheduler.work.checks.copies() * facts.plan().out_bytes()) as u64;
-        let mut jobs = SubBatches::new((0..batch).map(|_| QueuedBlock { group: Ok(group), held, count: 1 }));
+        let all = Block { group: Ok(group), held: held.saturating_mul(batch as u64), count: batch };
+        let mut jobs = SubBatches::new(Some(all).filter(|_| batch > 0).into_iter());
         let others = live.iter().filter(|other| !std::ptr::eq(**other, worker)).copied();
         let bounds = scale.bounds(memory, Some(group), others);
-        let sub_batch = match jobs.cut(&scale, bounds) {
-            Some(SubBatch::Run(jobs, _)) => jobs.len(),
+        let sub_batch = match jobs.cut(&scale, &Alike, bounds) {
+            Some(SubBatch::Run(blocks, _)) => blocks.iter().map(|(_, block)| block.count).sum(),
             Some(SubBatch::TooLarge(.., needs)) if needs > scheduler.memory_budget() => {
                 return Err(scheduler.out_of_memory(worker, needs));
             }

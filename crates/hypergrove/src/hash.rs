@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The bytes of a job, of which the scheduler makes chunks. The host hashes a single job: that takes less time than asking a driver.
-const BYTES_OF_A_JOB: usize = 1 << 20;
+/// Up to about so many bytes, or for one message, the host hashes by itself: that takes less time than asking a driver.
+const FEW_BYTES: usize = 1 << 20;
 /// The most bytes of messages that are put together.
 const MOST_PUT_TOGETHER: usize = 256 << 20;
 /// The bytes of a message that are read at a time.
@@ -53,38 +53,17 @@ fn parts(messages: Messages<'_>, bytes: usize) -> impl Iterator<Item = Range<usi
     })
 }
 
-/// Messages that are hashed by one call of the scheduler.
-struct HashCall<'a> {
+/// Messages to be hashed, and the memory for their digests. A row is a block of 64 bytes, because messages may differ in length.
+struct HashJob<'a> {
     kind: Kind,
     messages: Messages<'a>,
-    /// The memory for digests, by the number of the first message. A run takes its part and gives it back, so that chunks may be of any size.
-    digests: Mutex<BTreeMap<usize, &'a mut [[u8; 32]]>>,
+    digests: &'a mut [[u8; 32]],
+    blocks: usize,
 }
 
-impl<'a> HashCall<'a> {
-    /// The blocks of 64 bytes that these messages have with their padding.
-    fn count(&self, messages: Range<usize>) -> usize {
-        let bytes = self.messages.start(messages.end) - self.messages.start(messages.start);
-        (bytes + PADDING * messages.len()).div_ceil(BLOCK).max(1)
-    }
-
-    /// Takes the memory for the digests of `messages`, or that of the first of them if they lie in different parts.
-    fn take(&self, messages: Range<usize>) -> &'a mut [[u8; 32]] {
-        let mut parts = lock(&self.digests);
-        let first = *parts.range(..=messages.start).next_back().expect("no other run has them").0;
-        let mut part = parts.remove(&first).expect("it was found");
-        let before = part.split_off_mut(..messages.start - first).expect("no other run has them");
-        let taken = part.split_off_mut(..messages.len().min(part.len())).expect("no more than there are");
-        let others = [(first, before), (messages.start + taken.len(), part)];
-        parts.extend(others.into_iter().filter(|(_, part)| !part.is_empty()));
-        taken
-    }
-}
-
-/// Successive messages of a call.
-struct HashJob<'c> {
-    call: &'c HashCall<'c>,
-    messages: Range<usize>,
+/// The blocks that messages have with their padding.
+fn blocks_of(messages: Messages<'_>) -> usize {
+    (messages.start(messages.len()) + PADDING * messages.len()).div_ceil(BLOCK).max(1)
 }
 
 impl Job for HashJob<'_> {
@@ -93,11 +72,29 @@ impl Job for HashJob<'_> {
     const JOINS: bool = false;
 
     fn kind(&self) -> Result<Kind, Error> {
-        Ok(self.call.kind)
+        Ok(self.kind)
     }
 
     fn count(&self) -> usize {
-        self.call.count(self.messages.clone())
+        self.blocks
+    }
+
+    /// A message stays whole. So the front may have more blocks, if they are those of its first message.
+    fn cut(&mut self, rows: usize) -> Option<Self> {
+        let all = self.messages.len();
+        let (mut count, mut too_many) = (1, all);
+        while too_many - count > 1 {
+            let middle = count.midpoint(too_many);
+            if blocks_of(self.messages.range(0..middle)) <= rows { count = middle } else { too_many = middle }
+        }
+        if count >= all || self.blocks < 2 {
+            return None;
+        }
+        let messages = self.messages.range(0..count);
+        let blocks = blocks_of(messages).min(self.blocks - 1);
+        let digests = self.digests.split_off_mut(..count).expect("a digest for each message");
+        (self.messages, self.blocks) = (self.messages.range(count..all), self.blocks - blocks);
+        Some(HashJob { kind: self.kind, messages, digests, blocks })
     }
 
     fn owned(&self) -> usize {
@@ -109,19 +106,11 @@ impl Job for HashJob<'_> {
     }
 
     fn run(Run { place, facts }: &Run<'_>, jobs: &mut [&mut Self], _: &mut Vec<u8>) -> Result<Outcomes<()>, Error> {
-        let (first, last) = (&jobs[0], &jobs[jobs.len() - 1]);
-        // The jobs of a chunk follow each other.
-        let (call, mut from, end) = (first.call, first.messages.start, last.messages.end);
-        while from < end {
-            let digests = call.take(from..end);
-            let messages = from..from + digests.len();
-            let done = place.program(facts, call.count(messages.clone()), &mut |program, _| {
+        for HashJob { messages, digests, blocks, .. } in jobs.iter_mut().map(|job| &mut **job) {
+            place.program(facts, *blocks, &mut |program, _| {
                 let HashProgram(hasher) = typed(program);
-                hasher.run(call.messages.range(messages.clone()), digests)
-            });
-            lock(&call.digests).insert(from, digests);
-            done?;
-            from = messages.end;
+                hasher.run(*messages, digests)
+            })?;
         }
         Ok(vec![(); jobs.len()].into())
     }
@@ -176,13 +165,13 @@ impl Inner {
         if !scheduler.live().any(|worker| worker.takes(group)) {
             return self.hash_on_host(scheduler, messages, digests);
         }
-        let call = HashCall { kind, messages, digests: Mutex::new(BTreeMap::from([(0, digests)])) };
-        let jobs: Vec<_> = parts(messages, BYTES_OF_A_JOB).map(|messages| HashJob { call: &call, messages }).collect();
-        if let (1, Some(host)) = (jobs.len(), self.host()) {
-            return jobs.into_iter().try_for_each(|job| scheduler.one(Some(host), job));
+        let blocks = blocks_of(messages);
+        let job = HashJob { kind, messages, digests, blocks };
+        if let (None, Some(host)) = (parts(messages, FEW_BYTES).nth(1), self.host()) {
+            return scheduler.one(Some(host), job);
         }
         let mut done = Ok(());
-        scheduler.run(None, Some(call.count(0..messages.len())), &mut jobs.into_iter(), &mut |_, hashed| {
+        scheduler.run(None, Some(blocks), &mut std::iter::once(job), &mut |_, hashed| {
             done = hashed;
             if done.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;

@@ -20,18 +20,16 @@ const FIRST_AHEAD: usize = 1024;
 /// A call that begins.
 struct Begun<'a> {
     devices: Vec<&'a Worker>,
-    /// The number of jobs, if it is known.
+    /// The number of rows, if it is known.
     total: Option<usize>,
-    /// Jobs of a block, on average.
-    each: usize,
     /// The kind and number of jobs if the speed of the call is to be recorded, and whether the host takes part.
     measured: Option<(Kind, usize, bool)>,
     began: Instant,
 }
 
 impl Scheduler {
-    /// Runs any number of jobs that are at hand, whose source does not block: on the device `on` alone, or on all devices. `total` is the number that
-    /// the jobs count for, if the client knows it; otherwise all count for as many as the first. Results are handed out in order, on this thread.
+    /// Runs any number of jobs that are at hand, whose source does not block: on the device `on` alone, or on all devices. `total` is the number
+    /// of their rows; without it each job is one row. Results are handed out in order, on this thread.
     pub fn run<'a, J: Job + 'a>(
         &'a self,
         on: Option<&'a Worker>,
@@ -60,17 +58,18 @@ impl Scheduler {
                 Ok(())
             }
             (first, second) => {
-                let of_first = first.as_ref().map_or((None, 1), |job| (job.kind().ok(), job.count()));
+                let kind = first.as_ref().and_then(|job| job.kind().ok());
                 let mut taken = Vec::with_capacity(2);
                 taken.extend(first);
                 taken.extend(second);
                 let most = jobs.size_hint().1.map(|most| most.saturating_add(taken.len()));
-                let Begun { devices, total, each, measured, began } = self.begin(devices, total, most, of_first);
+                let Begun { devices, total: all, measured, began } = self.begin(devices, total.or(most), kind);
                 let blocks = Blocks::default();
-                let classifier = Classifier::new(self, devices.clone(), total);
-                let mut source = Joined { taken: taken.into_iter(), jobs, classifier, head: None, blocks: &blocks };
-                let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
-                let mut call = Call::new(self, (devices, may_switch), each, &blocks, &mut source, None);
+                let classifier = Classifier::new(self, devices.clone(), all);
+                let taken = taken.into_iter();
+                let mut source = Joined { taken, jobs, left: total, classifier, head: None, blocks: &blocks };
+                let mut sink = |first, _, refused| blocks.hand_out(first, refused, sink);
+                let mut call = Call::new(self, (devices, may_switch), &blocks, &mut source, None);
                 self.trace_of_call().counted(Step::Call, || call.run(None, &mut sink)).1?;
                 // Calls with more checks take longer, which says nothing about the others.
                 if let Some((kind, total, with_host)) = measured
@@ -83,16 +82,8 @@ impl Scheduler {
         }
     }
 
-    /// Chooses the devices of a call of at most so many blocks, whose first one is of this kind and counts for so many jobs.
-    fn begin<'a>(
-        &'a self,
-        devices: Vec<&'a Worker>,
-        total: Option<usize>,
-        most: Option<usize>,
-        (kind, of_first): (Option<Kind>, usize),
-    ) -> Begun<'a> {
-        let each = total.zip(most).map_or(of_first, |(total, blocks)| total.div_ceil(blocks.max(1)));
-        let total = total.or_else(|| most.and_then(|blocks| blocks.checked_mul(each)));
+    /// Chooses the devices of a call of so many rows, the first of which are of this kind.
+    fn begin<'a>(&'a self, devices: Vec<&'a Worker>, total: Option<usize>, kind: Option<Kind>) -> Begun<'a> {
         let measured = kind
             .zip(total)
             .and_then(|(kind, total)| self.wants_host(&devices, kind, total).map(|with_host| (kind, total, with_host)));
@@ -100,7 +91,7 @@ impl Scheduler {
             Some((_, _, false)) => devices.into_iter().filter(|worker| worker.is_discrete()).collect(),
             _ => devices,
         };
-        Begun { devices, total, each, measured, began: Instant::now() }
+        Begun { devices, total, measured, began: Instant::now() }
     }
 
     /// Whether a thread of its own should take the jobs of a source that may block, of which there are at most so many; see
@@ -134,9 +125,9 @@ impl Scheduler {
             }
             let blocks = Blocks::default();
             let mut source = ProducedJobs { producer, jobs: VecDeque::new(), most }.map(|job| blocks.add(job));
-            let mut sink = |number, _, refused| blocks.hand_out(number, refused, sink);
+            let mut sink = |first, _, refused| blocks.hand_out(first, refused, sink);
             let source: &mut BlockSource<'_> = &mut source;
-            let mut call = Call::new(self, (devices, may_switch), 1, &blocks, source, Some(producer));
+            let mut call = Call::new(self, (devices, may_switch), &blocks, source, Some(producer));
             self.trace_of_call().counted(Step::Call, || call.run(None, &mut sink)).1
         })
     }

@@ -3,30 +3,20 @@
 use super::permits::lock;
 use super::{Job, Outcomes, Place, Run, Sink};
 use crate::Error;
+use crate::planner::{Block, Cuts};
 use crate::programs::{Group, GroupFacts};
-use std::collections::VecDeque;
-use std::mem::replace;
+use std::collections::BTreeMap;
+use std::mem::{replace, take};
 use std::ops::ControlFlow;
 use std::slice;
 use std::sync::Mutex;
 use zeroize::Zeroize;
 
-/// A block of jobs, as the scheduler sees it.
-#[derive(Clone, Debug)]
-pub struct QueuedBlock {
-    /// The group whose program does the jobs, or why none can.
-    pub group: Result<Group, Error>,
-    /// Bytes that the jobs and their outputs take while they are worked on.
-    pub held: u64,
-    /// Jobs of the block.
-    pub count: usize,
-}
+/// Blocks, each with the number of its first row.
+pub(super) type Numbered = Vec<(usize, Block)>;
 
-/// Blocks with their numbers.
-pub(super) type Numbered = Vec<(usize, QueuedBlock)>;
-
-/// The number of jobs that all these blocks count for.
-pub(super) fn counted(blocks: &[(usize, QueuedBlock)]) -> usize {
+/// The number of rows of all these blocks.
+pub(super) fn counted(blocks: &[(usize, Block)]) -> usize {
     blocks.iter().map(|(_, block)| block.count).sum()
 }
 
@@ -124,24 +114,25 @@ impl<J: Job> OpenBlock<J> {
 }
 
 /// The operations by which the scheduler handles blocks of any type of job.
-pub(super) trait Client: Sync {
-    /// Bytes that the jobs of a block own.
-    fn owned(&self, number: usize) -> usize;
+pub(super) trait Client: Cuts + Sync {
+    /// Bytes that the jobs of the block own whose first row has this number.
+    fn owned(&self, first: usize) -> usize;
     /// Bytes of the output of a block, computed from the facts about its group.
-    fn output(&self, number: usize, facts: &GroupFacts) -> usize;
+    fn output(&self, first: usize, facts: &GroupFacts) -> usize;
     /// Runs blocks together, and keeps their results. After an error there are no results.
-    fn run(&self, place: &Place<'_>, blocks: &[(usize, QueuedBlock)], memory: &mut Vec<u8>) -> Result<(), Error>;
+    fn run(&self, place: &Place<'_>, blocks: &[(usize, Block)], memory: &mut Vec<u8>) -> Result<(), Error>;
     /// Discards the results of blocks that are to be run again.
-    fn discard(&self, blocks: &[(usize, QueuedBlock)]);
+    fn discard(&self, blocks: &[(usize, Block)]);
 }
 
 /// The blocks of a call whose results nobody has yet.
 pub(super) struct Blocks<J: Job>(Mutex<Table<J>>);
 
 struct Table<J: Job> {
-    /// The number of the first block in `states`.
-    first: usize,
-    states: VecDeque<State<J>>,
+    /// The blocks, by the number of their first row.
+    states: BTreeMap<usize, State<J>>,
+    /// The number of the next row.
+    next: usize,
 }
 
 /// The state of a block.
@@ -150,19 +141,17 @@ enum State<J: Job> {
     Runs,
     /// The jobs, and a result for each.
     Done(Members<J>, Outcomes<J::Out>),
-    /// The results were taken.
-    Gone,
 }
 
 impl<J: Job> Default for Blocks<J> {
     fn default() -> Blocks<J> {
-        Blocks(Mutex::new(Table { first: 0, states: VecDeque::new() }))
+        Blocks(Mutex::new(Table { states: BTreeMap::new(), next: 0 }))
     }
 }
 
 impl<J: Job> Table<J> {
-    fn replace(&mut self, number: usize, state: State<J>) -> State<J> {
-        replace(&mut self.states[number - self.first], state)
+    fn replace(&mut self, first: usize, state: State<J>) -> State<J> {
+        replace(self.states.get_mut(&first).expect("a block that was added"), state)
     }
 }
 
@@ -174,39 +163,36 @@ fn discard_all<J: Job>(outcomes: Outcomes<J::Out>) {
 impl<J: Job> Blocks<J> {
     /// A single block, whose number is 0.
     pub(super) fn one(jobs: Members<J>) -> Blocks<J> {
-        Blocks(Mutex::new(Table { first: 0, states: VecDeque::from([State::Waits(jobs)]) }))
+        Blocks(Mutex::new(Table { states: BTreeMap::from([(0, State::Waits(jobs))]), next: 0 }))
     }
 
-    /// Adds the next block. Blocks are numbered in the order in which they come.
-    pub(super) fn add(&self, next: OpenBlock<J>) -> QueuedBlock {
+    /// Adds the next block. Rows are numbered in the order in which they come.
+    pub(super) fn add(&self, next: OpenBlock<J>) -> Block {
         let OpenBlock { jobs, group, held, count, .. } = next;
-        lock(&self.0).states.push_back(State::Waits(jobs));
-        QueuedBlock { group, held, count }
+        let mut table = lock(&self.0);
+        let first = table.next;
+        table.states.insert(first, State::Waits(jobs));
+        table.next += count;
+        Block { group, held, count }
     }
 
     /// Hands out the results of a block, each with the number of jobs that it counts for. A block that was not run gives the error `refused` instead.
     /// If the sink ends the call, the other results are discarded.
     pub(super) fn hand_out(
         &self,
-        number: usize,
+        first: usize,
         refused: Option<Error>,
         sink: &mut Sink<'_, J::Out>,
     ) -> ControlFlow<()> {
-        let mut table = lock(&self.0);
-        let state = table.replace(number, State::Gone);
-        while matches!(table.states.front(), Some(State::Gone)) {
-            table.states.pop_front();
-            table.first += 1;
-        }
-        drop(table);
+        let state = lock(&self.0).states.remove(&first);
         let mut flow = ControlFlow::Continue(());
         match (state, refused) {
-            (State::Waits(jobs) | State::Done(jobs, _), Some(why)) => {
+            (Some(State::Waits(jobs) | State::Done(jobs, _)), Some(why)) => {
                 for job in jobs.as_slice() {
                     sink(job.count(), Err(why.clone()))?;
                 }
             }
-            (State::Done(jobs, Outcomes { results, mut failed }), None) => {
+            (Some(State::Done(jobs, Outcomes { results, mut failed })), None) => {
                 let mut results = results.into_iter();
                 for (number, job) in jobs.as_slice().iter().enumerate() {
                     let failed = failed.remove(&number);
@@ -240,9 +226,9 @@ impl<J: Job> Blocks<J> {
 }
 
 /// The distinct groups of blocks, and for each block the index of its group; `None` for a block that no device does.
-fn groups_of(numbered: &[(usize, QueuedBlock)]) -> (Vec<Group>, Vec<Option<usize>>) {
+fn groups_of(numbered: &[(usize, Block)]) -> (Vec<Group>, Vec<Option<usize>>) {
     let mut groups: Vec<Group> = Vec::new();
-    let number = |(_, block): &(usize, QueuedBlock)| {
+    let number = |(_, block): &(usize, Block)| {
         let group = *block.group.as_ref().ok()?;
         Some(groups.iter().position(|other| *other == group).unwrap_or_else(|| {
             groups.push(group);
@@ -267,26 +253,41 @@ fn share_out<J: Job>(all: Outcomes<J::Out>, blocks: Vec<(&mut Members<J>, &mut O
     }
 }
 
-impl<J: Job> Client for Blocks<J> {
-    fn owned(&self, number: usize) -> usize {
-        let table = lock(&self.0);
-        match &table.states[number - table.first] {
-            State::Waits(jobs) => jobs.as_slice().iter().map(J::owned).sum(),
-            _ => 0,
-        }
-    }
-
-    fn output(&self, number: usize, facts: &GroupFacts) -> usize {
-        let table = lock(&self.0);
-        match &table.states[number - table.first] {
-            State::Waits(jobs) => jobs.as_slice().iter().map(|job| job.output(facts)).sum(),
-            _ => 0,
-        }
-    }
-
-    fn run(&self, place: &Place<'_>, numbered: &[(usize, QueuedBlock)], memory: &mut Vec<u8>) -> Result<(), Error> {
+impl<J: Job> Cuts for Blocks<J> {
+    fn cut(&self, first: usize, block: &Block, rows: usize) -> Option<(Block, Block)> {
         let mut table = lock(&self.0);
-        let take = |(number, _): &(usize, QueuedBlock)| match table.replace(*number, State::Runs) {
+        let Some(State::Waits(Members::One(job))) = table.states.get_mut(&first) else { return None };
+        let of_results = u128::from(block.held.saturating_sub(job.owned() as u64));
+        let front = job.cut(rows)?;
+        let part = |job: &J| {
+            let of_results = (of_results * job.count() as u128).div_ceil(block.count as u128) as u64;
+            Block { held: of_results.saturating_add(job.owned() as u64), count: job.count(), ..block.clone() }
+        };
+        let parts = (part(&front), part(job));
+        let back = table.replace(first, State::Waits(Members::One(front)));
+        table.states.insert(first + parts.0.count, back);
+        Some(parts)
+    }
+}
+
+impl<J: Job> Client for Blocks<J> {
+    fn owned(&self, first: usize) -> usize {
+        match lock(&self.0).states.get(&first) {
+            Some(State::Waits(jobs)) => jobs.as_slice().iter().map(J::owned).sum(),
+            _ => 0,
+        }
+    }
+
+    fn output(&self, first: usize, facts: &GroupFacts) -> usize {
+        match lock(&self.0).states.get(&first) {
+            Some(State::Waits(jobs)) => jobs.as_slice().iter().map(|job| job.output(facts)).sum(),
+            _ => 0,
+        }
+    }
+
+    fn run(&self, place: &Place<'_>, numbered: &[(usize, Block)], memory: &mut Vec<u8>) -> Result<(), Error> {
+        let mut table = lock(&self.0);
+        let take = |(number, _): &(usize, Block)| match table.replace(*number, State::Runs) {
             State::Waits(jobs) => jobs,
             _ => unreachable!("a block waits before it is run"),
         };
@@ -294,7 +295,7 @@ impl<J: Job> Client for Blocks<J> {
         drop(table);
         let (groups, group_of) = groups_of(numbered);
         // A block that no device does has a single job.
-        let refused = |(_, block): &(usize, QueuedBlock)| {
+        let refused = |(_, block): &(usize, Block)| {
             let failed = block.group.as_ref().err().map(|why| (0, why.clone()));
             Outcomes { results: Vec::new(), failed: failed.into_iter().collect() }
         };
@@ -335,7 +336,7 @@ impl<J: Job> Client for Blocks<J> {
         done
     }
 
-    fn discard(&self, blocks: &[(usize, QueuedBlock)]) {
+    fn discard(&self, blocks: &[(usize, Block)]) {
         for (number, _) in blocks {
             let mut table = lock(&self.0);
             let state = table.replace(*number, State::Runs);
@@ -354,7 +355,7 @@ impl<J: Job> Drop for Blocks<J> {
     /// Discards results that were not taken.
     fn drop(&mut self) {
         let table = self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for state in table.states.drain(..) {
+        for state in take(&mut table.states).into_values() {
             if let State::Done(_, results) = state {
                 discard_all::<J>(results);
             }

@@ -1,13 +1,13 @@
 //! A call's way through the devices: its jobs are cut into chunks, the chunks take permits on devices, and results are put in order.
 
-use super::blocks::{Client, Numbered, QueuedBlock, counted};
+use super::blocks::{Client, Numbered, counted};
 use super::options::Ends;
 use super::permits::{Permit, Request, Signal, lock};
 use super::producer::{Produces, Readiness, patience};
 use super::threads::Scopes;
 use super::worker::{Worker, is_fault};
 use super::{Place, Scale, Scheduler, slots};
-use crate::planner::{SubBatch, SubBatches};
+use crate::planner::{Block, SubBatch, SubBatches};
 use crate::programs::Group;
 use crate::scheme::FirstChunks;
 use crate::trace::{self, Step, TraceContext};
@@ -36,10 +36,13 @@ const MOST_WAITING: usize = 256;
 /// signature 1 µs.)
 const JOBS_ON_CALLING_THREAD: usize = 128;
 
+/// A device leaves no fewer rows to others than its own divided by this.
+const LEAST_REST: usize = 8;
+
 /// Results that are handed out before the call looks after its devices again.
 const AT_A_TIME: usize = 256;
 
-/// Takes blocks that have results or were refused: the block's number, the jobs that it counts for, and the reason of a refusal.
+/// Takes blocks that have results or were refused: the number of the block's first row, the number of its rows, and the reason of a refusal.
 pub(super) type BlockSink<'s> = dyn FnMut(usize, usize, Option<Error>) -> ControlFlow<()> + 's;
 
 /// The outcome of a chunk.
@@ -152,8 +155,6 @@ pub(super) struct Call<'a> {
     /// Whether other devices may take over.
     may_switch: bool,
     jobs: SubBatches<&'a mut BlockSource<'a>>,
-    /// The jobs that a block of the source counts for, on average.
-    each: usize,
     producer: Option<&'a dyn Produces>,
     /// The first job that was never part of a chunk.
     fresh: usize,
@@ -186,15 +187,14 @@ pub(super) struct Call<'a> {
     ends: Ends<'a>,
 }
 
-/// The source of blocks. It says how many blocks there are at most, or how many jobs.
-pub(super) type BlockSource<'a> = dyn Iterator<Item = QueuedBlock> + 'a;
+/// The source of blocks. By `size_hint` it says how many rows there are at most.
+pub(super) type BlockSource<'a> = dyn Iterator<Item = Block> + 'a;
 
 impl<'a> Call<'a> {
-    /// A call for the client's blocks, each of which counts for `each` jobs on average. `producer` is where they come from, if they are taken ahead.
+    /// A call for the client's blocks. `producer` is where they come from, if they are taken ahead.
     pub(super) fn new(
         scheduler: &'a Scheduler,
         (devices, may_switch): (Vec<&'a Worker>, bool),
-        each: usize,
         client: &'a dyn Client,
         jobs: &'a mut BlockSource<'a>,
         producer: Option<&'a dyn Produces>,
@@ -207,7 +207,6 @@ impl<'a> Call<'a> {
             devices: devices.into_iter().map(CallDevice::new).collect(),
             may_switch,
             jobs: SubBatches::new(jobs),
-            each,
             producer,
             fresh: 0,
             chunk: None,
@@ -315,12 +314,6 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Jobs that are left, if the source says how many there are at most.
-    fn left(&self) -> Option<usize> {
-        let waiting = self.jobs.all_waiting().map(|(_, block)| block.count).sum();
-        Some(self.jobs.left_in_source()?.saturating_mul(self.each).saturating_add(waiting))
-    }
-
     /// Whether no results wait.
     fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.current.is_none()
@@ -376,7 +369,7 @@ impl<'a> Call<'a> {
             let group = self.jobs.peek().and_then(|(_, block)| block.group.as_ref().ok().copied());
             let most = group.and_then(|_| self.devices.iter().map(|device| device.worker.most(group)).max());
             let in_flight = self.devices.iter().map(|device| device.jobs).sum();
-            let others = self.jobs.waiting().map_or(0, |(_, block)| block.count);
+            let others = self.jobs.rows_waiting();
             // A chunk of a discrete device is a full program; chunks of other devices are small.
             let discrete = self.devices.iter().map(|device| device.worker).filter(|worker| worker.has_memory());
             let longest = group.and_then(|group| discrete.filter_map(|worker| worker.full(group)).reduce(f64::max));
@@ -394,7 +387,7 @@ impl<'a> Call<'a> {
             return Next::Later(None);
         }
         if self.may_switch && self.is_idle() {
-            let suited = self.scheduler.suited(group, self.left());
+            let suited = self.scheduler.suited(group, self.jobs.left());
             let same = |worker: &&Worker| std::ptr::eq(*worker, self.devices[0].worker);
             if suited.workers.len() != self.devices.len() || !suited.workers.iter().all(same) {
                 // Results of the devices that the call began with are handed out first.
@@ -449,7 +442,7 @@ impl<'a> Call<'a> {
     /// The most jobs that this device should take, so that all devices come to an end together. 0 if fewer than `least` are left for a busy device.
     fn wanted(&self, device: &CallDevice<'_>, group: Option<Group>, least: usize) -> usize {
         let live = || self.devices.iter().filter(|device| !device.worker.is_disabled());
-        let (Some(group), Some(left), 2..) = (group, self.left(), live().count()) else { return usize::MAX };
+        let (Some(group), Some(left), 2..) = (group, self.jobs.left(), live().count()) else { return usize::MAX };
         let all = left.saturating_add(live().map(|device| device.jobs).sum()) as f64;
         let speed = |device: &CallDevice<'_>| self.scheduler.speed_of_model(device.worker, group);
         let total: f64 = live().filter_map(speed).sum();
@@ -473,6 +466,8 @@ impl<'a> Call<'a> {
                     0
                 }
             }
+            // A rest that is too small for a chunk goes along.
+            share if left.saturating_sub(share) < share / LEAST_REST => left,
             share => share,
         }
     }
@@ -491,7 +486,7 @@ impl<'a> Call<'a> {
         bounds.jobs = bounds.jobs.min(wanted);
         let it = &self.devices[device];
         let queue = worker.queue_of(group);
-        let is_long = wanted.min(self.left().unwrap_or(usize::MAX)) > worker.most(group);
+        let is_long = wanted.min(self.jobs.left().unwrap_or(usize::MAX)) > worker.most(group);
         match group.map(|group| group.kind.habits().first_chunks) {
             Some(FirstChunks::Doubling)
                 if worker.has_memory() && self.producer.is_none() && self.has_room_for_sizes(&scale, group) =>
@@ -507,12 +502,12 @@ impl<'a> Call<'a> {
             _ => {}
         }
         let permit = self.devices[device].permit(&self.signal, device)?;
-        let mut cut = self.jobs.cut(&scale, bounds);
+        let mut cut = self.jobs.cut(&scale, self.client, bounds);
         if let Some(SubBatch::TooLarge(first, block, needs)) = cut {
             let memory = scheduler.memory_alone(self.client.owned(first));
             if block.group.is_err() || needs > memory {
                 let why = block.group.err().unwrap_or_else(|| scheduler.out_of_memory(worker, needs));
-                self.fresh = self.fresh.max(first + 1);
+                self.fresh = self.fresh.max(first + block.count);
                 self.refuse(first, block.count, why);
                 return Some(Next::Refused);
             }
@@ -523,10 +518,10 @@ impl<'a> Call<'a> {
             }
             self.devices.iter_mut().for_each(|device| device.spare.clear());
             (bounds.memory, bounds.jobs, self.whole) = (memory, 1, true);
-            cut = self.jobs.cut(&scale, bounds);
+            cut = self.jobs.cut(&scale, self.client, bounds);
         }
         let Some(SubBatch::Run(jobs, held)) = cut else { return None };
-        self.fresh = self.fresh.max(jobs[jobs.len() - 1].0 + 1);
+        self.fresh = self.fresh.max(jobs[0].0 + counted(&jobs));
         self.held.insert(jobs[0].0, held);
         // Programs that wait for their next chunk stay as long as they and outputs of the largest size fit.
         let largest = self.held.values().copied().max().unwrap_or(held);
@@ -603,7 +598,7 @@ impl<'a> Call<'a> {
 
     /// Sets an error as the result of a block.
     fn refuse(&mut self, index: usize, count: usize, why: Error) {
-        let block = QueuedBlock { group: Err(why.clone()), held: 0, count };
+        let block = Block { group: Err(why.clone()), held: 0, count };
         self.ready
             .insert(index, WaitingResults { blocks: vec![(index, block)], next: 0, from: None, refused: Some(why) });
     }
@@ -695,7 +690,7 @@ impl<'a> Call<'a> {
                 goes_on = sink(*number, block.count, ready.refused.clone()).is_continue();
                 handed_out += block.count;
                 ready.next += 1;
-                self.next += 1;
+                self.next += block.count;
             }
             (handed_out, goes_on)
         });

@@ -7,18 +7,22 @@ use crate::scheme::Kind;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// A job that a client gives to the scheduler. Jobs of one kind are run together.
+/// The scheduler's unit of work: one row, or successive rows of one kind. Rows of one kind are run together.
 pub trait Job: Send + Sync + Sized {
     /// The result of the job.
     type Out: Send;
-    /// Whether the scheduler joins jobs of one kind to blocks, so that work done once for a block costs each job little. If not, a job is large
-    /// enough to be a block by itself.
+    /// Whether the scheduler joins jobs of one kind to blocks, so that work done once for a block costs each job little. If not, a job is a block
+    /// by itself, which the scheduler cuts if it has several rows.
     const JOINS: bool;
     /// The kind of program that does the job, or why none can.
     fn kind(&self) -> Result<Kind, Error>;
-    /// The number of jobs that it counts for.
+    /// The number of its rows.
     fn count(&self) -> usize {
         1
+    }
+    /// Cuts so many rows off the front, or about so many. Neither part is empty. `None` if these rows stay together.
+    fn cut(&mut self, _rows: usize) -> Option<Self> {
+        None
     }
     /// Bytes of memory that the job owns.
     fn owned(&self) -> usize;
@@ -51,5 +55,5 @@ impl<T> From<Vec<T>> for Outcomes<T> {
     }
 }
 
-/// Takes the results, each with the number of jobs that it stands for, and may end the call.
+/// Takes the results, each with the number of rows that it stands for, and may end the call.
 pub type Sink<'s, T> = dyn FnMut(usize, Result<T, Error>) -> ControlFlow<()> + 's;

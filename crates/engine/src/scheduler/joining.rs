@@ -1,8 +1,9 @@
-//! Joining of jobs to blocks: how large blocks are, and what the planner needs to know of their jobs.
+//! Joining of jobs to blocks, and what the planner needs to know of the jobs.
 
-use super::blocks::{Blocks, Members, OpenBlock, QueuedBlock};
+use super::blocks::{Blocks, Members, OpenBlock};
 use super::{Job, Scale, Scheduler, Worker, slots};
 use crate::Error;
+use crate::planner::Block;
 use crate::programs::{Group, GroupFacts};
 use crate::scheme::Kind;
 use std::iter::Fuse;
@@ -22,31 +23,13 @@ fn block_of(chunk: usize) -> usize {
     (chunk / BLOCKS_OF_A_CHUNK).clamp(1, MOST_OF_A_BLOCK)
 }
 
-impl Scheduler {
-    /// Jobs of a block that suits every device and the memory, for a client that cuts `total` jobs of one kind itself. `owned` and `output`
-    /// are what [`Job::owned`] and [`Job::output`] give for one of them.
-    pub fn block_size(
-        &self,
-        kind: Kind,
-        total: usize,
-        owned: usize,
-        output: impl Fn(&GroupFacts) -> usize,
-    ) -> Result<usize, Error> {
-        self.same_process()?;
-        let mut classifier = Classifier::new(self, self.devices().0, Some(total));
-        let group = Group { kind, threads: self.options.threads };
-        let Known { facts, block: (jobs, memory) } = classifier.known(group).as_ref().map_err(Clone::clone)?;
-        let held = output(facts).saturating_mul(self.work.checks.copies()).saturating_add(owned) as u64;
-        let that_fit = usize::try_from(memory / held.max(1)).unwrap_or(usize::MAX);
-        Ok((*jobs).min(that_fit).max(1))
-    }
-}
-
 /// Joins jobs that are at hand to blocks.
 pub(super) struct Joined<'a, 'j, J: Job> {
     /// The first jobs, which were looked at already.
     pub(super) taken: std::vec::IntoIter<J>,
     pub(super) jobs: Fuse<&'a mut (dyn Iterator<Item = J> + 'j)>,
+    /// The rows that are left, if their number is known. Otherwise each job has one row.
+    pub(super) left: Option<usize>,
     pub(super) classifier: Classifier<'a>,
     /// A job that was taken, and is in no block yet.
     pub(super) head: Option<OpenBlock<J>>,
@@ -60,9 +43,9 @@ impl<J: Job> Joined<'_, '_, J> {
 }
 
 impl<J: Job> Iterator for Joined<'_, '_, J> {
-    type Item = QueuedBlock;
+    type Item = Block;
 
-    fn next(&mut self) -> Option<QueuedBlock> {
+    fn next(&mut self) -> Option<Block> {
         let mut block = match self.head.take() {
             Some(head) => head,
             None => {
@@ -77,11 +60,15 @@ impl<J: Job> Iterator for Joined<'_, '_, J> {
                 break;
             }
         }
+        self.left = self.left.map(|left| left.saturating_sub(block.count));
         Some(self.blocks.add(block))
     }
 
-    /// Counts jobs, which are no fewer than blocks.
+    /// Counts rows.
     fn size_hint(&self) -> (usize, Option<usize>) {
+        if self.left.is_some() {
+            return (0, self.left);
+        }
         let taken = self.taken.len() + usize::from(self.head.is_some());
         (0, self.jobs.size_hint().1.map(|most| most.saturating_add(taken)))
     }

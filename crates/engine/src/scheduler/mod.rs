@@ -32,7 +32,6 @@ mod threads;
 mod tickets;
 mod worker;
 
-pub use blocks::QueuedBlock;
 pub use choice::{Booked, DeviceChoice};
 pub use chunk_memory::ChunkMemory;
 pub use compute::{Compute, Computed, Output, Parts, RESULTS_OF_A_THREAD, Wiped, compute, room};

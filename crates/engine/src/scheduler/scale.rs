@@ -1,6 +1,5 @@
 //! How much time and memory jobs take on a device, and how many of them suit a chunk or a batch of tickets.
 
-use super::blocks::QueuedBlock;
 use super::{Checks, Scheduler, Worker};
 use crate::PolicySource;
 use crate::planner::{Bounds, Weigh};
@@ -191,25 +190,15 @@ impl Scale<'_> {
     }
 }
 
-impl Weigh<QueuedBlock> for Scale<'_> {
-    type Group = Group;
-    fn count(&self, block: &QueuedBlock) -> usize {
-        block.count
-    }
-    fn group(&self, block: &QueuedBlock) -> Option<Group> {
-        block.group.as_ref().ok().copied()
-    }
-    fn held(&self, block: &QueuedBlock) -> u64 {
-        block.held
-    }
+impl Weigh<Group> for Scale<'_> {
     fn takes(&self, group: &Group) -> bool {
         self.worker.takes(*group)
     }
     fn most(&self, group: &Group) -> usize {
         self.facts(*group).map_or(usize::MAX, |facts| facts.most())
     }
-    fn program(&self, group: &Group, jobs: usize) -> u64 {
-        self.bytes(*group, jobs)
+    fn program(&self, group: &Group, rows: usize) -> u64 {
+        self.bytes(*group, rows)
     }
     fn seconds(&self, group: &Group) -> f64 {
         self.facts(*group).map_or(0.0, |facts| facts.seconds())

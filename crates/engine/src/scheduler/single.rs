@@ -1,11 +1,12 @@
 //! Single jobs, and batches of one of the host's threads: calls of one block, which need no chunks.
 
-use super::blocks::{Blocks, Client, Members, QueuedBlock};
+use super::blocks::{Blocks, Client, Members};
 use super::memory::check_memory;
 use super::options::Ends;
 use super::outside::outside_pools;
 use super::worker::{Worker, is_broken, is_fault};
 use super::{Job, Place, Scale, Scheduler, Sink};
+use crate::planner::Block;
 use crate::programs::Group;
 use crate::scheme::Kind;
 use crate::trace::Step;
@@ -128,7 +129,7 @@ impl Scheduler {
             return Err(Failure::Job(why));
         }
         let room = (memory - held, memory - held);
-        let blocks = [(0, QueuedBlock { group: Ok(group), held, count })];
+        let blocks = [(0, Block { group: Ok(group), held, count })];
         let trace = self.trace_of_chunk();
         let run = |pool: Option<&ThreadPool>| {
             let place = Place { scheduler: self, worker, room, pool, threads: group.threads, places: Places::Usual };

@@ -1,12 +1,13 @@
-//! Rows as the scheduler sees them: in blocks.
+//! Rows as the scheduler sees them: calls, and blocks that it cuts out of them.
 
 use super::foreign::{Copied, ForeignColumns, ForeignTarget, copied_bytes, copies_at_a_time, copy_columns};
 use super::{RowMemory, RowStatus};
 use crate::{Error, ErrorKind, check_length};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{Checks, IsWanted, Job, Outcomes, Place, Run, Scheduler, zeros};
+use hypergrove_engine::scheduler::{Checks, IsWanted, Job, Outcomes, Run, Scheduler, zeros};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::{self, Step};
+use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
@@ -19,13 +20,18 @@ const ROWS_OF_A_THREAD: usize = 512;
 /// begin after 0.1 ms.)
 const FEW_ROWS: usize = 1024;
 
-/// The columns of a call, for any type of rows.
-pub(crate) trait RowColumns: Send + Sync {
-    fn kind(&self) -> Kind;
+/// Copies of a row's values in foreign columns.
+pub(super) type Copies<'m> = [Option<&'m [u8]>; 3];
+
+/// The columns of a call: what there is to compute, row by row.
+pub(crate) trait Rows: Copy + Send + Sync {
     /// Whether the call makes keys. Such a call reads no rows and has no statuses, and the caller gets all keys or none.
-    fn are_keys(&self) -> bool {
-        false
-    }
+    const ARE_KEYS: bool = false;
+    /// The values of a row, with a reference to its columns, because a device may run rows of several calls together.
+    type Row<'m>: Copy + Send + Sync
+    where
+        Self: 'm;
+    fn kind(&self) -> Kind;
     /// The bytes of a row's results in each of the caller's columns.
     fn widths(&self) -> [usize; 2];
     /// Checks the columns of a call with this number of rows. Errors of a single row are found by [`Rows::reader`] instead.
@@ -33,76 +39,133 @@ pub(crate) trait RowColumns: Send + Sync {
     /// The bytes of memory that the columns occupy.
     fn inputs(&self) -> usize;
     /// The foreign columns, whose rows are copied before they are read.
-    fn foreign(&self) -> ForeignColumns<'_> {
+    fn foreign<'m>(self) -> ForeignColumns<'m>
+    where
+        Self: 'm,
+    {
         [None; 3]
     }
     /// The bytes of memory that a row needs in addition to the caller's. They include what [`Rows::reader`] keeps of the row.
     fn held(&self, facts: &GroupFacts, checks: Checks) -> usize;
-}
-
-/// Copies of a row's values in foreign columns.
-pub(super) type Copies<'m> = [Option<&'m [u8]>; 3];
-
-/// A reference to the columns of a call of rows.
-pub(super) trait Rows: RowColumns + Copy {
-    /// The values of a row, with a reference to its columns, because a device may run rows of several calls together.
-    type Row<'m>: Copy + Send + Sync
-    where
-        Self: 'm;
     /// Returns a function that reads a row, given the row's number and its copies from foreign columns. The function returns a status for a row that
     /// cannot be computed. Only this function checks lengths and offsets.
     fn reader<'m>(self) -> impl Fn(usize, Copies<'m>) -> Result<Self::Row<'m>, RowStatus> + Sync
     where
         Self: 'm;
+    /// Reads and computes rows. Results that passed the checks go to the blocks' memory. That of a row that failed is zero. `memory` is kept between
+    /// chunks.
+    fn compute<'l>(lent: &mut Lent<'l, Self>, memory: &mut Vec<u8>) -> Result<Computed, Error>
+    where
+        Self: 'l;
 }
 
-/// The rows of blocks that are computed together, all of one group.
-pub(super) struct LentRows<'l> {
+/// Blocks that are computed together, all of one group.
+pub(crate) struct Lent<'l, C> {
     pub(super) run: &'l Run<'l>,
-    pub(super) blocks: Vec<LentBlock<'l>>,
+    pub(super) blocks: Vec<RowBlock<'l, C>>,
     /// For each block, where in `bytes` the copies of its foreign columns are.
     copied: Vec<[Option<Copied<'l>>; 3]>,
     bytes: &'l [u8],
 }
 
-/// Successive rows of a call that are computed, and where their results go.
-pub(super) struct LentBlock<'o> {
-    /// The index of the call's columns in [`ColumnsOfCalls`].
-    pub(super) columns: usize,
-    pub(super) rows: Range<usize>,
-    pub(super) out: Part<'o>,
-}
-
 /// Statuses of rows that were run.
-pub(super) struct Computed {
+pub(crate) struct Computed {
     /// For each row, the status if it cannot be computed, else `None`. Empty if all rows can be computed.
     pub(super) refused: Vec<Option<RowStatus>>,
     /// The statuses of all other rows, in order. Empty for keys.
     pub(super) computed: Vec<RowStatus>,
 }
 
-/// The columns of calls of one kind, which may run together. Only code behind this trait knows the type of a row: all other code is compiled once.
-pub(super) trait ColumnsOfCalls: Sync {
-    /// The columns of a call.
-    fn columns(&self, number: usize) -> &dyn RowColumns;
-    /// Reads and computes rows. Results that passed the checks go to the blocks' memory. That of a row that failed is zero. `memory` is kept between
-    /// chunks.
-    fn compute(&self, lent: &mut LentRows<'_>, memory: &mut Vec<u8>) -> Result<Computed, Error>;
-}
-
-/// Reads rows. Returns those that can be computed, and for each row the status if it cannot; no statuses if all can.
-pub(super) fn read_rows<'m, R: Rows + 'm>(
-    columns: &[R],
-    lent: &LentRows<'m>,
-) -> (Vec<R::Row<'m>>, Vec<Option<RowStatus>>) {
-    let count = lent.blocks.iter().map(|block| block.rows.len()).sum();
-    let read = trace::step(Step::ReadRows, count, || read(columns, lent, count));
-    // Usually no row is refused. Then the number of rows is known, and collecting them needs no repeated growth.
-    if read.iter().all(Result::is_ok) {
-        return (read.into_iter().map(|row| row.expect("none is refused")).collect(), Vec::new());
+impl<'l, C: Rows + 'l> Lent<'l, C> {
+    /// Reads rows. Returns those that can be computed, and for each row the status if it cannot; no statuses if all can.
+    pub(super) fn read(&self) -> (Vec<C::Row<'l>>, Vec<Option<RowStatus>>) {
+        let count = self.blocks.iter().map(|block| block.rows.len()).sum();
+        let read = trace::step(Step::ReadRows, count, || self.read_all(count));
+        // Usually no row is refused. Then the number of rows is known, and collecting them needs no repeated growth.
+        if read.iter().all(Result::is_ok) {
+            return (read.into_iter().map(|row| row.expect("none is refused")).collect(), Vec::new());
+        }
+        let refused = read.iter().map(|row| row.as_ref().err().copied()).collect();
+        (read.into_iter().filter_map(Result::ok).collect(), refused)
     }
-    let refused = read.iter().map(|row| row.as_ref().err().copied()).collect();
-    (read.into_iter().filter_map(Result::ok).collect(), refused)
+
+    /// Reads `count` rows, on the threads of their place.
+    fn read_all(&self, count: usize) -> Vec<Result<C::Row<'l>, RowStatus>> {
+        let Lent { run: Run { place, .. }, blocks, copied, bytes } = self;
+        let bytes = *bytes;
+        let readers: Vec<_> = blocks.iter().map(|block| block.columns.reader()).collect();
+        let of_block = |nth: usize, row| {
+            let copy = |column: &Option<Copied<'_>>| column.as_ref().map(|column| &bytes[column.place(row)]);
+            readers[nth](row, copied[nth].each_ref().map(copy))
+        };
+        let are_few = place.pool.is_none() || count <= FEW_ROWS;
+        if let ([block], [reader], [[None, None, None]]) = (&blocks[..], &readers[..], &copied[..]) {
+            if are_few {
+                return block.rows.clone().map(|row| reader(row, [None; 3])).collect();
+            }
+            return place.map_in_place(count, ROWS_OF_A_THREAD, &|nth| reader(block.rows.start + nth, [None; 3]));
+        }
+        let mut read = Vec::with_capacity(count);
+        if are_few {
+            for (nth, block) in blocks.iter().enumerate() {
+                read.extend(block.rows.clone().map(|row| of_block(nth, row)));
+            }
+            return read;
+        }
+        let mut end = 0;
+        let ends: Vec<usize> = blocks
+            .iter()
+            .map(|block| {
+                end += block.rows.len();
+                end
+            })
+            .collect();
+        place.map_in_place(count, ROWS_OF_A_THREAD, &|i| {
+            let nth = ends.partition_point(|end| *end <= i);
+            of_block(nth, blocks[nth].rows.end - (ends[nth] - i))
+        })
+    }
+
+    /// The memory of the rows that are computed. It is split where `refused` leaves rows out; an empty `refused` leaves none out.
+    pub(super) fn parts(&mut self, refused: &[Option<RowStatus>]) -> Vec<Part<'_>> {
+        let (mut parts, mut start) = (Vec::with_capacity(self.blocks.len()), 0);
+        for RowBlock { rows, out, .. } in &mut self.blocks {
+            let mut out = out.lend();
+            let Some(of_block) = refused.get(start..start + rows.len()) else {
+                parts.push(out);
+                continue;
+            };
+            start += rows.len();
+            for rows in of_block.chunk_by(|a, b| a.is_none() == b.is_none()) {
+                let part = out.split(rows.len());
+                if rows[0].is_none() {
+                    parts.push(part);
+                }
+            }
+        }
+        parts
+    }
+
+    /// Gives rows their statuses, now that the checks have passed, and copies results to memory that others may use: for each block the one in `to`,
+    /// if there is one.
+    fn hand_over(self, Computed { refused, computed }: Computed, to: Vec<Option<ForeignTarget<'_>>>) {
+        let (mut computed, mut start) = (computed.into_iter(), 0);
+        let mut computed = || computed.next().expect("a status for each row that was computed");
+        for (RowBlock { rows, statuses, mut out, .. }, to) in self.blocks.into_iter().zip(to) {
+            let of_block = refused.get(start..start + rows.len());
+            start += rows.len();
+            for (row, status) in statuses.iter_mut().enumerate() {
+                let why = of_block.and_then(|of_block| of_block[row]);
+                if why.is_some() {
+                    out.zero(row..row + 1);
+                }
+                *status = why.unwrap_or_else(&mut computed);
+            }
+            if let Some(to) = to {
+                to.store(&self.run.place, out.columns[0]);
+            }
+        }
+    }
 }
 
 /// The caller's memory for the results of successive rows, in up to two columns.
@@ -233,13 +296,13 @@ impl Drop for Results<'_> {
 }
 
 /// Checks the columns of a call that signs or verifies `count` rows, and that the memory for signatures has the right length, `out`.
-pub(super) fn check_rows(rows: &dyn RowColumns, out: usize, count: usize) -> Result<(), Error> {
+pub(super) fn check_rows(rows: impl Rows, out: usize, count: usize) -> Result<(), Error> {
     rows.check(count)?;
     check_length("the memory for signatures", count.saturating_mul(rows.widths()[0]), out)
 }
 
 /// Checks the columns of a call that makes keys, given their lengths in bytes. Returns the number of keys.
-pub(super) fn check_keys(rows: &dyn RowColumns, private: usize, public: Option<usize>) -> Result<usize, Error> {
+pub(super) fn check_keys(rows: impl Rows, private: usize, public: Option<usize>) -> Result<usize, Error> {
     let [of_private, of_public] = rows.widths();
     let count = private / of_private;
     check_length("the column of private keys", count * of_private, private)?;
@@ -248,52 +311,47 @@ pub(super) fn check_keys(rows: &dyn RowColumns, private: usize, public: Option<u
     Ok(count)
 }
 
-/// The caller's memory that a call fills.
-pub(super) enum Wanted<'a> {
-    /// Memory for signatures, which is empty for verification, and for the status of each row.
-    Rows(RowMemory<'a>, &'a mut [RowStatus]),
-    /// Memory for private keys, and for public keys if the caller wants them.
-    Keys(&'a mut [u8], Option<&'a mut [u8]>),
-}
-
 /// A call of rows, with the memory for its results.
-pub(super) struct CallOfRows<'a> {
-    columns: &'a dyn RowColumns,
-    /// The index of these columns in [`ColumnsOfCalls`].
-    number: usize,
+pub(super) struct CallOfRows<'a, C> {
+    columns: C,
     results: Results<'a>,
     /// The first error that kept rows from being computed.
     lost: Result<(), Error>,
 }
 
-impl<'a> CallOfRows<'a> {
-    /// Makes a call for the columns with the index `number`.
-    pub(super) fn new(number: usize, all: &'a dyn ColumnsOfCalls, wanted: Wanted<'a>) -> Result<Self, Error> {
-        let columns = all.columns(number);
-        let results = match wanted {
-            Wanted::Rows(out, statuses) => {
-                // A status of an earlier call must not look like one of this call.
-                statuses.fill(RowStatus::NotComputed);
-                check_rows(columns, out.size(), statuses.len())?;
-                Results::new(out, columns.widths()[0], statuses)
-            }
-            Wanted::Keys(private, public) => {
-                let rows = match check_keys(columns, private.len(), public.as_ref().map(|public| public.len())) {
-                    Ok(rows) => rows,
-                    Err(why) => {
-                        // After any error the caller gets no keys.
-                        private.fill(0);
-                        public.unwrap_or_default().fill(0);
-                        return Err(why);
-                    }
-                };
-                let mut widths = columns.widths();
-                widths[1] *= usize::from(public.is_some());
-                let out = Part::new([private, public.unwrap_or_default()], widths);
-                Results { out, statuses: &mut [], rows, handed_out: 0 }
+impl<'a, C: Rows> CallOfRows<'a, C> {
+    /// A call that signs or verifies. The memory for signatures is empty for verification.
+    pub(super) fn new(columns: C, out: RowMemory<'a>, statuses: &'a mut [RowStatus]) -> Result<Self, Error> {
+        // A status of an earlier call must not look like one of this call.
+        statuses.fill(RowStatus::NotComputed);
+        check_rows(columns, out.size(), statuses.len())?;
+        Ok(CallOfRows { columns, results: Results::new(out, columns.widths()[0], statuses), lost: Ok(()) })
+    }
+
+    /// A call that makes private keys, and public keys if the caller wants them.
+    pub(super) fn of_keys(columns: C, private: &'a mut [u8], public: Option<&'a mut [u8]>) -> Result<Self, Error> {
+        let rows = match check_keys(columns, private.len(), public.as_ref().map(|public| public.len())) {
+            Ok(rows) => rows,
+            Err(why) => {
+                // After any error the caller gets no keys.
+                private.fill(0);
+                public.unwrap_or_default().fill(0);
+                return Err(why);
             }
         };
-        Ok(CallOfRows { columns, number, results, lost: Ok(()) })
+        let mut widths = columns.widths();
+        widths[1] *= usize::from(public.is_some());
+        let out = Part::new([private, public.unwrap_or_default()], widths);
+        Ok(CallOfRows { columns, results: Results { out, statuses: &mut [], rows, handed_out: 0 }, lost: Ok(()) })
+    }
+
+    /// All rows of the call as one block, and the number of its rows whose results were handed out.
+    fn block<'b>(&'b mut self, is_wanted: IsWanted<'b>, checks: Checks) -> (RowBlock<'b, C>, &'b mut usize) {
+        let Results { out, statuses, rows, handed_out } = &mut self.results;
+        let mut block =
+            RowBlock { columns: self.columns, rows: 0..*rows, is_wanted, checks, statuses, out: out.lend(), copied: 0 };
+        block.copied = block.copied_bytes().0;
+        (block, handed_out)
     }
 
     /// Clears the results of rows that the scheduler did not compute, and keeps the error.
@@ -302,46 +360,10 @@ impl<'a> CallOfRows<'a> {
             ErrorKind::OutOfMemory => RowStatus::OutOfMemory,
             _ => RowStatus::NotComputed,
         };
-        if status == RowStatus::NotComputed || self.columns.are_keys() {
+        if status == RowStatus::NotComputed || C::ARE_KEYS {
             self.lost = self.lost.clone().and(Err(why));
         }
         self.results.forget(rows, status);
-    }
-
-    /// The rows of calls of one kind, in blocks that suit the scheduler, and for each call the number of its rows whose results were handed out. `all` has
-    /// the columns of the calls.
-    fn blocks<'b>(
-        scheduler: &Scheduler,
-        is_wanted: IsWanted<'b>,
-        all: &'b dyn ColumnsOfCalls,
-        calls: &'b mut [Self],
-    ) -> Result<(impl Iterator<Item = RowBlock<'b>>, Vec<&'b mut usize>), Error> {
-        let (first, checks) = (calls[0].columns, scheduler.work.checks);
-        let counts: Vec<usize> = calls.iter().map(|call| call.results.rows).collect();
-        let lent = calls.iter_mut().map(|CallOfRows { columns, number, results, .. }| {
-            let Results { out, statuses, rows: count, handed_out } = results;
-            let (columns, number, count, statuses) = (*columns, *number, *count, &mut **statuses);
-            let out = out.lend();
-            (RowBlock { columns, number, all, is_wanted, checks, first: 0, count, statuses, out }, handed_out)
-        });
-        let (blocks, handed_out): (Vec<_>, Vec<_>) = lent.unzip();
-        let each = blocks.iter().map(|call| call.copied().1).max().unwrap_or(0);
-        let held = |facts: &GroupFacts| first.held(facts, checks);
-        let mut block = scheduler.block_size(first.kind(), counts.iter().sum(), each, held)?;
-        while block > 1 && block.saturating_mul(each) > copies_at_a_time(false, scheduler.options.threads) {
-            block = block.div_ceil(2);
-        }
-        let blocks_of_all = counts.iter().map(|rows| rows.div_ceil(block)).sum::<usize>();
-        let mut waiting = blocks.into_iter().filter(|call| call.count > 0);
-        let mut left = None;
-        let blocks = (0..blocks_of_all).map(move |_| {
-            let mut call: RowBlock<'_> =
-                left.take().or_else(|| waiting.next()).expect("as many blocks as the calls have");
-            let next = call.cut(block.min(call.count));
-            left = Some(call).filter(|call| call.count > 0);
-            next
-        });
-        Ok((blocks, handed_out))
     }
 
     /// Returns the result of this call. The error of `all` calls does not concern a call that is complete.
@@ -352,81 +374,60 @@ impl<'a> CallOfRows<'a> {
     }
 }
 
-/// Calls of rows of one kind that run together.
-pub(crate) struct CallsOfRows<'c> {
-    pub(super) all: Box<dyn ColumnsOfCalls + 'c>,
-    /// The memory that each call fills, or why the call was not lent.
-    pub(super) wanted: Vec<Result<Wanted<'c>, Error>>,
-}
-
-impl CallsOfRows<'_> {
-    /// Runs the calls as [`run_while`](CallsOfRows::run_while) does, to their end.
-    pub(crate) fn run(self, scheduler: &Scheduler, progress: Option<Progress<'_>>) -> Vec<Result<(), Error>> {
-        self.run_while(&|| true, scheduler, progress)
+/// Runs calls of one kind as one call of the scheduler, so that their rows may share a chunk. A call that was not made keeps its error. Once the calls
+/// are not wanted any more, no chunk begins. Returns the result of each call. Without `progress` a panic is an error of all calls that are not complete.
+pub(super) fn run_calls<C: Rows>(
+    scheduler: &Scheduler,
+    made: Vec<Result<CallOfRows<'_, C>, Error>>,
+    is_wanted: IsWanted<'_>,
+    mut progress: Option<Progress<'_>>,
+) -> Vec<Result<(), Error>> {
+    let mut calls = Vec::with_capacity(made.len());
+    let made: Vec<Result<(), Error>> = made.into_iter().map(|made| made.map(|call| calls.push(call))).collect();
+    let counts: Vec<usize> = calls.iter().map(|call| call.results.rows).collect();
+    let rows = counts.iter().sum();
+    let mut waiting = counts.into_iter().enumerate().filter(|(_, rows)| *rows > 0).peekable();
+    let (mut completed, mut refused, mut failed) = (0, Vec::new(), Ok(()));
+    let done = caught(|| {
+        let lent = calls.iter_mut().map(|call| call.block(is_wanted, scheduler.work.checks));
+        let (blocks, mut handed_out): (Vec<_>, Vec<_>) = lent.unzip();
+        let mut blocks = blocks.into_iter().filter(|block| !block.rows.is_empty());
+        scheduler.run(None, Some(rows), &mut blocks, &mut |count, done| {
+            let (call, rows) = waiting.peek_mut().expect("its call has rows left");
+            let call = *call;
+            *rows -= count;
+            if *rows == 0 {
+                waiting.next();
+            }
+            let of_call = &mut *handed_out[call];
+            if let Err(why) = done {
+                refused.push((call, *of_call..*of_call + count, why.clone()));
+                if C::ARE_KEYS {
+                    failed = Err(why);
+                    return ControlFlow::Break(());
+                }
+            }
+            *of_call += count;
+            completed += count;
+            let flow = progress.as_mut().map_or(ControlFlow::Continue(()), |progress| progress(completed));
+            if C::ARE_KEYS && flow.is_break() {
+                *of_call = 0;
+            }
+            flow
+        })
+    });
+    // This also runs after a panic: completed calls keep their results.
+    refused.into_iter().for_each(|(call, rows, why)| calls[call].lose(rows, why));
+    for call in calls.iter_mut().filter(|call| C::ARE_KEYS && !call.results.left().is_empty()) {
+        call.results.handed_out = 0;
     }
-
-    /// Runs the calls as one call of the scheduler, so that rows of several calls may share a chunk. Once they are not wanted any more, no chunk begins.
-    /// Returns the result of each call. Without `progress` a panic is an error of all calls that are not complete.
-    pub(crate) fn run_while(
-        self,
-        is_wanted: IsWanted<'_>,
-        scheduler: &Scheduler,
-        mut progress: Option<Progress<'_>>,
-    ) -> Vec<Result<(), Error>> {
-        let CallsOfRows { all, wanted } = self;
-        let (mut calls, mut numbers) = (Vec::with_capacity(wanted.len()), 0..);
-        let made = wanted.into_iter().map(|wanted| -> Result<(), Error> {
-            let wanted = wanted?;
-            let number = numbers.next().expect("they do not end");
-            calls.push(CallOfRows::new(number, &*all, wanted)?);
-            Ok(())
-        });
-        let made: Vec<Result<(), Error>> = made.collect();
-        let Some(first) = calls.first() else { return made };
-        let are_keys = first.columns.are_keys();
-        let counts: Vec<usize> = calls.iter().map(|call| call.results.rows).collect();
-        let rows = counts.iter().sum();
-        let mut waiting = counts.into_iter().enumerate().filter(|(_, rows)| *rows > 0).peekable();
-        let (mut completed, mut refused, mut failed) = (0, Vec::new(), Ok(()));
-        let done = caught(|| {
-            let (mut blocks, mut handed_out) = CallOfRows::blocks(scheduler, is_wanted, &*all, &mut calls)?;
-            scheduler.run(None, Some(rows), &mut blocks, &mut |count, done| {
-                let (call, rows) = waiting.peek_mut().expect("its call has rows left");
-                let call = *call;
-                *rows -= count;
-                if *rows == 0 {
-                    waiting.next();
-                }
-                let of_call = &mut *handed_out[call];
-                if let Err(why) = done {
-                    refused.push((call, *of_call..*of_call + count, why.clone()));
-                    if are_keys {
-                        failed = Err(why);
-                        return ControlFlow::Break(());
-                    }
-                }
-                *of_call += count;
-                completed += count;
-                let flow = progress.as_mut().map_or(ControlFlow::Continue(()), |progress| progress(completed));
-                if are_keys && flow.is_break() {
-                    *of_call = 0;
-                }
-                flow
-            })
-        });
-        // This also runs after a panic: completed calls keep their results.
-        refused.into_iter().for_each(|(call, rows, why)| calls[call].lose(rows, why));
-        for call in calls.iter_mut().filter(|call| are_keys && !call.results.left().is_empty()) {
-            call.results.handed_out = 0;
-        }
-        let done = done.unwrap_or_else(|panic| match progress {
-            Some(_) => resume_unwind(panic),
-            None => Err(scheduler.panicked("this set of rows")),
-        });
-        let (done, mut calls) = (done.and(failed), calls.into_iter());
-        let mut result = |()| calls.next().expect("a call for each that was made").result(&done);
-        made.into_iter().map(|made| made.and_then(&mut result)).collect()
-    }
+    let done = done.unwrap_or_else(|panic| match progress {
+        Some(_) => resume_unwind(panic),
+        None => Err(scheduler.panicked("this set of rows")),
+    });
+    let (done, mut calls) = (done.and(failed), calls.into_iter());
+    let mut result = |()| calls.next().expect("a call for each that was made").result(&done);
+    made.into_iter().map(|made| made.and_then(&mut result)).collect()
 }
 
 /// Catches a panic of `work`. Nothing that `work` leaves unfinished may be used afterwards.
@@ -435,67 +436,38 @@ pub(super) fn caught<R>(work: impl FnOnce() -> R) -> std::thread::Result<R> {
 }
 
 /// Successive rows of a call, and where their results go.
-struct RowBlock<'a> {
-    columns: &'a dyn RowColumns,
-    /// The index of these columns in `all`.
-    number: usize,
-    all: &'a dyn ColumnsOfCalls,
+pub(crate) struct RowBlock<'a, C> {
+    pub(super) columns: C,
+    pub(super) rows: Range<usize>,
     is_wanted: IsWanted<'a>,
     checks: Checks,
-    first: usize,
-    count: usize,
     /// Empty for keys.
     statuses: &'a mut [RowStatus],
-    out: Part<'a>,
+    pub(super) out: Part<'a>,
+    /// The bytes that are copied for all these rows, from memory that others may use and to it.
+    copied: usize,
 }
 
-impl<'a> RowBlock<'a> {
-    /// Splits this many rows off the front.
-    fn cut(&mut self, rows: usize) -> Self {
-        let statuses = self.statuses.split_off_mut(..rows.min(self.statuses.len())).expect("no more than are left");
-        let first = self.first;
-        (self.first, self.count) = (first + rows, self.count - rows);
-        RowBlock { first, count: rows, statuses, out: self.out.split(rows), ..*self }
-    }
-
-    fn range(&self) -> Range<usize> {
-        self.first..self.first + self.count
-    }
-
+impl<C: Rows> RowBlock<'_, C> {
     /// The bytes that are copied for all rows, and the most that are copied for one row.
-    fn copied(&self) -> (usize, usize) {
-        let (all, each) = copied_bytes(&self.columns.foreign(), self.range());
-        (all.saturating_add(self.count * self.out.copied()), each.saturating_add(self.out.copied()))
+    fn copied_bytes(&self) -> (usize, usize) {
+        let (all, each) = copied_bytes(&self.columns.foreign(), self.rows.clone());
+        (all.saturating_add(self.rows.len() * self.out.copied()), each.saturating_add(self.out.copied()))
+    }
+
+    /// How many rows need at most so many bytes of copies.
+    fn rows_within(&self, bytes: usize) -> usize {
+        if self.copied <= bytes { self.rows.len() } else { bytes / self.copied_bytes().1 }
+    }
+
+    /// Reborrows the block.
+    fn lend(&mut self) -> RowBlock<'_, C> {
+        let RowBlock { rows, statuses, out, .. } = self;
+        RowBlock { rows: rows.clone(), statuses, out: out.lend(), ..*self }
     }
 }
 
-/// Gives rows their statuses, now that the checks have passed, and copies results to memory that others may use. `of_caller` has the caller's statuses
-/// and that memory, for each block.
-fn hand_over(
-    place: &Place<'_>,
-    Computed { refused, computed }: Computed,
-    blocks: Vec<LentBlock<'_>>,
-    of_caller: Vec<(&mut [RowStatus], Option<ForeignTarget<'_>>)>,
-) {
-    let (mut computed, mut start) = (computed.into_iter(), 0);
-    let mut computed = || computed.next().expect("a status for each row that was computed");
-    for (LentBlock { rows, mut out, .. }, (statuses, to)) in blocks.into_iter().zip(of_caller) {
-        let of_block = refused.get(start..start + rows.len());
-        start += rows.len();
-        for (row, status) in statuses.iter_mut().enumerate() {
-            let why = of_block.and_then(|of_block| of_block[row]);
-            if why.is_some() {
-                out.zero(row..row + 1);
-            }
-            *status = why.unwrap_or_else(&mut computed);
-        }
-        if let Some(to) = to {
-            to.store(place, out.columns[0]);
-        }
-    }
-}
-
-impl Job for RowBlock<'_> {
+impl<C: Rows> Job for RowBlock<'_, C> {
     type Out = ();
     const JOINS: bool = false;
 
@@ -504,57 +476,68 @@ impl Job for RowBlock<'_> {
     }
 
     fn count(&self) -> usize {
-        self.count
+        self.rows.len()
+    }
+
+    fn cut(&mut self, rows: usize) -> Option<Self> {
+        if !(1..self.rows.len()).contains(&rows) {
+            return None;
+        }
+        let statuses = self.statuses.split_off_mut(..rows.min(self.statuses.len())).expect("no more than are left");
+        let front = self.rows.start..self.rows.start + rows;
+        self.rows.start = front.end;
+        let mut front = RowBlock { rows: front, statuses, out: self.out.split(rows), ..*self };
+        front.copied = front.copied_bytes().0;
+        self.copied = self.copied.saturating_sub(front.copied);
+        Some(front)
     }
 
     fn owned(&self) -> usize {
-        self.copied().0
+        self.copied
     }
 
     fn output(&self, facts: &GroupFacts) -> usize {
-        self.count * self.columns.held(facts, self.checks)
+        self.rows.len() * self.columns.held(facts, self.checks)
     }
 
     fn run(run: &Run<'_>, blocks: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<()>, Error> {
-        assert!(blocks.is_sorted_by_key(|block| block.number), "blocks of a call lie together");
         let done = Outcomes::from(vec![(); blocks.len()]);
-        let Some(RowBlock { all, is_wanted, .. }) = blocks.first() else { return Ok(done) };
-        if !is_wanted() {
+        if blocks.first().is_some_and(|block| !(block.is_wanted)()) {
             return Err(Error::Cancelled { what: "nobody wants these rows any more".into() });
         }
-        let (all, place) = (*all, &run.place);
-        // Blocks are copied and computed in groups, so that the copies take at most `most` bytes at a time, or one block.
+        let place = &run.place;
+        // Rows are copied and computed in groups, so that the copies take at most `most` bytes at a time, or one row.
         let most = copies_at_a_time(place.worker.has_memory(), place.threads);
-        let (mut left, mut copies) = (blocks, None);
+        let mut left: VecDeque<RowBlock<'_, C>> = blocks.iter_mut().map(|block| block.lend()).collect();
+        let mut copies = None;
         while !left.is_empty() {
-            let mut bytes = 0;
-            let fits = |block: &&&mut Self| {
-                bytes += block.owned();
-                bytes <= most
-            };
-            let count = left.iter().take_while(fits).count().max(1);
-            let blocks = left.split_off_mut(..count).expect("no more than are left");
-            let columns: Vec<_> = blocks.iter().map(|block| (block.columns.foreign(), block.range())).collect();
+            let (mut group, mut bytes) = (Vec::with_capacity(left.len()), 0);
+            while let Some(mut next) = left.pop_front() {
+                let rows = next.rows_within(most.saturating_sub(bytes)).max(usize::from(group.is_empty()));
+                if rows < next.rows.len() {
+                    group.extend(next.cut(rows));
+                    left.push_front(next);
+                    break;
+                }
+                bytes += next.copied;
+                group.push(next);
+            }
+            let columns: Vec<_> = group.iter().map(|block| (block.columns.foreign(), block.rows.clone())).collect();
             let copied = copy_columns(place, columns, &mut copies)?;
             // These results are not in memory that a device reaches: if the device hung while it writes there, the wait for it would have no limit.
-            let of_foreign = |block: &&mut Self| block.count * block.out.copied();
-            let mut results = zeros(blocks.iter().map(of_foreign).sum())?;
+            let mut results = zeros(group.iter().map(|block| block.rows.len() * block.out.copied()).sum())?;
             let mut free = &mut results[..];
-            let (mut to_compute, mut of_caller) = (Vec::with_capacity(blocks.len()), Vec::with_capacity(blocks.len()));
-            for block in blocks {
-                let (bytes, rows) = (of_foreign(block), block.range());
-                let RowBlock { number, out, statuses, .. } = &mut **block;
-                of_caller.push((&mut **statuses, out.foreign));
-                let out = match out.foreign {
-                    Some(_) => Part::new([free.split_off_mut(..bytes).expect("memory for all"), &mut []], out.widths),
-                    None => out.lend(),
-                };
-                to_compute.push(LentBlock { columns: *number, rows, out });
-            }
+            let to = group.iter_mut().map(|RowBlock { rows, out, .. }| {
+                let to = out.foreign.take()?;
+                let bytes = free.split_off_mut(..rows.len() * out.widths[0]).expect("memory for all");
+                out.columns[0] = bytes;
+                Some(to)
+            });
+            let to = to.collect();
             let bytes = copies.as_deref().unwrap_or_default();
-            let mut lent = LentRows { run, blocks: to_compute, copied, bytes };
-            match all.compute(&mut lent, memory) {
-                Ok(computed) => hand_over(place, computed, lent.blocks, of_caller),
+            let mut lent = Lent { run, blocks: group, copied, bytes };
+            match C::compute(&mut lent, memory) {
+                Ok(computed) => lent.hand_over(computed, to),
                 Err(why) => {
                     drop(lent);
                     // Results that no caller gets may reveal a key.
@@ -565,70 +548,6 @@ impl Job for RowBlock<'_> {
         }
         Ok(done)
     }
-}
-
-/// The memory of the rows that are computed. It is split where `refused` leaves rows out; an empty `refused` leaves none out.
-pub(super) fn parts<'o>(blocks: &'o mut [LentBlock<'_>], refused: &[Option<RowStatus>]) -> Vec<Part<'o>> {
-    let (mut parts, mut start) = (Vec::with_capacity(blocks.len()), 0);
-    for LentBlock { rows, out, .. } in blocks {
-        let mut out = out.lend();
-        let Some(of_block) = refused.get(start..start + rows.len()) else {
-            parts.push(out);
-            continue;
-        };
-        start += rows.len();
-        for rows in of_block.chunk_by(|a, b| a.is_none() == b.is_none()) {
-            let part = out.split(rows.len());
-            if rows[0].is_none() {
-                parts.push(part);
-            }
-        }
-    }
-    parts
-}
-
-/// Reads `count` rows of successive blocks, on the threads of their place.
-fn read<'m, R: Rows + 'm>(
-    columns: &[R],
-    LentRows { run, blocks, copied, bytes }: &LentRows<'m>,
-    count: usize,
-) -> Vec<Result<R::Row<'m>, RowStatus>> {
-    let (place, bytes) = (&run.place, *bytes);
-    let (head, tail) = (&blocks[0], &blocks[blocks.len() - 1]);
-    // Blocks come in the order of their calls.
-    let readers: Vec<_> = columns[head.columns..=tail.columns].iter().map(|columns| columns.reader()).collect();
-    let of_block = |nth: usize, row| {
-        let copy = |column: &Option<Copied<'_>>| column.as_ref().map(|column| &bytes[column.place(row)]);
-        readers[blocks[nth].columns - head.columns](row, copied[nth].each_ref().map(copy))
-    };
-    let are_few = place.pool.is_none() || count <= FEW_ROWS;
-    let are_adjacent = head.columns == tail.columns && tail.rows.end.checked_sub(head.rows.start) == Some(count);
-    if are_adjacent && copied.iter().flatten().all(Option::is_none) {
-        let (reader, start) = (&readers[0], head.rows.start);
-        if are_few {
-            return (start..start + count).map(|row| reader(row, [None; 3])).collect();
-        }
-        return place.map_in_place(count, ROWS_OF_A_THREAD, &|nth| reader(start + nth, [None; 3]));
-    }
-    let mut read = Vec::with_capacity(count);
-    if are_few {
-        for (nth, LentBlock { rows, .. }) in blocks.iter().enumerate() {
-            read.extend(rows.clone().map(|row| of_block(nth, row)));
-        }
-        return read;
-    }
-    let mut end = 0;
-    let ends: Vec<usize> = blocks
-        .iter()
-        .map(|LentBlock { rows, .. }| {
-            end += rows.len();
-            end
-        })
-        .collect();
-    place.map_in_place(count, ROWS_OF_A_THREAD, &|i| {
-        let nth = ends.partition_point(|end| *end <= i);
-        of_block(nth, blocks[nth].rows.end - (ends[nth] - i))
-    })
 }
 
 /// Joins the results of `distinct` for the rows of each call: the distinct keys of all rows, and the index of each row's key. Rows of one call

@@ -6,12 +6,12 @@ mod foreign;
 mod set;
 mod status;
 
-pub(crate) use block::{CallsOfRows, Progress, Results, no_progress};
+pub(crate) use block::{Progress, Results, no_progress};
 pub use column::{Column, Offsets};
 pub(crate) use foreign::{ForeignColumn, copies_at_a_time, copy_columns};
 pub use foreign::{ForeignMemory, ForeignRows, RowMemory};
 pub use hypergrove_engine::scheduler::Memory;
-pub(crate) use set::join_calls;
+pub(crate) use set::run_calls;
 pub use set::{CallColumns, RowCall, RowSet};
 pub use status::RowStatus;
 
@@ -21,7 +21,7 @@ use crate::scheme::{
     in_succession,
 };
 use crate::{Engine, Error, Op, check_length};
-use block::{ColumnsOfCalls, Computed, Copies, LentBlock, LentRows, RowColumns, Rows, of_calls, parts, read_rows};
+use block::{Computed, Copies, Lent, RowBlock, Rows, of_calls};
 use foreign::ForeignColumns;
 use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::Checks;
@@ -210,8 +210,7 @@ impl Engine {
         signatures: &mut [u8],
         statuses: &mut [RowStatus],
     ) -> Result<(), Error> {
-        let call = &mut [Ok(CallColumns::Sign { rows: *rows, signatures, statuses })];
-        (S::calls().rows)(call, None).run(&self.0.scheduler, Some(&mut no_progress)).remove(0)
+        self.run_rows(CallColumns::Sign { rows: *rows, signatures, statuses }, None, &mut no_progress)
     }
 
     /// Signs as [`Engine::sign_rows`] does. `progress` gets the number of completed rows, on this thread, whenever it grows. It may stop the
@@ -223,8 +222,8 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        let call = &mut [Ok(CallColumns::Sign { rows: *rows, signatures, statuses })];
-        (S::calls().rows)(call, None).run(&self.0.scheduler, Some(&mut |done| progress(done).flow())).remove(0)
+        let call = CallColumns::Sign { rows: *rows, signatures, statuses };
+        self.run_rows(call, None, &mut |done| progress(done).flow())
     }
 
     /// Signs as [`Engine::sign_rows_with_progress`] does, into memory that only the call uses or into memory that others may use.
@@ -235,10 +234,8 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        let call = &mut [Ok(CallColumns::Sign { rows: *rows, signatures: &mut [], statuses })];
-        (S::calls().rows)(call, Some(signatures))
-            .run(&self.0.scheduler, Some(&mut |done| progress(done).flow()))
-            .remove(0)
+        let call = CallColumns::Sign { rows: *rows, signatures: &mut [], statuses };
+        self.run_rows(call, Some(signatures), &mut |done| progress(done).flow())
     }
 
     /// Verifies one signature for each row. The verdict on row i goes to `statuses[i]`. A row that cannot be verified, because its
@@ -259,8 +256,8 @@ impl Engine {
         statuses: &mut [RowStatus],
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        let call = &mut [Ok(CallColumns::Verify { rows: *rows, statuses })];
-        (S::calls().rows)(call, None).run(&self.0.scheduler, Some(&mut |done| progress(done).flow())).remove(0)
+        let call = CallColumns::Verify { rows: *rows, statuses };
+        self.run_rows(call, None, &mut |done| progress(done).flow())
     }
 
     /// Makes as many keys as the columns have room for, from the operating system's randomness. Private keys of SLH-DSA are SK.seed ‖ SK.prf ‖
@@ -296,8 +293,8 @@ impl Engine {
         public: Option<&mut [u8]>,
         mut progress: impl FnMut(usize) -> F,
     ) -> Result<(), Error> {
-        let call = &mut [Ok(CallColumns::Keygen { params: set.scheme().set(), seeds: None, private, public })];
-        (P::Scheme::calls().rows)(call, None).run(&self.0.scheduler, Some(&mut |done| progress(done).flow())).remove(0)
+        let call = CallColumns::Keygen { params: set.scheme().set(), seeds: None, private, public };
+        self.run_rows::<P::Scheme>(call, None, &mut |done| progress(done).flow())
     }
 
     /// Makes keys as [`Engine::keygen_rows`] does, from seeds. For each row, SLH-DSA takes SK.seed ‖ SK.prf ‖ PK.seed, 3n bytes; the module of
@@ -311,8 +308,18 @@ impl Engine {
         private: &mut [u8],
         public: Option<&mut [u8]>,
     ) -> Result<(), Error> {
-        let call = &mut [Ok(CallColumns::Keygen { params: set.scheme().set(), seeds: Some(seeds), private, public })];
-        (P::Scheme::calls().rows)(call, None).run(&self.0.scheduler, Some(&mut no_progress)).remove(0)
+        let call = CallColumns::Keygen { params: set.scheme().set(), seeds: Some(seeds), private, public };
+        self.run_rows::<P::Scheme>(call, None, &mut no_progress)
+    }
+
+    /// Runs one call of rows. Signatures go to the memory `into`, if there is one, in place of the call's.
+    pub(crate) fn run_rows<S: Scheme>(
+        &self,
+        call: CallColumns<'_, '_, S>,
+        into: Option<RowMemory<'_>>,
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
+        (S::calls().rows)(&self.0.scheduler, &mut [Ok(call)], into, &|| true, Some(progress)).remove(0)
     }
 }
 
@@ -379,7 +386,12 @@ pub(crate) struct SignRow<'r, 'a, 'm, S: Scheme> {
     randomizer: S::Randomizer<'m>,
 }
 
-impl<'r, 'a, S: Scheme> RowColumns for &'r MessageRows<'a, S> {
+impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
+    type Row<'m>
+        = SignRow<'r, 'a, 'm, S>
+    where
+        Self: 'm;
+
     fn kind(&self) -> Kind {
         let key = &self.keys.all()[0];
         S::of_private(key).kind(Op::Sign, S::variant(key))
@@ -401,20 +413,16 @@ impl<'r, 'a, S: Scheme> RowColumns for &'r MessageRows<'a, S> {
         S::size_of_rows(&self.messages, self.randomizer) + self.keys.indices().map_or(0, size_of_val)
     }
 
-    fn foreign(&self) -> ForeignColumns<'_> {
+    fn foreign<'m>(self) -> ForeignColumns<'m>
+    where
+        Self: 'm,
+    {
         [None, messages::<S>(&self.messages), None]
     }
 
     fn held(&self, facts: &GroupFacts, checks: Checks) -> usize {
         size_of::<(SignRow<'_, '_, '_, S>, RowStatus)>() + S::held(Op::Sign, facts, checks)
     }
-}
-
-impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
-    type Row<'m>
-        = SignRow<'r, 'a, 'm, S>
-    where
-        Self: 'm;
 
     fn reader<'m>(self) -> impl Fn(usize, Copies<'m>) -> Result<Self::Row<'m>, RowStatus> + Sync
     where
@@ -428,15 +436,12 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
             Ok(SignRow { of: self, key, message, randomizer: set.randomizer_of_row(randomizer, row) })
         }
     }
-}
 
-impl<S: Scheme> ColumnsOfCalls for Vec<&MessageRows<'_, S>> {
-    fn columns(&self, number: usize) -> &dyn RowColumns {
-        &self[number]
-    }
-
-    fn compute(&self, lent: &mut LentRows<'_>, memory: &mut Vec<u8>) -> Result<Computed, Error> {
-        let (run, (rows, refused)) = (lent.run, read_rows(self, lent));
+    fn compute<'l>(lent: &mut Lent<'l, Self>, memory: &mut Vec<u8>) -> Result<Computed, Error>
+    where
+        Self: 'l,
+    {
+        let (run, (rows, refused)) = (lent.run, lent.read());
         if rows.is_empty() {
             return Ok(Computed { refused, computed: Vec::new() });
         }
@@ -450,7 +455,7 @@ impl<S: Scheme> ColumnsOfCalls for Vec<&MessageRows<'_, S>> {
         };
         let fresh = S::draw(&run.place, rows.len(), &of)?;
         let work = Signing { jobs: rows.len(), of: &of, keys: &keys, fresh: &fresh };
-        let mut out = parts(&mut lent.blocks, &refused);
+        let mut out = lent.parts(&refused);
         let mut parts: Vec<&mut [u8]> = out.iter_mut().map(|part| &mut *part.columns[0]).collect();
         let failed = work.sign(run, S::of_private(of(0).key), false, &mut parts, memory)?;
         Ok(Computed { refused, computed: signed(rows.len(), &failed) })
@@ -491,7 +496,12 @@ impl<'a: 'm, 'm, S: Scheme> VerifyRow<'_, 'a, 'm, S> {
     }
 }
 
-impl<'r, 'a, S: Scheme> RowColumns for &'r SignatureRows<'a, S> {
+impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
+    type Row<'m>
+        = VerifyRow<'r, 'a, 'm, S>
+    where
+        Self: 'm;
+
     fn kind(&self) -> Kind {
         self.keys.set().kind(Op::Verify, 0)
     }
@@ -520,7 +530,10 @@ impl<'r, 'a, S: Scheme> RowColumns for &'r SignatureRows<'a, S> {
         S::size_of_rows(&self.messages, S::Randomizer::default()) + self.signatures.size() + keys
     }
 
-    fn foreign(&self) -> ForeignColumns<'_> {
+    fn foreign<'m>(self) -> ForeignColumns<'m>
+    where
+        Self: 'm,
+    {
         let Sizes { public, signature, .. } = self.keys.set().sizes();
         let keys = if let RowVerifyingKeys::Encoded { keys, .. } = &self.keys { Some(keys) } else { None };
         let keys = keys.and_then(|keys| ForeignColumn::of(keys, Some(public)));
@@ -530,13 +543,6 @@ impl<'r, 'a, S: Scheme> RowColumns for &'r SignatureRows<'a, S> {
     fn held(&self, facts: &GroupFacts, checks: Checks) -> usize {
         size_of::<(VerifyRow<'_, '_, '_, S>, RowStatus)>() + S::held(Op::Verify, facts, checks)
     }
-}
-
-impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
-    type Row<'m>
-        = VerifyRow<'r, 'a, 'm, S>
-    where
-        Self: 'm;
 
     fn reader<'m>(self) -> impl Fn(usize, Copies<'m>) -> Result<Self::Row<'m>, RowStatus> + Sync
     where
@@ -559,15 +565,12 @@ impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
             Ok(VerifyRow { of: self, index, key, message, signature })
         }
     }
-}
 
-impl<S: Scheme> ColumnsOfCalls for Vec<&SignatureRows<'_, S>> {
-    fn columns(&self, number: usize) -> &dyn RowColumns {
-        &self[number]
-    }
-
-    fn compute(&self, lent: &mut LentRows<'_>, memory: &mut Vec<u8>) -> Result<Computed, Error> {
-        let (run, (rows, refused)) = (lent.run, read_rows(self, lent));
+    fn compute<'l>(lent: &mut Lent<'l, Self>, memory: &mut Vec<u8>) -> Result<Computed, Error>
+    where
+        Self: 'l,
+    {
+        let (run, (rows, refused)) = (lent.run, lent.read());
         if rows.is_empty() {
             return Ok(Computed { refused, computed: Vec::new() });
         }
@@ -590,10 +593,13 @@ pub(crate) struct KeyRows<'a, S> {
     seeds: Option<&'a [u8]>,
 }
 
-impl<'a, S: Scheme> RowColumns for KeyRows<'a, S> {
-    fn are_keys(&self) -> bool {
-        true
-    }
+impl<S: Scheme> Rows for KeyRows<'_, S> {
+    const ARE_KEYS: bool = true;
+    /// Keys are made by the block: a row has nothing to read.
+    type Row<'m>
+        = ()
+    where
+        Self: 'm;
 
     fn kind(&self) -> Kind {
         self.set.kind(Op::Keygen, 0)
@@ -616,23 +622,26 @@ impl<'a, S: Scheme> RowColumns for KeyRows<'a, S> {
     fn held(&self, facts: &GroupFacts, checks: Checks) -> usize {
         S::held(Op::Keygen, facts, checks)
     }
-}
 
-impl<S: Scheme> ColumnsOfCalls for Vec<KeyRows<'_, S>> {
-    fn columns(&self, number: usize) -> &dyn RowColumns {
-        &self[number]
+    fn reader<'m>(self) -> impl Fn(usize, Copies<'m>) -> Result<(), RowStatus> + Sync
+    where
+        Self: 'm,
+    {
+        |_, _| Ok(())
     }
 
-    /// Keys are made by the block: a row has nothing to read.
-    fn compute(&self, lent: &mut LentRows<'_>, memory: &mut Vec<u8>) -> Result<Computed, Error> {
-        let columns = lent.blocks.iter_mut().map(|LentBlock { columns, rows, out }| {
-            let KeyRows { set, seeds } = self[*columns];
+    fn compute<'l>(lent: &mut Lent<'l, Self>, memory: &mut Vec<u8>) -> Result<Computed, Error>
+    where
+        Self: 'l,
+    {
+        let set = lent.blocks[0].columns.set;
+        let columns = lent.blocks.iter_mut().map(|RowBlock { columns, rows, out, .. }| {
             let size = set.sizes().seeds;
-            let seeds = seeds.map(|seeds| &seeds[rows.start * size..rows.end * size]);
+            let seeds = columns.seeds.map(|seeds| &seeds[rows.start * size..rows.end * size]);
             let [private, public] = &mut out.columns;
             KeyColumns { seeds, private, public }
         });
-        self[0].set.keygen(lent.run, &mut columns.collect::<Vec<_>>(), memory)?;
+        set.keygen(lent.run, &mut columns.collect::<Vec<_>>(), memory)?;
         // The caller gets no statuses of keys.
         Ok(Computed { refused: Vec::new(), computed: Vec::new() })
     }

@@ -1,6 +1,6 @@
 //! Sets of rows as jobs. Sets own their memory, because callers of tickets may go on before the rows are done.
 
-use super::block::{CallsOfRows, ColumnsOfCalls, RowColumns, Wanted, caught, check_keys, check_rows, no_progress};
+use super::block::{self, CallOfRows, Progress, Rows, caught, check_keys, check_rows, no_progress};
 use super::{KeyRows, MessageRows, RowMemory, RowStatus, SignatureRows};
 use crate::calls::Job;
 use crate::scheme::{ParameterSet, Scheme};
@@ -58,17 +58,17 @@ impl<S: Scheme> CallColumns<'_, '_, S> {
     fn check(&self) -> Result<(Kind, Size), Error> {
         let (kind, jobs, bytes) = match self {
             CallColumns::Sign { rows, signatures, statuses } => {
-                check_rows(&rows, signatures.len(), statuses.len())?;
+                check_rows(rows, signatures.len(), statuses.len())?;
                 (rows.kind(), statuses.len(), rows.inputs() + signatures.len() + statuses.len())
             }
             CallColumns::Verify { rows, statuses } => {
-                check_rows(&rows, 0, statuses.len())?;
+                check_rows(rows, 0, statuses.len())?;
                 (rows.kind(), statuses.len(), rows.inputs() + statuses.len())
             }
             CallColumns::Keygen { params, seeds, private, public } => {
                 let (rows, public) =
                     (KeyRows { set: params.scheme(), seeds: *seeds }, public.as_ref().map(|public| public.len()));
-                let count = check_keys(&rows, private.len(), public)?;
+                let count = check_keys(rows, private.len(), public)?;
                 (rows.kind(), count, rows.inputs() + private.len() + public.unwrap_or(0))
             }
         };
@@ -76,49 +76,36 @@ impl<S: Scheme> CallColumns<'_, '_, S> {
     }
 }
 
-/// Collects the columns of calls that were lent. A call that was not lent keeps its error.
-fn collect<'c, C, R: 'c>(
-    lent: &'c mut [Result<C, Error>],
-    mut of_call: impl FnMut(&'c mut C) -> (R, Wanted<'c>),
-) -> CallsOfRows<'c>
-where
-    Vec<R>: ColumnsOfCalls,
-{
-    let mut all = Vec::with_capacity(lent.len());
-    let wanted = lent.iter_mut().map(|lent| -> Result<Wanted<'c>, Error> {
-        let (rows, wanted) = of_call(lent.as_mut().map_err(|why| why.clone())?);
-        all.push(rows);
-        Ok(wanted)
-    });
-    let wanted = wanted.collect();
-    CallsOfRows { all: Box::new(all), wanted }
-}
-
-/// Joins calls of rows of one kind, so that they run as one call of the scheduler. Signatures go to the memory `into`, if there is one, in place of the
-/// call's.
-pub(crate) fn join_calls<'c, S: Scheme>(
-    lent: &'c mut [Result<CallColumns<'_, '_, S>, Error>],
-    mut into: Option<RowMemory<'c>>,
-) -> CallsOfRows<'c> {
-    /// Collects the columns of calls that match the pattern.
-    macro_rules! collect {
-        ($lent:pat => $call:expr) => {
-            collect(lent, |lent| {
-                let $lent = lent else { unreachable!("its kind was checked") };
+/// Runs calls of one kind as one call of the scheduler; see [`block::run_calls`]. A call that was not lent keeps its error. Signatures go to the memory
+/// `into`, if there is one, in place of the call's.
+pub(crate) fn run_calls<S: Scheme>(
+    scheduler: &Scheduler,
+    lent: &mut [Result<CallColumns<'_, '_, S>, Error>],
+    mut into: Option<RowMemory<'_>>,
+    is_wanted: IsWanted<'_>,
+    progress: Option<Progress<'_>>,
+) -> Vec<Result<(), Error>> {
+    /// Runs the calls, all of which match the pattern.
+    macro_rules! run {
+        ($columns:pat => $call:expr) => {{
+            let made = lent.iter_mut().map(|lent| {
+                let $columns = lent.as_mut().map_err(|why| why.clone())? else { unreachable!("its kind was checked") };
                 $call
-            })
-        };
+            });
+            let made = made.collect();
+            block::run_calls(scheduler, made, is_wanted, progress)
+        }};
     }
     match lent.iter().find_map(|lent| lent.as_ref().ok()) {
-        Some(CallColumns::Sign { .. }) => collect!(CallColumns::Sign { rows, signatures, statuses } => {
-            (&*rows, Wanted::Rows(into.take().unwrap_or(RowMemory::Own(signatures)), statuses))
+        Some(CallColumns::Sign { .. }) => run!(CallColumns::Sign { rows, signatures, statuses } => {
+            CallOfRows::new(&*rows, into.take().unwrap_or(RowMemory::Own(signatures)), statuses)
         }),
-        Some(CallColumns::Verify { .. }) => collect!(CallColumns::Verify { rows, statuses } => {
-            (&*rows, Wanted::Rows(RowMemory::Own(&mut []), statuses))
+        Some(CallColumns::Verify { .. }) => run!(CallColumns::Verify { rows, statuses } => {
+            CallOfRows::new(&*rows, RowMemory::Own(&mut []), statuses)
         }),
         // No call was lent, or all of them make keys.
-        _ => collect!(CallColumns::Keygen { params, seeds, private, public } => {
-            (KeyRows { set: params.scheme(), seeds: *seeds }, Wanted::Keys(private, public.as_deref_mut()))
+        _ => run!(CallColumns::Keygen { params, seeds, private, public } => {
+            CallOfRows::of_keys(KeyRows { set: params.scheme(), seeds: *seeds }, private, public.as_deref_mut())
         }),
     }
 }
@@ -205,7 +192,7 @@ impl<T: Send + 'static, S: Scheme> Job for RowSet<T, S> {
 
     fn run(mut self, engine: &Engine) -> Result<T, Error> {
         let call = (self.lend)(&mut self.memory);
-        (S::calls().rows)(&mut [Ok(call)], None).run(&engine.0.scheduler, Some(&mut no_progress)).remove(0)?;
+        engine.run_rows(call, None, &mut no_progress)?;
         Ok(self.memory)
     }
 
@@ -234,15 +221,15 @@ impl<T: Send + 'static, S: Scheme> Queued for RowSet<T, S> {
         is_wanted: IsWanted<'_>,
         sink: &mut dyn FnMut(usize, Result<T, Error>),
     ) -> Result<(), Error> {
-        let join_calls = S::calls().rows;
+        let run_calls = S::calls().rows;
         let mut lent: Vec<_> = sets.iter_mut().map(RowSet::lend).collect();
-        let mut results = join_calls(&mut lent, None).run_while(is_wanted, scheduler, None);
+        let mut results = run_calls(scheduler, &mut lent, None, is_wanted, None);
         if lent.len() > 1 {
             // An error of one set's rows ended the call of all sets, so sets with such an error run again alone.
             let is_of_a_set = |why: &Error| matches!(why.kind(), ErrorKind::BadInput | ErrorKind::OutOfMemory);
             for (lent, result) in lent.iter_mut().zip(&mut results) {
                 if lent.is_ok() && result.as_ref().is_err_and(is_of_a_set) {
-                    *result = join_calls(from_mut(lent), None).run_while(is_wanted, scheduler, None).remove(0);
+                    *result = run_calls(scheduler, from_mut(lent), None, is_wanted, None).remove(0);
                 }
             }
         }
