@@ -2,7 +2,7 @@
 //! again in every program that makes them.
 
 use crate::engine::{Engine, Inner};
-use crate::jobs::{GenerateJob, OwnedSign, OwnedVerify, SignJob, VerifyJob, one_of};
+use crate::jobs::{GenerateJob, Sign, SignJob, Verify, VerifyJob, one_of};
 use crate::rows::{CallColumns, Progress, RowMemory, run_calls};
 use crate::scheme::Scheme;
 use crate::tickets::Refused;
@@ -46,10 +46,13 @@ pub struct Calls<S: Scheme> {
 
 /// Runs the jobs of an iterator.
 macro_rules! all {
-    () => {
-        |scheduler, jobs, sink, may_block| match may_block && scheduler.pulls_ahead(jobs.size_hint().1) {
-            true => scheduler.run_blocking(jobs, sink),
-            false => scheduler.run(None, None, jobs, sink),
+    ($job:ident) => {
+        |scheduler, jobs, sink, may_block| {
+            let mut jobs = jobs.map($job::from);
+            match may_block && scheduler.pulls_ahead(jobs.size_hint().1) {
+                true => scheduler.run_blocking(&mut jobs, sink),
+                false => scheduler.run(None, None, &mut jobs, sink),
+            }
         }
     };
 }
@@ -57,19 +60,19 @@ macro_rules! all {
 impl<S: Scheme> Calls<S> {
     /// The calls of the scheme `S`.
     pub const OF: Calls<S> = Calls {
-        sign: |scheduler, job| scheduler.one(None, job),
-        verify: |scheduler, job| scheduler.one(None, job),
+        sign: |scheduler, job| scheduler.one(None, Sign::from(job)),
+        verify: |scheduler, job| scheduler.one(None, Verify::from(job)),
         generate: |scheduler, job| scheduler.one(None, job),
-        sign_all: all!(),
-        verify_all: all!(),
-        generate_all: all!(),
+        sign_all: all!(Sign),
+        verify_all: all!(Verify),
+        generate_all: all!(GenerateJob),
         submit_sign: |engine, job| {
             let size = one_of(S::size_of_input(job.mode, &job.message));
-            engine.submit(job, size, OwnedSign::of)
+            engine.submit(job, size, |job| Sign::from(job).into_owned())
         },
         submit_verify: |engine, job| {
             let size = one_of(S::size_of_input(job.mode, &job.message) + job.signature.len());
-            engine.submit(job, size, OwnedVerify::of)
+            engine.submit(job, size, |job| Verify::from(job).into_owned())
         },
         submit_generate: |engine, job| {
             let size = one_of(job.size());

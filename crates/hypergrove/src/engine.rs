@@ -442,7 +442,7 @@ impl Engine {
         message: &[u8],
         randomizer: Randomizer<'_>,
     ) -> Result<Signature, Error> {
-        self.0.scheduler.one(None, SignJob::new(key, message).mode(mode).randomizer(randomizer))
+        self.run(SignJob::new(key, message).mode(mode).randomizer(randomizer))
     }
 
     /// Signs any number of messages in bounded memory.
@@ -478,7 +478,7 @@ impl Engine {
     ///
     /// FIPS 205, Algorithms 24 and 25; with [`Mode::Internal`] Algorithm 20.
     pub fn verify(&self, key: &VerifyingKey, mode: Mode<'_>, message: &[u8], signature: &[u8]) -> Result<bool, Error> {
-        self.0.scheduler.one(None, VerifyJob::new(key, message, signature).mode(mode))
+        self.run(VerifyJob::new(key, message, signature).mode(mode))
     }
 
     /// Verifies any number of signatures in bounded memory. `sink` gets the index and the verdict of each job, in order; all else is as

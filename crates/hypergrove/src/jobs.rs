@@ -1,14 +1,11 @@
 //! Jobs of any scheme: how callers describe them, and how the scheduler runs each of them on a device.
 
-use crate::flow::indexed;
 use crate::scheme::{
-    KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, own_key,
+    KeyColumns, ParameterSet, PublicKey, Scheme, SchemeKey, Signing, ToSign, ToVerify, Verifying, own_key,
 };
 use crate::{Error, Op};
 use hypergrove_engine::programs::GroupFacts;
-use hypergrove_engine::scheduler::{
-    IsWanted, Job, Outcomes, Queued, RESULTS_OF_A_THREAD, Run, Scheduler, Size, Wiped, room,
-};
+use hypergrove_engine::scheduler::{Job, Outcomes, RESULTS_OF_A_THREAD, Run, Size, Wiped, room};
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::fmt;
@@ -76,7 +73,7 @@ impl<'a, S: Scheme> SignJob<'a, S> {
     /// mode for a key of HashSLH-DSA.
     pub fn new(key: impl Into<JobKey<'a, S::SigningKey>>, message: impl Into<S::JobMessage<'a>>) -> SignJob<'a, S> {
         let key = key.into();
-        let mode = S::usual_mode(KeyRef::Private(&*key));
+        let mode = key.usual_mode();
         SignJob { key, mode, message: message.into(), randomizer: S::Randomizer::default() }
     }
 }
@@ -102,7 +99,7 @@ impl<'a, S: Scheme> VerifyJob<'a, S> {
         signature: impl Into<Cow<'a, [u8]>>,
     ) -> VerifyJob<'a, S> {
         let key = key.into();
-        let mode = S::usual_mode(KeyRef::Public(&*key));
+        let mode = key.usual_mode();
         VerifyJob { key, mode, message: message.into(), signature: signature.into() }
     }
 }
@@ -206,35 +203,55 @@ pub(crate) fn results<T: Send>(
     run.place.map(jobs, RESULTS_OF_A_THREAD, &|nth| finish(Cow::Borrowed(&memory[nth * size..][..size])))
 }
 
-impl<S: Scheme> Job for SignJob<'_, S> {
+/// A [`SignJob`], as the scheduler has it.
+pub(crate) struct Sign<'a, S: Scheme> {
+    key: JobKey<'a, S::SigningKey>,
+    input: S::Input<'a>,
+}
+
+impl<'a, S: Scheme> From<SignJob<'a, S>> for Sign<'a, S> {
+    fn from(SignJob { key, mode, message, randomizer }: SignJob<'a, S>) -> Self {
+        Sign { key, input: S::input(mode, message, randomizer) }
+    }
+}
+
+impl<S: Scheme> Sign<'_, S> {
+    /// Makes a job that borrows nothing.
+    pub(crate) fn into_owned(self) -> Sign<'static, S> {
+        Sign { key: own_key(self.key), input: S::into_owned(self.input) }
+    }
+
+    fn to_sign(&self) -> ToSign<'_, S> {
+        let (mode, message, randomizer) = S::read(&self.input);
+        ToSign { key: &self.key, mode, message, randomizer }
+    }
+}
+
+impl<S: Scheme> Job for Sign<'_, S> {
     type Out = S::Signature;
     const JOINS: bool = true;
 
     fn kind(&self) -> Result<Kind, Error> {
-        let set = S::of_private(&self.key);
-        S::check_job(KeyRef::Private(&*self.key), self.mode, &self.message)?;
-        set.check_randomizer(self.randomizer, 1)?;
-        Ok(set.kind(Op::Sign, S::variant(&self.key)))
+        let (ToSign { key, mode, message, randomizer }, set) = (self.to_sign(), self.key.scheme());
+        key.check_job(mode, message)?;
+        set.check_randomizer(randomizer, 1)?;
+        Ok(set.kind(Op::Sign, key.cached_layers()))
     }
 
     fn owned(&self) -> usize {
-        S::owned_bytes(&self.message)
+        S::owned_bytes(&self.input)
     }
 
     fn output(&self, facts: &GroupFacts) -> usize {
-        S::of_private(&self.key).output(Op::Sign, facts)
+        self.key.scheme().output(Op::Sign, facts)
     }
 
     fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<S::Signature>, Error> {
         let jobs = &*jobs;
         let Some(first) = jobs.first() else { return Ok(Vec::new().into()) };
-        let set = S::of_private(&first.key);
-        let of = |i: usize| {
-            let SignJob { key, mode, message, randomizer } = &*jobs[i];
-            let (mode, message, randomizer) = S::borrow(*mode, message, *randomizer);
-            ToSign { key: &**key, mode, message, randomizer }
-        };
-        let keys = |range: Range<usize>| S::distinct_private(&mut jobs[range].iter().map(|job| &*job.key));
+        let set = first.key.scheme();
+        let of = |i: usize| jobs[i].to_sign();
+        let keys = |range: Range<usize>| SchemeKey::distinct(&mut jobs[range].iter().map(|job| &*job.key));
         let fresh = S::draw(&run.place, jobs.len(), &of)?;
         let work = Signing { jobs: jobs.len(), of: &of, keys: &keys, fresh: &fresh };
         let size = set.sizes().signature;
@@ -256,36 +273,58 @@ impl<S: Scheme> Job for SignJob<'_, S> {
     }
 }
 
-impl<S: Scheme> Job for VerifyJob<'_, S> {
+/// A [`VerifyJob`], as the scheduler has it.
+pub(crate) struct Verify<'a, S: Scheme> {
+    key: JobKey<'a, S::VerifyingKey>,
+    input: S::Input<'a>,
+    signature: Cow<'a, [u8]>,
+}
+
+impl<'a, S: Scheme> From<VerifyJob<'a, S>> for Verify<'a, S> {
+    fn from(VerifyJob { key, mode, message, signature }: VerifyJob<'a, S>) -> Self {
+        Verify { key, input: S::input(mode, message, S::Randomizer::default()), signature }
+    }
+}
+
+impl<S: Scheme> Verify<'_, S> {
+    /// Makes a job that borrows nothing.
+    pub(crate) fn into_owned(self) -> Verify<'static, S> {
+        let signature = self.signature.into_owned().into();
+        Verify { key: own_key(self.key), input: S::into_owned(self.input), signature }
+    }
+}
+
+impl<S: Scheme> Job for Verify<'_, S> {
     type Out = bool;
     const JOINS: bool = true;
 
     fn kind(&self) -> Result<Kind, Error> {
-        S::check_job(KeyRef::Public(&*self.key), self.mode, &self.message)?;
-        Ok(S::of_public(&self.key).kind(Op::Verify, 0))
+        let (mode, message, _) = S::read(&self.input);
+        self.key.check_job(mode, message)?;
+        Ok(self.key.scheme().kind(Op::Verify, 0))
     }
 
     fn owned(&self) -> usize {
-        S::owned_bytes(&self.message) + owned(&self.signature)
+        S::owned_bytes(&self.input) + owned(&self.signature)
     }
 
     fn output(&self, facts: &GroupFacts) -> usize {
-        S::of_public(&self.key).output(Op::Verify, facts)
+        self.key.scheme().output(Op::Verify, facts)
     }
 
     fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<bool>, Error> {
         let Some(first) = jobs.first() else { return Ok(Vec::new().into()) };
-        let size = S::of_public(&first.key).sizes().signature;
+        let size = first.key.scheme().sizes().signature;
         // A signature of the wrong length is invalid, so no device gets it.
         let fits = |job: &Self| job.signature.len() == size;
         let fitting: Vec<&Self> = jobs.iter().map(|job| &**job).filter(|job| fits(job)).collect();
         let of = |i: usize| {
-            let VerifyJob { key, mode, message, signature } = fitting[i];
-            let (mode, message, _) = S::borrow(*mode, message, S::Randomizer::default());
+            let Verify { key, input, signature } = fitting[i];
+            let (mode, message, _) = S::read(input);
             ToVerify { key: PublicKey::Key(&**key), mode, message, signature }
         };
         let keys = |range: Range<usize>| {
-            let (keys, of) = S::distinct_public(&mut fitting[range].iter().map(|job| &*job.key));
+            let (keys, of) = SchemeKey::distinct(&mut fitting[range].iter().map(|job| &*job.key));
             (keys.into_iter().map(Cow::Borrowed).collect(), of)
         };
         let work = Verifying { jobs: fitting.len(), of: &of, keys: &keys };
@@ -333,7 +372,7 @@ impl<S: Scheme> Job for GenerateJob<'_, S> {
         let mut columns: Vec<KeyColumns<'_>> = columns.collect();
         set.keygen(run, &mut columns, memory)?;
         let private = &private.0;
-        let key = |i: usize| set.private_key(&private[i * sizes.private..][..sizes.private]);
+        let key = |i: usize| S::SigningKey::of_bytes(set, &private[i * sizes.private..][..sizes.private]);
         Ok(run.place.map(jobs.len(), RESULTS_OF_A_THREAD, &key).into())
     }
 }
@@ -344,89 +383,4 @@ const KEYS_OF_A_THREAD: usize = 128;
 /// The queue size of one job that owns this many bytes.
 pub(crate) fn one_of(bytes: usize) -> Size {
     Size { jobs: 1, bytes: bytes as u64 }
-}
-
-/// A [`SignJob`] that borrows nothing.
-pub(crate) struct OwnedSign<S: Scheme> {
-    key: JobKey<'static, S::SigningKey>,
-    input: S::OwnedInput,
-}
-
-impl<S: Scheme> OwnedSign<S> {
-    pub(crate) fn of(SignJob { key, mode, message, randomizer }: SignJob<'_, S>) -> OwnedSign<S> {
-        OwnedSign { key: own_key(key), input: S::into_owned(mode, message, randomizer) }
-    }
-
-    fn lend(&self) -> SignJob<'_, S> {
-        let (mode, message, randomizer) = S::lend(&self.input);
-        SignJob { key: JobKey::Borrowed(&self.key), mode, message, randomizer }
-    }
-}
-
-/// A [`VerifyJob`] that borrows nothing.
-pub(crate) struct OwnedVerify<S: Scheme> {
-    key: JobKey<'static, S::VerifyingKey>,
-    input: S::OwnedInput,
-    signature: Vec<u8>,
-}
-
-impl<S: Scheme> OwnedVerify<S> {
-    pub(crate) fn of(VerifyJob { key, mode, message, signature }: VerifyJob<'_, S>) -> OwnedVerify<S> {
-        let input = S::into_owned(mode, message, S::Randomizer::default());
-        OwnedVerify { key: own_key(key), input, signature: signature.into_owned() }
-    }
-
-    fn lend(&self) -> VerifyJob<'_, S> {
-        let (mode, message, _) = S::lend(&self.input);
-        VerifyJob { key: JobKey::Borrowed(&self.key), mode, message, signature: Cow::Borrowed(&self.signature) }
-    }
-}
-
-impl<S: Scheme> GenerateJob<'static, S> {
-    fn lend(&self) -> GenerateJob<'_, S> {
-        match self.seeds() {
-            Some(seeds) => GenerateJob::of_seeds(self.set, seeds),
-            None => GenerateJob { set: self.set, seeds: GivenSeeds::None },
-        }
-    }
-}
-
-/// Implements [`Queued`] for jobs that own their key and input: each owner lends its job to the scheduler when the job runs.
-macro_rules! queued {
-    ($($owned:ty: $out:ty, $discard:expr;)*) => {$(
-        impl<S: Scheme> Queued for $owned {
-            type Out = $out;
-            const BY_ALL_THREADS: bool = false;
-
-            fn kind(&self) -> Result<Kind, Error> {
-                Job::kind(&self.lend())
-            }
-
-            fn run(
-                scheduler: &Scheduler,
-                jobs: Vec<Self>,
-                _: IsWanted<'_>,
-                sink: &mut dyn FnMut(usize, Result<Self::Out, Error>),
-            ) -> Result<(), Error> {
-                let (scheduler, jobs, mut sink) = (scheduler.of_call(), jobs.iter().map(Self::lend), indexed(sink));
-                if scheduler.run_on_thread(jobs.clone(), &mut sink)? {
-                    return Ok(());
-                }
-                let booked = scheduler.device_of_batch(jobs.clone());
-                // A single job runs on a booked device as a single job.
-                scheduler.run(booked.as_ref().map(|booked| booked.worker), None, &mut { jobs }, &mut sink)
-            }
-
-            fn discard(out: Self::Out) {
-                let discard: fn(Self::Out) = $discard;
-                discard(out);
-            }
-        }
-    )*};
-}
-
-queued! {
-    OwnedSign<S>: S::Signature, S::discard;
-    OwnedVerify<S>: bool, drop;
-    GenerateJob<'static, S>: S::SigningKey, drop;
 }

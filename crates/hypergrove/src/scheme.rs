@@ -39,9 +39,9 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// see that futures with its jobs are `Send`.)
     type Set: ParameterSet<Scheme = Self>;
     /// A private key.
-    type SigningKey: Clone + Debug + Send + Sync + 'static;
+    type SigningKey: SchemeKey<Self>;
     /// A public key.
-    type VerifyingKey: Clone + Debug + Send + Sync + 'static;
+    type VerifyingKey: SchemeKey<Self>;
     /// A signature.
     type Signature: Send + 'static;
     /// The seeds that a key is made from.
@@ -56,9 +56,9 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     type JobMessage<'a>: Clone + Debug + Send + Sync;
     /// The messages of rows.
     type RowMessages<'a>: Copy + Debug + Send + Sync;
-    /// A message, its mode and its randomizer, for a job that borrows nothing.
+    /// The mode, the message and the randomizer of a job, which the job may own.
     #[doc(hidden)]
-    type OwnedInput: Send + Sync + 'static;
+    type Input<'a>: Send + Sync;
 
     /// The parameter set.
     #[doc(hidden)]
@@ -69,37 +69,13 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// The bytes of the set's seeds, keys and signatures.
     #[doc(hidden)]
     fn sizes(self) -> Sizes;
-    /// The kind of work of an operation. `variant` is that of the key that signs: for SLH-DSA, the number of its cached layers.
+    /// The kind of work of an operation, with a key that has so many cached layers if the operation signs.
     #[doc(hidden)]
-    fn kind(self, op: Op, variant: usize) -> Kind;
-    /// The variant of a key that signs.
-    #[doc(hidden)]
-    fn variant(_key: &Self::SigningKey) -> usize {
-        0
-    }
-    /// The set of a private key.
-    #[doc(hidden)]
-    fn of_private(key: &Self::SigningKey) -> Self;
-    /// The set of a public key.
-    #[doc(hidden)]
-    fn of_public(key: &Self::VerifyingKey) -> Self;
-    /// The mode of a job that names none.
-    #[doc(hidden)]
-    fn usual_mode<'a>(_key: KeyRef<'_, Self>) -> Self::Mode<'a>
-    where
-        'a: 'a,
-    {
-        Self::Mode::default()
-    }
+    fn kind(self, op: Op, cached_layers: usize) -> Kind;
 
-    /// Checks the mode and the keys of a call, which all its messages share.
+    /// Checks the mode of a call, whatever its keys and messages are.
     #[doc(hidden)]
-    fn check_keys<'k>(_keys: &mut dyn Iterator<Item = KeyRef<'k, Self>>, _mode: Self::Mode<'_>) -> Result<(), Error> {
-        Ok(())
-    }
-    /// Checks the key, the mode and the message of a job.
-    #[doc(hidden)]
-    fn check_job(_key: KeyRef<'_, Self>, _mode: Self::Mode<'_>, _message: &Self::JobMessage<'_>) -> Result<(), Error> {
+    fn check_mode(_mode: Self::Mode<'_>) -> Result<(), Error> {
         Ok(())
     }
     /// Whether each signature of a list's jobs is written straight into its own memory. Otherwise signatures are copied there from the memory of
@@ -111,61 +87,49 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     fn check_randomizer(self, _randomizer: Self::Randomizer<'_>, _messages: usize) -> Result<(), Error> {
         Ok(())
     }
-    /// The randomness of one row.
-    #[doc(hidden)]
-    fn randomizer_of_row<'a>(self, randomizer: Self::Randomizer<'a>, _row: usize) -> Self::Randomizer<'a>
-    where
-        'a: 'a,
-    {
-        randomizer
-    }
     /// Checks that there are as many messages as rows.
     #[doc(hidden)]
     fn check_messages(messages: &Self::RowMessages<'_>, rows: usize) -> Result<(), Error>;
     /// The messages of rows, if they are bytes.
     #[doc(hidden)]
     fn bytes_of_rows<'m, 'a: 'm>(messages: &Self::RowMessages<'a>) -> Option<Column<'m>>;
-    /// A row's message, or the status of a row without a valid message. `copied` is the copy of a message in a foreign column.
+    /// The message and the randomness of a row, or the status of a row without a valid message. `copied` is the copy of a message in a foreign column.
     #[doc(hidden)]
-    fn message_of_row<'m, 'a: 'm>(
+    fn row<'m, 'a: 'm>(
+        self,
         messages: &Self::RowMessages<'a>,
         mode: Self::Mode<'_>,
+        randomizer: Self::Randomizer<'a>,
         row: usize,
         copied: Option<&'m [u8]>,
-    ) -> Result<Self::Message<'m>, RowStatus>;
+    ) -> Result<(Self::Message<'m>, Self::Randomizer<'m>), RowStatus>;
     /// The bytes of memory that the messages of rows and the caller's randomness occupy.
     #[doc(hidden)]
     fn size_of_rows(messages: &Self::RowMessages<'_>, randomizer: Self::Randomizer<'_>) -> usize;
 
-    /// Shortens the lifetime of a mode and a randomizer.
+    /// Shortens the lifetime of a mode.
     #[doc(hidden)]
-    fn shorten_lifetimes<'m, 'a: 'm>(
+    fn shorten<'m, 'a: 'm>(mode: Self::Mode<'a>) -> Self::Mode<'m>;
+
+    /// The input of a job.
+    #[doc(hidden)]
+    fn input<'a>(
         mode: Self::Mode<'a>,
+        message: Self::JobMessage<'a>,
         randomizer: Self::Randomizer<'a>,
-    ) -> (Self::Mode<'m>, Self::Randomizer<'m>);
-    /// Borrows the mode, the message and the randomizer of a job.
+    ) -> Self::Input<'a>;
+    /// Makes an input that borrows nothing.
     #[doc(hidden)]
-    fn borrow<'j, 'a: 'j>(
-        mode: Self::Mode<'a>,
-        message: &'j Self::JobMessage<'a>,
-        randomizer: Self::Randomizer<'a>,
-    ) -> (Self::Mode<'j>, Self::Message<'j>, Self::Randomizer<'j>);
-    /// The bytes of a message that the job owns.
+    fn into_owned(input: Self::Input<'_>) -> Self::Input<'static>;
+    /// Borrows the parts of an input.
     #[doc(hidden)]
-    fn owned_bytes(message: &Self::JobMessage<'_>) -> usize;
-    /// Makes an input that borrows nothing from a job's mode, message and randomizer.
+    fn read<'j>(input: &'j Self::Input<'_>) -> (Self::Mode<'j>, Self::Message<'j>, Self::Randomizer<'j>);
+    /// The bytes of a message that the input owns.
     #[doc(hidden)]
-    fn into_owned(
-        mode: Self::Mode<'_>,
-        message: Self::JobMessage<'_>,
-        randomizer: Self::Randomizer<'_>,
-    ) -> Self::OwnedInput;
+    fn owned_bytes(input: &Self::Input<'_>) -> usize;
     /// The bytes of a mode and a message that a job in a queue owns.
     #[doc(hidden)]
     fn size_of_input(mode: Self::Mode<'_>, message: &Self::JobMessage<'_>) -> usize;
-    /// The reverse of [`into_owned`](Scheme::into_owned).
-    #[doc(hidden)]
-    fn lend(owned: &Self::OwnedInput) -> (Self::Mode<'_>, Self::JobMessage<'_>, Self::Randomizer<'_>);
 
     /// Checks seeds that the caller gives.
     #[doc(hidden)]
@@ -175,33 +139,12 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// Writes seeds in the form that columns have.
     #[doc(hidden)]
     fn write_seeds(seeds: &Self::Seeds, to: &mut [u8]);
-    /// A private key of bytes that the engine made.
-    #[doc(hidden)]
-    fn private_key(self, bytes: &[u8]) -> Self::SigningKey;
-    /// A public key of bytes that have the right length.
-    #[doc(hidden)]
-    fn public_key(self, bytes: &[u8]) -> Self::VerifyingKey;
     /// A signature of bytes that the engine made.
     #[doc(hidden)]
     fn signature(self, bytes: Cow<'_, [u8]>) -> Self::Signature;
     /// Wipes a signature that no caller gets: a faulty signature may reveal the key.
     #[doc(hidden)]
     fn discard(signature: Self::Signature);
-    /// The distinct keys of jobs, and the index of each job's key. Successive jobs whose key lies at the same address share one key, unless the
-    /// scheme compares keys by their content.
-    #[doc(hidden)]
-    fn distinct_private<'k>(
-        keys: &mut dyn Iterator<Item = &'k Self::SigningKey>,
-    ) -> (Vec<&'k Self::SigningKey>, Vec<u32>) {
-        in_succession(keys, |a, b| ptr::eq(a, b))
-    }
-    /// The distinct public keys of jobs, and the index of each job's key, by the same rule.
-    #[doc(hidden)]
-    fn distinct_public<'k>(
-        keys: &mut dyn Iterator<Item = &'k Self::VerifyingKey>,
-    ) -> (Vec<&'k Self::VerifyingKey>, Vec<u32>) {
-        in_succession(keys, |a, b| ptr::eq(a, b))
-    }
 
     /// The bytes that the output of a job takes until the caller has it.
     #[doc(hidden)]
@@ -213,11 +156,6 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     #[doc(hidden)]
     fn draw(_place: &Place<'_>, _jobs: usize, _of: Of<'_, ToSign<'_, Self>>) -> Result<Zeroizing<Vec<u8>>, Error> {
         Ok(Zeroizing::default())
-    }
-    /// The bytes of a signature that the host may compute in place of the device: R, if the scheme has it.
-    #[doc(hidden)]
-    fn r_range(self) -> Range<usize> {
-        0..0
     }
     /// Signs a range of messages in the places of [`Run::place`], without those that are left out; see [`Output::compute`].
     #[doc(hidden)]
@@ -250,6 +188,45 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     fn calls() -> &'static Calls<Self>;
 }
 
+/// A key of a scheme, private or public.
+pub trait SchemeKey<S: Scheme>: Clone + Debug + Send + Sync + 'static {
+    /// The parameter set.
+    #[doc(hidden)]
+    fn scheme(&self) -> S;
+    /// The key of these bytes, which are as many as a key of the set has. The engine made them, or a column has them.
+    #[doc(hidden)]
+    fn of_bytes(scheme: S, bytes: &[u8]) -> Self;
+    /// The number of layers whose nodes the key has; 0 where a scheme has none.
+    #[doc(hidden)]
+    fn cached_layers(&self) -> usize {
+        0
+    }
+    /// The mode of a job that names none.
+    #[doc(hidden)]
+    fn usual_mode<'a>(&self) -> S::Mode<'a>
+    where
+        'a: 'a,
+    {
+        S::Mode::default()
+    }
+    /// Checks that the key is meant for a mode.
+    #[doc(hidden)]
+    fn check_mode(&self, _mode: S::Mode<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+    /// Checks the mode and the message of a job with this key.
+    #[doc(hidden)]
+    fn check_job(&self, _mode: S::Mode<'_>, _message: S::Message<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+    /// The distinct keys of jobs, and the index of each job's key. Successive jobs whose key lies at the same address share one key, unless the
+    /// scheme compares keys by their content.
+    #[doc(hidden)]
+    fn distinct<'k>(keys: &mut dyn Iterator<Item = &'k Self>) -> (Vec<&'k Self>, Vec<u32>) {
+        in_succession(keys, |a, b| ptr::eq(a, b))
+    }
+}
+
 /// The bytes of a set's seeds, keys and signatures.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
@@ -261,15 +238,8 @@ pub struct Sizes {
     pub public: usize,
     /// A signature.
     pub signature: usize,
-}
-
-/// A key of either kind.
-#[derive(Debug)]
-pub enum KeyRef<'k, S: Scheme> {
-    /// A private key.
-    Private(&'k S::SigningKey),
-    /// A public key.
-    Public(&'k S::VerifyingKey),
+    /// The first bytes of a signature that the host may compute in place of the device: R, if the scheme has it.
+    pub r: usize,
 }
 
 /// A message to be signed, of a job or of a row.
@@ -317,7 +287,7 @@ impl<S: Scheme> Signing<'_, '_, S> {
             jobs: self.jobs,
             size: set.sizes().signature,
             what: "the output of Sign",
-            by_host: set.r_range(),
+            by_host: 0..set.sizes().r,
             is_private,
             compute: &|run, range, left_out, out| S::sign(run, self, range, left_out, out),
             check: if run.place.scheduler.work.checks.verify_signatures { Some(&check) } else { None },

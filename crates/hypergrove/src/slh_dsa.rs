@@ -15,7 +15,7 @@ pub(crate) use trees::NodesJob;
 mod tests {
     use super::*;
     use crate::keys::{SigningKey, VerifyingKey};
-    use crate::scheme::Scheme;
+    use crate::scheme::SchemeKey;
     use hypergrove_fips205::Mode;
     use hypergrove_testkit::toys::TOY_SHA2_16;
     use std::ptr;
@@ -51,13 +51,13 @@ mod tests {
             &others[3],
             &copies[3],
         ];
-        let (distinct, key_of) = SlhDsa::distinct_private(&mut keys.into_iter());
+        let (distinct, key_of) = SigningKey::distinct(&mut keys.into_iter());
         assert_eq!(key_of, [0, 0, 1, 0, 2, 0, 3, 2, 4, 5, 1]);
         let first = [&key, &others[0], &with_nodes, &others[1], &others[2], &others[3]];
         assert!(std::iter::zip(&distinct, first).all(|(a, b)| ptr::eq(*a, b)) && distinct.len() == 6);
 
         let public: Vec<VerifyingKey> = keys.iter().map(|key| key.verifying_key()).collect();
-        let (distinct, key_of) = SlhDsa::distinct_public(&mut public.iter());
+        let (distinct, key_of) = VerifyingKey::distinct(&mut public.iter());
         // The secret part makes no difference.
         assert_eq!((distinct.len(), &key_of[..]), (3, &[0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0][..]));
     }

@@ -214,6 +214,15 @@ impl<J: Job> Blocks<J> {
         flow
     }
 
+    /// The jobs of a single block that was not run.
+    pub(super) fn into_jobs(self) -> Vec<J> {
+        match lock(&self.0).states.remove(&0) {
+            Some(State::Waits(Members::Many(jobs))) => jobs,
+            Some(State::Waits(Members::One(job))) => vec![job],
+            _ => Vec::new(),
+        }
+    }
+
     /// The result of a job that is a call by itself.
     pub(super) fn only(self) -> Result<J::Out, Error> {
         let mut only = None;

@@ -26,9 +26,9 @@ pub struct DeviceChoice<'a> {
 }
 
 /// A device's booking for one batch, until it is dropped.
-pub struct Booked<'a> {
+pub(super) struct Booked<'a> {
     /// The device.
-    pub worker: &'a Worker,
+    pub(super) worker: &'a Worker,
     nanoseconds: u64,
 }
 
@@ -44,12 +44,12 @@ impl Scheduler {
     ///
     /// The whole batch goes there. Parts on all devices would be small, and each device would have parts of many batches
     /// (docs/lab/2026-11-27-four-gpus.md).
-    pub fn device_of_batch<J: Job>(&self, jobs: impl Iterator<Item = J> + Clone) -> Option<Booked<'_>> {
+    pub(super) fn device_of_batch<J: Job>(&self, jobs: &[J]) -> Option<Booked<'_>> {
         // Most engines have one GPU: their jobs need not be counted.
         self.live().filter(|worker| worker.is_discrete()).nth(1)?;
-        let kind = jobs.clone().next()?.kind().ok()?;
+        let kind = jobs.first()?.kind().ok()?;
         let group = Group { kind, threads: self.options.threads };
-        let count = jobs.map(|job| job.count()).sum();
+        let count = jobs.iter().map(Job::count).sum();
         let mut workers = self.suited(Some(group), Some(count)).workers;
         self.disable_broken(&workers, group);
         let fastest = |workers: &[&Worker]| workers.iter().filter_map(|worker| worker.speed(group)).fold(0.0, f64::max);

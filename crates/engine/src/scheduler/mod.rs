@@ -32,7 +32,7 @@ mod threads;
 mod tickets;
 mod worker;
 
-pub use choice::{Booked, DeviceChoice};
+pub use choice::DeviceChoice;
 pub use chunk_memory::ChunkMemory;
 pub use compute::{Compute, Computed, Output, Parts, RESULTS_OF_A_THREAD, Wiped, compute, room};
 pub use job::{Failed, Job, Outcomes, Sink};

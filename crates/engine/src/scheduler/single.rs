@@ -45,25 +45,25 @@ impl Scheduler {
     }
 
     /// Runs jobs of one kind that waited for each other as a batch of one of the host's threads, if the host alone computes. Other such batches run at
-    /// the same time: no thread waits for another one's share. Gives `false` if there are no results, so that [`run`](Scheduler::run) has to do the jobs.
-    pub fn run_on_thread<J: Job>(
+    /// the same time: no thread waits for another one's share. Returns the jobs if [`run`](Scheduler::run) has to do them.
+    pub(super) fn run_on_thread<J: Job>(
         &self,
-        jobs: impl Iterator<Item = J>,
+        jobs: Vec<J>,
         sink: &mut Sink<'_, J::Out>,
-    ) -> Result<bool, Error> {
-        let Some((block, kind, (count, owned))) = self.block_of_thread(jobs) else { return Ok(false) };
+    ) -> Result<Option<Vec<J>>, Error> {
+        let Some((kind, (count, owned))) = self.batch_of_thread(&jobs) else { return Ok(Some(jobs)) };
         self.same_process()?;
-        let (host, blocks, ends) = (self.first(), Blocks::one(block), self.ends());
+        let (host, blocks, ends) = (self.first(), Blocks::one(Members::Many(jobs)), self.ends());
         match self.one_on(host, (count, owned), Group { kind, threads: 1 }, (&blocks, &ends)) {
             Ok(()) => {
                 let _ = blocks.hand_out(0, None, sink);
-                return Ok(true);
+                return Ok(None);
             }
             // Jobs that do not fit the memory are cut into chunks.
             Err(Failure::Job(Error::OutOfMemory { .. }) | Failure::Device(Error::OutOfMemory { .. })) => {}
             Err(why) => self.after(host, why, count, &mut None)?,
         }
-        Ok(false)
+        Ok(Some(blocks.into_jobs()))
     }
 
     /// Counts so many jobs that failed on a device, so that another device does them. Gives an error if there is no other device, or if the jobs are
@@ -149,21 +149,16 @@ impl Scheduler {
         done.map_err(|why| if is_fault(&why) { Failure::Device(why) } else { Failure::Job(why) })
     }
 
-    /// These jobs as one block, with their kind, the jobs that they count for and the bytes that they own, if a thread of the host is to do them.
-    fn block_of_thread<J: Job>(&self, mut jobs: impl Iterator<Item = J>) -> Option<(Members<J>, Kind, (usize, usize))> {
+    /// The kind of these jobs, the rows that they have and the bytes that they own, if a thread of the host is to do them.
+    fn batch_of_thread<J: Job>(&self, jobs: &[J]) -> Option<(Kind, (usize, usize))> {
         if !self.is_host_alone() {
             return None;
         }
-        let first = jobs.next()?;
-        let (kind, mut size) = (first.kind().ok()?, (first.count(), first.owned()));
-        let mut block = Members::One(first);
-        for job in jobs {
-            size = (size.0 + job.count(), size.1 + job.owned());
-            block.push(job);
-        }
+        let kind = jobs.first()?.kind().ok()?;
+        let size = jobs.iter().fold((0, 0), |(count, owned), job| (count + job.count(), owned + job.owned()));
         let group = Group { kind, threads: self.options.threads };
         // A flood goes to other devices too. It has about as many jobs as was predicted when they were taken out of the queue.
         let is_flood = self.jobs_to_wake(group).is_some_and(|jobs| size.0 >= jobs / 2);
-        (size.0 > 1 && !is_flood).then_some((block, kind, size))
+        (size.0 > 1 && !is_flood).then_some((kind, size))
     }
 }

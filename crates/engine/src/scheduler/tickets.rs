@@ -5,9 +5,10 @@
 //! the devices were busy. Lines take turns. Results go to the jobs' [`Ticket`]s first, and waiters are notified afterwards, when the slot is free
 //! again: a callback may wait for any other ticket.
 
-use super::Scheduler;
+use super::{Job, Scheduler};
 use crate::Error;
 use crate::scheme::Kind;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 mod batch;
@@ -47,6 +48,37 @@ pub trait Queued: Send + Sized + 'static {
     ) -> Result<(), Error>;
     /// Discards a result that nobody gets.
     fn discard(out: Self::Out);
+}
+
+/// Jobs of the scheduler run as they are.
+impl<J: Job<Out: 'static> + 'static> Queued for J {
+    type Out = J::Out;
+    const BY_ALL_THREADS: bool = false;
+
+    fn kind(&self) -> Result<Kind, Error> {
+        Job::kind(self)
+    }
+
+    fn run(
+        scheduler: &Scheduler,
+        jobs: Vec<J>,
+        _: IsWanted<'_>,
+        sink: &mut dyn FnMut(usize, Result<J::Out, Error>),
+    ) -> Result<(), Error> {
+        let (scheduler, mut indices) = (scheduler.of_call(), 0..);
+        let mut sink = |_, result| {
+            sink(indices.next().expect("they do not end"), result);
+            ControlFlow::Continue(())
+        };
+        let Some(jobs) = scheduler.run_on_thread(jobs, &mut sink)? else { return Ok(()) };
+        let booked = scheduler.device_of_batch(&jobs);
+        // A single job runs on a booked device as a single job.
+        scheduler.run(booked.as_ref().map(|booked| booked.worker), None, &mut jobs.into_iter(), &mut sink)
+    }
+
+    fn discard(out: J::Out) {
+        J::discard(out);
+    }
 }
 
 /// The share of the queue's capacity that a job takes.

@@ -17,8 +17,8 @@ pub use status::RowStatus;
 
 use crate::flow::Flow;
 use crate::scheme::{
-    Failed, KeyColumns, KeyRef, ParameterSet, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, copied,
-    in_succession,
+    Failed, KeyColumns, ParameterSet, PublicKey, Scheme, SchemeKey, Signing, Sizes, ToSign, ToVerify, Verifying,
+    copied, in_succession,
 };
 use crate::{Engine, Error, Op, check_length};
 use block::{Computed, Copies, Lent, RowBlock, Rows, of_calls};
@@ -108,7 +108,7 @@ impl<'a, P: ParameterSet> RowVerifyingKeys<'a, <P::Scheme as Scheme>::VerifyingK
     fn set(&self) -> P::Scheme {
         match self {
             RowVerifyingKeys::Encoded { params, .. } => params.scheme(),
-            _ => P::Scheme::of_public(&self.all()[0]),
+            _ => self.all()[0].scheme(),
         }
     }
 }
@@ -338,6 +338,27 @@ fn check_table<K>(keys: &[K], of: Option<&[u32]>, rows: usize) -> Result<(), Err
     of.map_or(Ok(()), |of| check_length("the list of key indices", rows, of.len()))
 }
 
+/// Checks the mode of a call, and that one program serves all its keys.
+fn check_keys<S: Scheme, K: SchemeKey<S>>(keys: &[K], mode: S::Mode<'_>) -> Result<(), Error> {
+    S::check_mode(mode)?;
+    for key in keys {
+        key.check_mode(mode)?;
+        let [(set, layers), (of_first, layers_of_first)] =
+            [key, &keys[0]].map(|key| (key.scheme(), key.cached_layers()));
+        let what = if set != of_first {
+            format!("a table with keys of {} and of {}; make a call for each set", of_first.name(), set.name())
+        } else if layers != layers_of_first {
+            format!(
+                "a table whose keys have {layers_of_first} and {layers} cached layers; give all keys the same number"
+            )
+        } else {
+            continue;
+        };
+        return Err(Error::Value { what });
+    }
+    Ok(())
+}
+
 /// A row's index into a table of keys.
 fn index_in<K>(keys: &[K], of: &[u32], row: usize) -> Result<u32, RowStatus> {
     of.get(row).copied().filter(|key| (*key as usize) < keys.len()).ok_or(RowStatus::NoSuchKey)
@@ -394,19 +415,19 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
 
     fn kind(&self) -> Kind {
         let key = &self.keys.all()[0];
-        S::of_private(key).kind(Op::Sign, S::variant(key))
+        key.scheme().kind(Op::Sign, key.cached_layers())
     }
 
     fn widths(&self) -> [usize; 2] {
-        [S::of_private(&self.keys.all()[0]).sizes().signature, 0]
+        [self.keys.all()[0].scheme().sizes().signature, 0]
     }
 
     fn check(&self, rows: usize) -> Result<(), Error> {
         let keys = self.keys.all();
         S::check_messages(&self.messages, rows)?;
         check_table(keys, self.keys.indices(), rows)?;
-        S::check_keys(&mut keys.iter().map(KeyRef::Private), self.mode)?;
-        S::of_private(&keys[0]).check_randomizer(self.randomizer, rows)
+        check_keys(keys, self.mode)?;
+        keys[0].scheme().check_randomizer(self.randomizer, rows)
     }
 
     fn inputs(&self) -> usize {
@@ -429,11 +450,11 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
         Self: 'm,
     {
         let (keys, indices) = (self.keys.all(), self.keys.indices());
-        let (set, (_, randomizer)) = (S::of_private(&keys[0]), S::shorten_lifetimes(self.mode, self.randomizer));
+        let set = keys[0].scheme();
         move |row, [_, copied, _]| {
             let key = indices.map_or(Ok(0), |of| index_in(keys, of, row))?;
-            let message = S::message_of_row(&self.messages, self.mode, row, copied)?;
-            Ok(SignRow { of: self, key, message, randomizer: set.randomizer_of_row(randomizer, row) })
+            let (message, randomizer) = set.row(&self.messages, self.mode, self.randomizer, row, copied)?;
+            Ok(SignRow { of: self, key, message, randomizer })
         }
     }
 
@@ -447,8 +468,7 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
         }
         let of = |i: usize| {
             let SignRow { of, key, message, randomizer } = rows[i];
-            let (mode, _) = S::shorten_lifetimes(of.mode, S::Randomizer::default());
-            ToSign { key: &of.keys.all()[key as usize], mode, message, randomizer }
+            ToSign { key: &of.keys.all()[key as usize], mode: S::shorten(of.mode), message, randomizer }
         };
         let keys = |range: Range<usize>| {
             of_calls(&rows[range], |row| row.of, |of, rows| of_table(of.keys.all(), rows.iter().map(|row| row.key)))
@@ -457,7 +477,7 @@ impl<'r, 'a, S: Scheme> Rows for &'r MessageRows<'a, S> {
         let work = Signing { jobs: rows.len(), of: &of, keys: &keys, fresh: &fresh };
         let mut out = lent.parts(&refused);
         let mut parts: Vec<&mut [u8]> = out.iter_mut().map(|part| &mut *part.columns[0]).collect();
-        let failed = work.sign(run, S::of_private(of(0).key), false, &mut parts, memory)?;
+        let failed = work.sign(run, of(0).key.scheme(), false, &mut parts, memory)?;
         Ok(Computed { refused, computed: signed(rows.len(), &failed) })
     }
 }
@@ -487,7 +507,7 @@ impl<'a: 'm, 'm, S: Scheme> VerifyRow<'_, 'a, 'm, S> {
             if copies.is_empty() || last != bytes {
                 last.clear();
                 last.extend_from_slice(bytes);
-                copies.push(Cow::Owned(params.scheme().public_key(&last)));
+                copies.push(Cow::Owned(S::VerifyingKey::of_bytes(params.scheme(), &last)));
             }
             copies.len() as u32 - 1
         };
@@ -518,7 +538,7 @@ impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
             RowVerifyingKeys::Table { keys, of } => check_table(keys, Some(of), rows)?,
             RowVerifyingKeys::Encoded { keys, .. } => keys.check("public keys", rows)?,
         }
-        S::check_keys(&mut self.keys.all().iter().map(KeyRef::Public), self.mode)
+        check_keys(self.keys.all(), self.mode)
     }
 
     fn inputs(&self) -> usize {
@@ -548,7 +568,8 @@ impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
     where
         Self: 'm,
     {
-        let Sizes { public, signature, .. } = self.keys.set().sizes();
+        let set = self.keys.set();
+        let Sizes { public, signature, .. } = set.sizes();
         move |row, [of_signature, of_message, of_key]| {
             let (index, key) = match self.keys {
                 RowVerifyingKeys::One(key) => (0, PublicKey::Key(key)),
@@ -561,7 +582,7 @@ impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
                 }
             };
             let signature = self.signatures.get_exact(row, of_signature, signature, RowStatus::SignatureLength)?;
-            let message = S::message_of_row(&self.messages, self.mode, row, of_message)?;
+            let (message, _) = set.row(&self.messages, self.mode, S::Randomizer::default(), row, of_message)?;
             Ok(VerifyRow { of: self, index, key, message, signature })
         }
     }
@@ -576,8 +597,7 @@ impl<'r, 'a, S: Scheme> Rows for &'r SignatureRows<'a, S> {
         }
         let of = |i: usize| {
             let VerifyRow { of, key, message, signature, .. } = rows[i];
-            let (mode, _) = S::shorten_lifetimes(of.mode, S::Randomizer::default());
-            ToVerify { key, mode, message, signature }
+            ToVerify { key, mode: S::shorten(of.mode), message, signature }
         };
         let keys = |range: Range<usize>| of_calls(&rows[range], |row| row.of, |of, rows| VerifyRow::keys(of, rows));
         let verdicts = S::verify(run, &Verifying { jobs: rows.len(), of: &of, keys: &keys }, memory)?;

@@ -208,14 +208,49 @@ impl Zeroize for Seeds {
     }
 }
 
-/// A mode whose context is stored separately, the context, the message, and the source of opt_rand.
-pub struct OwnedInput {
-    pub(super) mode: Mode<'static>,
-    pub(super) context: Box<[u8]>,
-    pub(super) message: JobMessage<'static>,
-    pub(super) randomizer: Randomizer<'static>,
-    /// opt_rand, if the randomizer is [`Randomizer::Given`].
-    pub(super) given: Option<Zeroizing<Vec<u8>>>,
+/// The input of a job.
+pub struct Input<'a> {
+    pub(super) mode: Mode<'a>,
+    pub(super) message: JobMessage<'a>,
+    pub(super) randomizer: Randomizer<'a>,
+    /// Replace what the mode and the randomizer borrowed, if the input is owned.
+    pub(super) own: Option<Box<(Vec<u8>, Zeroizing<Vec<u8>>)>>,
+}
+
+impl<'a> Input<'a> {
+    pub(super) fn into_owned(self) -> Input<'static> {
+        let own = self.own.unwrap_or_else(|| {
+            let given = if let Randomizer::Given(bytes) = self.randomizer { bytes } else { &[] };
+            Box::new((context(&self.mode).to_vec(), Zeroizing::new(given.to_vec())))
+        });
+        let mode = match self.mode {
+            Mode::Internal => Mode::Internal,
+            with_context => with_context.with_context(&[]),
+        };
+        let randomizer = match self.randomizer {
+            Randomizer::Hedged => Randomizer::Hedged,
+            Randomizer::Deterministic => Randomizer::Deterministic,
+            Randomizer::Given(_) => Randomizer::Given(&[]),
+        };
+        let message = match self.message {
+            JobMessage::Bytes(bytes) => JobMessage::Bytes(bytes.into_owned().into()),
+            JobMessage::Read(read) => JobMessage::Read(read),
+        };
+        Input { mode, message, randomizer, own: Some(own) }
+    }
+
+    pub(super) fn read(&self) -> (Mode<'_>, Message<'_>, Randomizer<'_>) {
+        let (mut mode, mut randomizer) = (self.mode, self.randomizer);
+        if let Some((context, given)) = self.own.as_deref() {
+            if mode != Mode::Internal {
+                mode = mode.with_context(context);
+            }
+            if randomizer == Randomizer::Given(&[]) {
+                randomizer = Randomizer::Given(given);
+            }
+        }
+        (mode, self.message.borrowed(), randomizer)
+    }
 }
 
 pub(super) fn context<'a>(mode: &Mode<'a>) -> &'a [u8] {

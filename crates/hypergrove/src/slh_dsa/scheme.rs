@@ -1,14 +1,14 @@
 //! SLH-DSA as the facade's trait `Scheme`.
 
 use super::distinct::distinct;
-use super::inputs::{JobMessage, Message, OwnedInput, Randomizer, Seeds, SlhDsa, context};
+use super::inputs::{Input, JobMessage, Message, Randomizer, Seeds, SlhDsa, context};
 use super::run::{compare_roots, sign, verify};
 use super::trees::grow;
 use crate::calls::Calls;
 use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::rows::{Column, RowStatus};
 use crate::scheme::{
-    Failed, KeyColumns, KeyRef, Of, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
+    Failed, KeyColumns, Of, PublicKey, Scheme, SchemeKey, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
 };
 use crate::{check_length, jobs, random, random_by_threads};
 use hypergrove_engine::programs::{Group, GroupFacts};
@@ -36,7 +36,7 @@ impl Scheme for SlhDsa {
     type Message<'a> = Message<'a>;
     type JobMessage<'a> = JobMessage<'a>;
     type RowMessages<'a> = Column<'a>;
-    type OwnedInput = OwnedInput;
+    type Input<'a> = Input<'a>;
 
     fn set(self) -> &'static Params {
         self.0
@@ -48,76 +48,19 @@ impl Scheme for SlhDsa {
 
     /// A private key is SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root. The seeds are the first three of these.
     fn sizes(self) -> Sizes {
-        Sizes { seeds: 3 * self.n, private: self.sk_bytes(), public: self.pk_bytes(), signature: self.sig_bytes() }
+        let (seeds, r) = (3 * self.n, self.r_range().end);
+        Sizes { seeds, private: self.sk_bytes(), public: self.pk_bytes(), signature: self.sig_bytes(), r }
     }
 
     fn kind(self, op: Op, cached_layers: usize) -> Kind {
         Kind::slh_dsa(self.0, op, cached_layers)
     }
 
-    fn variant(key: &SigningKey) -> usize {
-        key.cached_layers()
-    }
-
-    fn of_private(key: &SigningKey) -> SlhDsa {
-        SlhDsa(key.params())
-    }
-
-    fn of_public(key: &VerifyingKey) -> SlhDsa {
-        SlhDsa(key.params())
-    }
-
-    fn usual_mode<'a>(key: KeyRef<'_, SlhDsa>) -> Mode<'a>
-    where
-        'a: 'a,
-    {
-        match key {
-            KeyRef::Private(key) => key.mode(&[]),
-            KeyRef::Public(key) => key.mode(&[]),
-        }
-    }
-
-    fn check_keys<'k>(keys: &mut dyn Iterator<Item = KeyRef<'k, SlhDsa>>, mode: Mode<'_>) -> Result<(), Error> {
+    fn check_mode(mode: Mode<'_>) -> Result<(), Error> {
         // Only the context concerns the whole call, so no message is needed here. A digest of the wrong length is an error of its message alone.
-        if let Err(why @ MessageError::Context { .. }) = mode.check(b"") {
-            return Err(why.into());
-        }
-        let mut first = None;
-        for key in keys {
-            let (set, layers) = match key {
-                KeyRef::Private(key) => {
-                    key.as_ref().check_mode(mode)?;
-                    (key.params(), key.cached_layers())
-                }
-                KeyRef::Public(key) => {
-                    key.as_ref().check_mode(mode)?;
-                    (key.params(), 0)
-                }
-            };
-            let (first_set, of_first) = *first.get_or_insert((set, layers));
-            if set != first_set {
-                let what = format!("a table with keys of {first_set} and of {set}; make a call for each set");
-                return Err(Error::Value { what });
-            }
-            if layers != of_first {
-                let what = format!(
-                    "a table whose keys have {of_first} and {layers} cached layers; give all keys the same number"
-                );
-                return Err(Error::Value { what });
-            }
-        }
-        Ok(())
-    }
-
-    fn check_job(key: KeyRef<'_, SlhDsa>, mode: Mode<'_>, message: &JobMessage<'_>) -> Result<(), Error> {
-        match (message, &key) {
-            (JobMessage::Bytes(message), _) => mode.check(message)?,
-            (JobMessage::Read(read), KeyRef::Private(key)) => read.check(&key.verifying_key(), true, mode)?,
-            (JobMessage::Read(read), KeyRef::Public(key)) => read.check(key, false, mode)?,
-        }
-        match key {
-            KeyRef::Private(key) => Ok(key.as_ref().check_mode(mode)?),
-            KeyRef::Public(key) => Ok(key.as_ref().check_mode(mode)?),
+        match mode.check(b"") {
+            Err(why @ MessageError::Context { .. }) => Err(why.into()),
+            _ => Ok(()),
         }
     }
 
@@ -125,16 +68,6 @@ impl Scheme for SlhDsa {
         match randomizer {
             Randomizer::Given(bytes) => check_length("opt_rand", messages.saturating_mul(self.n), bytes.len()),
             _ => Ok(()),
-        }
-    }
-
-    fn randomizer_of_row<'a>(self, randomizer: Randomizer<'a>, row: usize) -> Randomizer<'a>
-    where
-        'a: 'a,
-    {
-        match randomizer {
-            Randomizer::Given(bytes) => Randomizer::Given(&bytes[row * self.n..][..self.n]),
-            other => other,
         }
     }
 
@@ -146,67 +79,53 @@ impl Scheme for SlhDsa {
         Some(*messages)
     }
 
-    fn message_of_row<'m, 'a: 'm>(
+    fn row<'m, 'a: 'm>(
+        self,
         messages: &Column<'a>,
         mode: Mode<'_>,
+        randomizer: Randomizer<'a>,
         row: usize,
         copied: Option<&'m [u8]>,
-    ) -> Result<Message<'m>, RowStatus> {
+    ) -> Result<(Message<'m>, Randomizer<'m>), RowStatus> {
         let message = copied.or_else(|| messages.get(row)).ok_or(RowStatus::BadOffsets)?;
         mode.check(message).map_err(|_| RowStatus::DigestLength)?;
-        Ok(Message::Bytes(message))
+        let randomizer = match randomizer {
+            Randomizer::Given(bytes) => Randomizer::Given(&bytes[row * self.n..][..self.n]),
+            other => other,
+        };
+        Ok((Message::Bytes(message), randomizer))
     }
 
     fn size_of_rows(messages: &Column<'_>, randomizer: Randomizer<'_>) -> usize {
         messages.size() + if let Randomizer::Given(bytes) = randomizer { bytes.len() } else { 0 }
     }
 
-    fn shorten_lifetimes<'m, 'a: 'm>(mode: Mode<'a>, randomizer: Randomizer<'a>) -> (Mode<'m>, Randomizer<'m>) {
-        (mode, randomizer)
+    fn shorten<'m, 'a: 'm>(mode: Mode<'a>) -> Mode<'m> {
+        mode
     }
 
-    fn borrow<'j, 'a: 'j>(
-        mode: Mode<'a>,
-        message: &'j JobMessage<'a>,
-        randomizer: Randomizer<'a>,
-    ) -> (Mode<'j>, Message<'j>, Randomizer<'j>) {
-        (mode, message.borrowed(), randomizer)
+    fn input<'a>(mode: Mode<'a>, message: JobMessage<'a>, randomizer: Randomizer<'a>) -> Input<'a>
+    where
+        'a: 'a,
+    {
+        Input { mode, message, randomizer, own: None }
     }
 
-    fn owned_bytes(message: &JobMessage<'_>) -> usize {
-        if let JobMessage::Bytes(bytes) = message { jobs::owned(bytes) } else { 0 }
+    fn into_owned(input: Input<'_>) -> Input<'static> {
+        input.into_owned()
     }
 
-    fn into_owned(mode: Mode<'_>, message: JobMessage<'_>, randomizer: Randomizer<'_>) -> OwnedInput {
-        let context = context(&mode).into();
-        let mode = match mode {
-            Mode::Internal => Mode::Internal,
-            with_context => with_context.with_context(&[]),
-        };
-        let (randomizer, given) = match randomizer {
-            Randomizer::Hedged => (Randomizer::Hedged, None),
-            Randomizer::Deterministic => (Randomizer::Deterministic, None),
-            Randomizer::Given(bytes) => (Randomizer::Given(&[]), Some(Zeroizing::new(bytes.to_vec()))),
-        };
-        let message = match message {
-            JobMessage::Bytes(bytes) => JobMessage::Bytes(bytes.into_owned().into()),
-            JobMessage::Read(read) => JobMessage::Read(read),
-        };
-        OwnedInput { mode, context, message, randomizer, given }
+    fn read<'j>(input: &'j Input<'_>) -> (Mode<'j>, Message<'j>, Randomizer<'j>) {
+        input.read()
+    }
+
+    fn owned_bytes(input: &Input<'_>) -> usize {
+        if let JobMessage::Bytes(bytes) = &input.message { jobs::owned(bytes) } else { 0 }
     }
 
     fn size_of_input(mode: Mode<'_>, message: &JobMessage<'_>) -> usize {
         let message = if let JobMessage::Bytes(bytes) = message { bytes.len() } else { 0 };
         message + context(&mode).len()
-    }
-
-    fn lend(owned: &OwnedInput) -> (Mode<'_>, JobMessage<'_>, Randomizer<'_>) {
-        let mode = match owned.mode {
-            Mode::Internal => Mode::Internal,
-            mode => mode.with_context(&owned.context),
-        };
-        let randomizer = owned.given.as_ref().map_or(owned.randomizer, |given| Randomizer::Given(given));
-        (mode, owned.message.borrowed().into(), randomizer)
     }
 
     fn check_seeds(self, Seeds { sk_seed, sk_prf, pk_seed }: &Seeds) -> Result<(), Error> {
@@ -220,30 +139,12 @@ impl Scheme for SlhDsa {
         }
     }
 
-    fn private_key(self, bytes: &[u8]) -> SigningKey {
-        SigningKey::from_bytes_unchecked(self.0, bytes).expect("as many bytes as a key has")
-    }
-
-    fn public_key(self, bytes: &[u8]) -> VerifyingKey {
-        VerifyingKey::from_bytes(self.0, bytes).expect("as many bytes as a key has")
-    }
-
     fn signature(self, bytes: Cow<'_, [u8]>) -> Signature {
         Signature::from_bytes(self.0, bytes).expect("as many bytes as a signature has")
     }
 
     fn discard(signature: Signature) {
         signature.into_bytes().zeroize();
-    }
-
-    fn distinct_private<'k>(keys: &mut dyn Iterator<Item = &'k SigningKey>) -> (Vec<&'k SigningKey>, Vec<u32>) {
-        let public = |key: &'k SigningKey| (key.as_ref().pk_seed(), key.as_ref().pk_root(), key.cached_id());
-        // The result is public: only a damaged key makes a difference.
-        distinct(keys, public, |a, b| declassified(a == b))
-    }
-
-    fn distinct_public<'k>(keys: &mut dyn Iterator<Item = &'k VerifyingKey>) -> (Vec<&'k VerifyingKey>, Vec<u32>) {
-        distinct(keys, |key| (key.as_ref().pk_seed(), key.as_ref().pk_root(), 0), |_, _| true)
     }
 
     fn output(self, _: Op, facts: &GroupFacts) -> usize {
@@ -263,10 +164,6 @@ impl Scheme for SlhDsa {
         let mut fresh = Zeroizing::new(vec![0; hedged.map_or(0, |job| jobs * job.key.params().n)]);
         random_by_threads(place, &mut fresh)?;
         Ok(fresh)
-    }
-
-    fn r_range(self) -> Range<usize> {
-        self.0.r_range()
     }
 
     /// FIPS 205, Algorithm 19: lines 1–10 in `ToSign::randomized`, the others in the program.
@@ -399,6 +296,78 @@ impl Scheme for SlhDsa {
     #[inline(never)]
     fn calls() -> &'static Calls<SlhDsa> {
         &Calls::OF
+    }
+}
+
+impl SchemeKey<SlhDsa> for SigningKey {
+    fn scheme(&self) -> SlhDsa {
+        SlhDsa(self.params())
+    }
+
+    fn of_bytes(scheme: SlhDsa, bytes: &[u8]) -> SigningKey {
+        SigningKey::from_bytes_unchecked(scheme.0, bytes).expect("as many bytes as a key has")
+    }
+
+    fn cached_layers(&self) -> usize {
+        self.cached_layers()
+    }
+
+    fn usual_mode<'a>(&self) -> Mode<'a>
+    where
+        'a: 'a,
+    {
+        self.mode(&[])
+    }
+
+    fn check_mode(&self, mode: Mode<'_>) -> Result<(), Error> {
+        Ok(self.as_ref().check_mode(mode)?)
+    }
+
+    fn check_job(&self, mode: Mode<'_>, message: Message<'_>) -> Result<(), Error> {
+        match message {
+            Message::Bytes(message) => mode.check(message)?,
+            Message::Read(read) => read.check(&self.verifying_key(), true, mode)?,
+        }
+        self.check_mode(mode)
+    }
+
+    fn distinct<'k>(keys: &mut dyn Iterator<Item = &'k SigningKey>) -> (Vec<&'k SigningKey>, Vec<u32>) {
+        let public = |key: &'k SigningKey| (key.as_ref().pk_seed(), key.as_ref().pk_root(), key.cached_id());
+        // The result is public: only a damaged key makes a difference.
+        distinct(keys, public, |a, b| declassified(a == b))
+    }
+}
+
+impl SchemeKey<SlhDsa> for VerifyingKey {
+    fn scheme(&self) -> SlhDsa {
+        SlhDsa(self.params())
+    }
+
+    fn of_bytes(scheme: SlhDsa, bytes: &[u8]) -> VerifyingKey {
+        VerifyingKey::from_bytes(scheme.0, bytes).expect("as many bytes as a key has")
+    }
+
+    fn usual_mode<'a>(&self) -> Mode<'a>
+    where
+        'a: 'a,
+    {
+        self.mode(&[])
+    }
+
+    fn check_mode(&self, mode: Mode<'_>) -> Result<(), Error> {
+        Ok(self.as_ref().check_mode(mode)?)
+    }
+
+    fn check_job(&self, mode: Mode<'_>, message: Message<'_>) -> Result<(), Error> {
+        match message {
+            Message::Bytes(message) => mode.check(message)?,
+            Message::Read(read) => read.check(self, false, mode)?,
+        }
+        self.check_mode(mode)
+    }
+
+    fn distinct<'k>(keys: &mut dyn Iterator<Item = &'k VerifyingKey>) -> (Vec<&'k VerifyingKey>, Vec<u32>) {
+        distinct(keys, |key| (key.as_ref().pk_seed(), key.as_ref().pk_root(), 0), |_, _| true)
     }
 }
 

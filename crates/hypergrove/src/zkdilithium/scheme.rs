@@ -5,7 +5,9 @@ use super::{Fe, JobMessage, Message, Signature, SigningKey, VerifyingKey, ZkDili
 use crate::calls::Calls;
 use crate::jobs::owned;
 use crate::rows::{Column, RowStatus};
-use crate::scheme::{Failed, KeyColumns, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private};
+use crate::scheme::{
+    Failed, KeyColumns, Scheme, SchemeKey, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
+};
 use crate::{Error, Op as EngineOp, random};
 use hypergrove_engine::programs::{Group, GroupFacts, typed};
 use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run, Wiped, room};
@@ -18,10 +20,10 @@ use std::borrow::Cow;
 use std::ops::Range;
 use zeroize::Zeroize;
 
-/// A message that its job owns.
-pub enum OwnedMessage {
-    /// See [`Message::Bytes`].
-    Bytes(Vec<u8>),
+/// The message of a job, which the job may own.
+pub enum Input<'a> {
+    /// A message that is borrowed, or bytes.
+    Message(JobMessage<'a>),
     /// See [`Message::Block`].
     Block(Box<[Fe; MUSIZE]>),
     /// See [`Message::Mu`].
@@ -39,7 +41,7 @@ impl Scheme for Set {
     type Message<'a> = Message<'a>;
     type JobMessage<'a> = JobMessage<'a>;
     type RowMessages<'a> = RowMessages<'a>;
-    type OwnedInput = OwnedMessage;
+    type Input<'a> = Input<'a>;
     const HAS_PLACES_FOR_JOBS: bool = true;
 
     fn set(self) -> Set {
@@ -51,7 +53,7 @@ impl Scheme for Set {
     }
 
     fn sizes(self) -> Sizes {
-        Sizes { seeds: SEED_BYTES, private: SK_BYTES, public: PK_BYTES, signature: SIG_BYTES }
+        Sizes { seeds: SEED_BYTES, private: SK_BYTES, public: PK_BYTES, signature: SIG_BYTES, r: 0 }
     }
 
     fn kind(self, op: EngineOp, _: usize) -> Kind {
@@ -63,14 +65,6 @@ impl Scheme for Set {
         })
     }
 
-    fn of_private(_: &SigningKey) -> Set {
-        Set
-    }
-
-    fn of_public(_: &VerifyingKey) -> Set {
-        Set
-    }
-
     fn check_messages(messages: &RowMessages<'_>, rows: usize) -> Result<(), Error> {
         messages.check(rows)
     }
@@ -79,37 +73,52 @@ impl Scheme for Set {
         if let RowMessages::Bytes(column) = messages { Some(*column) } else { None }
     }
 
-    fn message_of_row<'m, 'a: 'm>(
+    fn row<'m, 'a: 'm>(
+        self,
         messages: &RowMessages<'a>,
+        (): (),
         (): (),
         row: usize,
         copied: Option<&'m [u8]>,
-    ) -> Result<Message<'m>, RowStatus> {
-        copied.map_or_else(|| messages.get(row), |bytes| Ok(Message::Bytes(bytes)))
+    ) -> Result<(Message<'m>, ()), RowStatus> {
+        let message = copied.map_or_else(|| messages.get(row), |bytes| Ok(Message::Bytes(bytes)))?;
+        Ok((message, ()))
     }
 
     fn size_of_rows(messages: &RowMessages<'_>, (): ()) -> usize {
         messages.size()
     }
 
-    fn shorten_lifetimes<'m, 'a: 'm>((): (), (): ()) -> ((), ()) {
-        ((), ())
+    fn shorten<'m, 'a: 'm>((): ()) {}
+
+    fn input<'a>((): (), message: JobMessage<'a>, (): ()) -> Input<'a>
+    where
+        'a: 'a,
+    {
+        Input::Message(message)
     }
 
-    fn borrow<'j, 'a: 'j>((): (), message: &'j JobMessage<'a>, (): ()) -> ((), Message<'j>, ()) {
-        ((), message.borrowed(), ())
-    }
-
-    fn owned_bytes(message: &JobMessage<'_>) -> usize {
-        if let JobMessage::Bytes(bytes) = message { owned(bytes) } else { 0 }
-    }
-
-    fn into_owned((): (), message: JobMessage<'_>, (): ()) -> OwnedMessage {
-        match message {
-            JobMessage::Bytes(bytes) => OwnedMessage::Bytes(bytes.into_owned()),
-            JobMessage::Block(block) => OwnedMessage::Block(Box::new(*block)),
-            JobMessage::Mu(mu) => OwnedMessage::Mu(Box::new(*mu)),
+    fn into_owned(input: Input<'_>) -> Input<'static> {
+        match input {
+            Input::Message(JobMessage::Bytes(bytes)) => Input::Message(JobMessage::Bytes(bytes.into_owned().into())),
+            Input::Message(JobMessage::Block(block)) => Input::Block(Box::new(*block)),
+            Input::Message(JobMessage::Mu(mu)) => Input::Mu(Box::new(*mu)),
+            Input::Block(block) => Input::Block(block),
+            Input::Mu(mu) => Input::Mu(mu),
         }
+    }
+
+    fn read<'j>(input: &'j Input<'_>) -> ((), Message<'j>, ()) {
+        let message = match input {
+            Input::Message(message) => message.borrowed(),
+            Input::Block(block) => Message::Block(block),
+            Input::Mu(mu) => Message::Mu(mu),
+        };
+        ((), message, ())
+    }
+
+    fn owned_bytes(input: &Input<'_>) -> usize {
+        if let Input::Message(JobMessage::Bytes(bytes)) = input { owned(bytes) } else { 0 }
     }
 
     fn size_of_input((): (), message: &JobMessage<'_>) -> usize {
@@ -119,25 +128,8 @@ impl Scheme for Set {
         }
     }
 
-    fn lend(owned: &OwnedMessage) -> ((), JobMessage<'_>, ()) {
-        let message = match owned {
-            OwnedMessage::Bytes(bytes) => bytes.into(),
-            OwnedMessage::Block(block) => JobMessage::Block(block),
-            OwnedMessage::Mu(mu) => JobMessage::Mu(mu),
-        };
-        ((), message, ())
-    }
-
     fn write_seeds(seed: &[u8; SEED_BYTES], to: &mut [u8]) {
         to.copy_from_slice(seed);
-    }
-
-    fn private_key(self, bytes: &[u8]) -> SigningKey {
-        SigningKey::from_bytes_unchecked(bytes).expect("as many bytes as a key has")
-    }
-
-    fn public_key(self, bytes: &[u8]) -> VerifyingKey {
-        VerifyingKey::from_bytes(bytes).expect("as many bytes as a key has")
     }
 
     fn signature(self, bytes: Cow<'_, [u8]>) -> Signature {
@@ -238,6 +230,26 @@ impl Scheme for Set {
     #[inline(never)]
     fn calls() -> &'static Calls<Set> {
         &Calls::OF
+    }
+}
+
+impl SchemeKey<Set> for SigningKey {
+    fn scheme(&self) -> Set {
+        Set
+    }
+
+    fn of_bytes(_: Set, bytes: &[u8]) -> SigningKey {
+        SigningKey::from_bytes_unchecked(bytes).expect("as many bytes as a key has")
+    }
+}
+
+impl SchemeKey<Set> for VerifyingKey {
+    fn scheme(&self) -> Set {
+        Set
+    }
+
+    fn of_bytes(_: Set, bytes: &[u8]) -> VerifyingKey {
+        VerifyingKey::from_bytes(bytes).expect("as many bytes as a key has")
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::common::{Mock, OnMock, columns};
 use hypergrove::rows::{Column, Offsets, RowSet, RowSigningKeys, RowStatus};
 use hypergrove::scheme::{
-    CallColumns, MessageRows, RowVerifyingKeys, Scheme, SignJob, SignatureRows, Sizes, VerifyJob,
+    CallColumns, MessageRows, RowVerifyingKeys, Scheme, SchemeKey, SignJob, SignatureRows, Sizes, VerifyJob,
 };
 use hypergrove::{Cpu, Engine, EngineBuilder, Error, Fault, Isa, JobKey, Op};
 use std::collections::BTreeSet;
@@ -146,8 +146,8 @@ pub(crate) fn to_verify<'a, S: Tested>(
 /// Signs rows over what an earlier call left in the memory.
 pub(crate) fn sign<S: Scheme>(engine: &Engine, rows: &MessageRows<'_, S>, count: usize) -> (Vec<u8>, Vec<RowStatus>) {
     let set = match rows.keys {
-        RowSigningKeys::One(key) => S::of_private(key),
-        RowSigningKeys::Table { keys, .. } => S::of_private(&keys[0]),
+        RowSigningKeys::One(key) => key.scheme(),
+        RowSigningKeys::Table { keys, .. } => keys[0].scheme(),
     };
     let (mut signatures, mut statuses) = (vec![1; count * set.sizes().signature], vec![RowStatus::Valid; count]);
     engine.sign_rows(rows, &mut signatures, &mut statuses).unwrap();
@@ -161,7 +161,7 @@ pub(crate) fn verify<S: Scheme>(engine: &Engine, rows: &SignatureRows<'_, S>, co
 }
 
 fn public<S: Tested>(key: &S::SigningKey) -> S::VerifyingKey {
-    S::tested().public_key(&S::bytes(key)[1])
+    S::VerifyingKey::of_bytes(S::tested(), &S::bytes(key)[1])
 }
 
 fn bytes_of<S: Tested>(signed: Vec<Result<S::Signature, Error>>) -> Vec<u8> {
@@ -240,7 +240,7 @@ pub(crate) fn keys_are_made_in_rows<S: Tested>() {
 
             engine.keygen_rows(set, &mut private, Some(&mut public)).unwrap();
             for (private, public) in zip(private.chunks(private_bytes), public.chunks(public_bytes)) {
-                let key = set.private_key(private);
+                let key = S::SigningKey::of_bytes(set, private);
                 assert!(S::is_sound(&engine, &key) && S::bytes(&key)[1] == public, "{what}");
             }
             // A private key begins with what was drawn.
@@ -321,7 +321,7 @@ pub(crate) fn progress_counts_rows_and_stops_a_call<S: Tested>() {
         engine.keygen_rows_with_progress(set, &mut private, Some(&mut public), |done| counts.push(done)).unwrap();
         assert!(is_counted(&counts), "{what}: {counts:?}");
         for (private, public) in zip(private.chunks(private_bytes), public.chunks(public_bytes)) {
-            assert!(S::bytes(&set.private_key(private))[1] == public, "{what}");
+            assert!(S::bytes(&S::SigningKey::of_bytes(set, private))[1] == public, "{what}");
         }
         engine.keygen_rows_with_progress(set, &mut private, Some(&mut public), |_| ControlFlow::Break(())).unwrap();
         assert!(is_zero(&private) && is_zero(&public), "{what}: no key is left of a call that stopped");

@@ -4,7 +4,8 @@ use crate::program::{Program, kind};
 use crate::wots::{self, N, SIGNATURE};
 use hypergrove::rows::{Column, RowStatus};
 use hypergrove::scheme::{
-    Calls, Failed, KeyColumns, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
+    Calls, Failed, KeyColumns, PublicKey, Scheme, SchemeKey, Signing, Sizes, ToSign, ToVerify, Verifying,
+    compute_private,
 };
 use hypergrove::{Error, Op};
 use hypergrove_engine::programs::{GroupFacts, typed};
@@ -54,7 +55,7 @@ impl Scheme for Wots {
     type Message<'a> = &'a [u8];
     type JobMessage<'a> = Cow<'a, [u8]>;
     type RowMessages<'a> = Column<'a>;
-    type OwnedInput = Vec<u8>;
+    type Input<'a> = Cow<'a, [u8]>;
 
     fn set(self) -> Wots {
         self
@@ -63,16 +64,10 @@ impl Scheme for Wots {
         "WOTS+"
     }
     fn sizes(self) -> Sizes {
-        Sizes { seeds: N, private: 2 * N, public: N, signature: SIGNATURE }
+        Sizes { seeds: N, private: 2 * N, public: N, signature: SIGNATURE, r: 0 }
     }
     fn kind(self, op: Op, _: usize) -> Kind {
         kind(op)
-    }
-    fn of_private(_: &Private) -> Wots {
-        Wots
-    }
-    fn of_public(_: &Public) -> Wots {
-        Wots
     }
     fn check_messages(messages: &Column<'_>, rows: usize) -> Result<(), Error> {
         messages.check("messages", rows)
@@ -80,43 +75,40 @@ impl Scheme for Wots {
     fn bytes_of_rows<'m, 'a: 'm>(messages: &Column<'a>) -> Option<Column<'m>> {
         Some(*messages)
     }
-    fn message_of_row<'m, 'a: 'm>(
+    fn row<'m, 'a: 'm>(
+        self,
         messages: &Column<'a>,
+        (): (),
         (): (),
         row: usize,
         copied: Option<&'m [u8]>,
-    ) -> Result<&'m [u8], RowStatus> {
-        copied.or_else(|| messages.get(row)).ok_or(RowStatus::BadOffsets)
+    ) -> Result<(&'m [u8], ()), RowStatus> {
+        Ok((copied.or_else(|| messages.get(row)).ok_or(RowStatus::BadOffsets)?, ()))
     }
     fn size_of_rows(messages: &Column<'_>, (): ()) -> usize {
         messages.size()
     }
-    fn shorten_lifetimes<'m, 'a: 'm>((): (), (): ()) -> ((), ()) {
-        ((), ())
+    fn shorten<'m, 'a: 'm>((): ()) {}
+    fn input<'a>((): (), message: Cow<'a, [u8]>, (): ()) -> Cow<'a, [u8]>
+    where
+        'a: 'a,
+    {
+        message
     }
-    fn borrow<'j, 'a: 'j>((): (), message: &'j Cow<'a, [u8]>, (): ()) -> ((), &'j [u8], ()) {
+    fn into_owned(message: Cow<'_, [u8]>) -> Cow<'static, [u8]> {
+        message.into_owned().into()
+    }
+    fn read<'j>(message: &'j Cow<'_, [u8]>) -> ((), &'j [u8], ()) {
         ((), message, ())
     }
     fn owned_bytes(_: &Cow<'_, [u8]>) -> usize {
         0
     }
-    fn into_owned((): (), message: Cow<'_, [u8]>, (): ()) -> Vec<u8> {
-        message.into_owned()
-    }
     fn size_of_input((): (), message: &Cow<'_, [u8]>) -> usize {
         message.len()
     }
-    fn lend(owned: &Vec<u8>) -> ((), Cow<'_, [u8]>, ()) {
-        ((), Cow::Borrowed(owned), ())
-    }
     fn write_seeds(seed: &[u8; N], to: &mut [u8]) {
         to.copy_from_slice(seed);
-    }
-    fn private_key(self, bytes: &[u8]) -> Private {
-        Private(bytes[..N].try_into().unwrap(), bytes[N..].try_into().unwrap())
-    }
-    fn public_key(self, bytes: &[u8]) -> Public {
-        Public(bytes.try_into().unwrap())
     }
     fn signature(self, bytes: Cow<'_, [u8]>) -> Vec<u8> {
         bytes.into_owned()
@@ -197,5 +189,23 @@ impl Scheme for Wots {
     #[inline(never)]
     fn calls() -> &'static Calls<Wots> {
         &Calls::OF
+    }
+}
+
+impl SchemeKey<Wots> for Private {
+    fn scheme(&self) -> Wots {
+        Wots
+    }
+    fn of_bytes(_: Wots, bytes: &[u8]) -> Private {
+        Private(bytes[..N].try_into().unwrap(), bytes[N..].try_into().unwrap())
+    }
+}
+
+impl SchemeKey<Wots> for Public {
+    fn scheme(&self) -> Wots {
+        Wots
+    }
+    fn of_bytes(_: Wots, bytes: &[u8]) -> Public {
+        Public(bytes.try_into().unwrap())
     }
 }
