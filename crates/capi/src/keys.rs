@@ -2,9 +2,8 @@
 
 use crate::failure::{Failure, Status, call, value};
 use crate::pointers::{Handle, In, Out, OutHandle, c_structs, made, put_bytes};
-use crate::schemes::{Format, InC, Key, PrivateKey, PublicKey, Set, of_scheme};
+use crate::schemes::{Format, InC, Key, KeyRef, PrivateKey, PublicKey, Set, of_scheme};
 use hypergrove::pkcs8::LineEnding;
-use hypergrove::scheme::KeyRef;
 use hypergrove::{EncryptedSigningKey, Engine, PassphraseKdf, SigningKey};
 use zeroize::Zeroizing;
 

@@ -6,12 +6,18 @@ use crate::options::{FLAGS, MessageOptions, OfOptions};
 use hypergrove::pkcs8::spki::EncodePublicKey;
 use hypergrove::pkcs8::{EncodePrivateKey, LineEnding};
 use hypergrove::rows::Column;
-use hypergrove::scheme::{KeyRef, Scheme, Sizes};
+use hypergrove::scheme::{Scheme, Sizes};
 use hypergrove::zkdilithium::{self as zk, ZkDilithium};
 use hypergrove::{Engine, Error, PARAMETER_SETS, SigningKey, SlhDsa, UnknownSet, VerifyingKey};
 use std::mem::take;
 use std::sync::Arc;
 use zeroize::Zeroizing;
+
+/// A key of either kind.
+pub(crate) enum KeyRef<'k, S: Scheme> {
+    Private(&'k S::SigningKey),
+    Public(&'k S::VerifyingKey),
+}
 
 /// Something of either scheme.
 #[derive(Clone, Copy)]

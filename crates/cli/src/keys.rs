@@ -6,6 +6,7 @@ use crate::files::Source;
 use crate::passphrase::PassphraseOptions;
 use crate::x509;
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
+use hypergrove::scheme::SchemeKey;
 use hypergrove::{EncryptedSigningKey, KeyError, Params, SigningKey, SlhDsa, VerifyingKey, known_sets};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::Printer;
@@ -28,8 +29,8 @@ pub(crate) enum Key<S: Timed = SlhDsa> {
 impl<S: Timed> Key<S> {
     pub(crate) fn params(&self) -> S::Set {
         match self {
-            Key::Private(key) => S::of_private(key).set(),
-            Key::Public(key) => S::of_public(key).set(),
+            Key::Private(key) => key.scheme().set(),
+            Key::Public(key) => key.scheme().set(),
         }
     }
     pub(crate) fn public(&self) -> S::VerifyingKey {

@@ -4,6 +4,7 @@ use crate::args::{self, Encoding, KeyKind, MachineOptions, Pubkey};
 use crate::files::{Access, Replace, Source, Sources, Target};
 use crate::keys::{Key, KeyFile};
 use crate::schemes::{InTool, of_scheme};
+use hypergrove::scheme::SchemeKey;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::Printer;
 
@@ -41,7 +42,7 @@ fn public<S: InTool>(
         Some(public) if args.line => format!("{}\n", public.to_base64()?).into_bytes(),
         _ => S::encode_public(&public, args.encoding.encoding())?,
     };
-    Ok((S::of_public(&public).name(), bytes))
+    Ok((public.scheme().name(), bytes))
 }
 
 /// A refusal because a key is there, which also says whether both are halves of one pair.

@@ -12,6 +12,7 @@ use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::{ledger, table, trees};
 use hypergrove::Mode;
+use hypergrove::scheme::SchemeKey;
 use hypergrove_files::envelope::{Envelope, EnvelopeError, Header};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{PathDisplay, Printer};
@@ -99,7 +100,7 @@ fn by_key<S: InTool>(
     let exit = verdicts.finish(done)?;
     if let (false, Exit::Good, target @ Target::File(_)) = (many, exit, &targets[0]) {
         let done = if kept > 0 { "kept" } else { "wrote" };
-        printer.note(format_args!("{done} {target}: a signature of {}", S::of_public(&public).name()));
+        printer.note(format_args!("{done} {target}: a signature of {}", public.scheme().name()));
     }
     Ok(exit)
 }
@@ -183,7 +184,7 @@ impl<S: InTool> Signer<'_, S> {
         targets: &[Target],
     ) -> Result<Vec<Existing>, Failure> {
         let key = &S::public(&self.key);
-        let set = S::of_public(key);
+        let set = key.scheme();
         let length = (set.name(), set.sizes().signature);
         let existing: Vec<_> = files.iter().map(|_| Mutex::new(None)).collect();
         let tell = |index: usize, valid: Result<bool, Failure>| {

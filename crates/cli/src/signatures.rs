@@ -6,7 +6,7 @@ use crate::files::Source;
 use crate::schemes::{self, InTool};
 use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict};
-use hypergrove::scheme::VerifyJob;
+use hypergrove::scheme::{SchemeKey, VerifyJob};
 use hypergrove::{Engine, Error, Mode};
 use hypergrove_files::envelope::{MAX_ENVELOPE, is_reserved};
 use hypergrove_lab::failure::Failure;
@@ -78,7 +78,7 @@ pub(crate) struct Candidate<'a, S: InTool> {
 
 /// Whose signatures keys verify, and their bytes.
 pub(crate) fn lengths<S: InTool>(keys: &[Candidate<'_, S>]) -> Vec<(&'static str, usize)> {
-    let sets = keys.iter().map(|candidate| S::of_public(&candidate.key));
+    let sets = keys.iter().map(|candidate| candidate.key.scheme());
     let mut all: Vec<_> = sets.map(|set| (set.name(), set.sizes().signature)).collect();
     all.sort_unstable();
     all.dedup();

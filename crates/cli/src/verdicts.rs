@@ -4,6 +4,7 @@ use crate::files::{Source, text};
 use crate::json::{Counts, FileLine, Line, Word};
 use crate::schemes::InTool;
 use hypergrove::Fingerprint;
+use hypergrove::scheme::SchemeKey;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{Bar, Name, Printer, Visible, grouped};
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ pub(crate) struct SignedBy {
 
 impl SignedBy {
     pub(crate) fn of<S: InTool>(key: &S::VerifyingKey, name: Option<String>) -> Arc<SignedBy> {
-        Arc::new(SignedBy { set: S::of_public(key).name(), fingerprint: S::fingerprint(key), name })
+        Arc::new(SignedBy { set: key.scheme().name(), fingerprint: S::fingerprint(key), name })
     }
 }
 

@@ -10,6 +10,7 @@ use crate::schemes::{self, InTool, of_scheme};
 use crate::signatures::{Candidate, Named, judge, lengths, missing, of_length, signature_of};
 use crate::verdicts::{Advice, Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::{certificates, table, trees};
+use hypergrove::scheme::SchemeKey;
 use hypergrove::{Engine, Error, Mode, VerifyingKey};
 use hypergrove_files::envelope::{self, Envelope, MAX_ENVELOPE, Mismatch};
 use hypergrove_files::signers::{AllowedSigners, NotAllowed};
@@ -186,7 +187,7 @@ impl<S: InTool> Verification<'_, S> {
                 return Err(self.absent(index, failure));
             }
         };
-        let fits = |key: &&Candidate<'_, S>| S::of_public(&key.key).sizes().signature == signature.len();
+        let fits = |key: &&Candidate<'_, S>| key.key.scheme().sizes().signature == signature.len();
         let fitting: Vec<_> = keys.iter().filter(fits).collect();
         let (mut all, mut trials) = (tries(index, &fitting), Vec::new());
         // Keys of HashSLH-DSA among others: each kind takes a reading of its own.

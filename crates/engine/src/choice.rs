@@ -1,7 +1,7 @@
 //! The choice of a batch's policy, its source, and its adjustment when the measured time is far off the prediction.
 
-use crate::backend::THREADS;
-use crate::{Axis, Backend, Device, Policy};
+use crate::backend::Backend;
+use crate::device::{Axis, Device, Policy, THREADS};
 use hypergrove_fips205::plan::Plan;
 
 /// The source of a policy.

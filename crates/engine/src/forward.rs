@@ -120,7 +120,7 @@ macro_rules! forward {
     // For programs that run on the host's threads and are compiled already.
     (@ on_threads $self:ident $to:expr) => {
         fn jobs(&$self, _: &$crate::Device, _: &$crate::forward::Plan, policy: &$crate::Policy) -> usize {
-            $crate::backend::jobs_on_threads(policy)
+            $crate::slh_dsa::jobs_on_threads(policy)
         }
         fn compile(&$self, _: &$crate::Device, _: &$crate::forward::Plan, _: usize, _: &$crate::Policy) {}
         fn queue(&$self, device: &$crate::Device, _: &$crate::forward::Plan) -> u32 { device.queue }

@@ -3,6 +3,7 @@
 
 pub mod backend;
 mod choice;
+mod device;
 mod error;
 pub mod estimate;
 #[doc(hidden)]
@@ -16,23 +17,25 @@ pub mod programs;
 mod reference;
 pub mod scheduler;
 pub mod scheme;
+mod schemes;
 pub mod self_test;
-mod slh_dsa;
+#[doc(hidden)]
+pub mod slh_dsa;
 mod stack;
 pub mod trace;
 mod zkdilithium;
 
-pub use backend::{
-    Abilities, Accept, Axis, Backend, Batch, DEVICE_TIMEOUT, Device, Digests, HostMemory, Key, Places, Policy, Program,
-    ReachableMemory, STAGES, Sha256Programs, SlhDsaPrograms, StageTime, THREADS, Timing, Work, ZkDilithiumPrograms,
-    time_limit,
-};
+pub use backend::{Backend, HostMemory, ReachableMemory, SelfTest};
 pub use choice::{Choice, Knowledge, PolicySource};
+pub use device::{
+    Abilities, Axis, DEVICE_TIMEOUT, Device, Places, Policy, STAGES, StageTime, THREADS, Timing, time_limit,
+};
 pub use error::{Error, ErrorKind, Size};
-pub use hash::{HashProgram, Hasher, Messages};
+pub use hash::{Hasher, Messages, Sha256Programs};
 pub use process::Process;
 pub use reference::Reference;
-pub use self_test::{SelfTest, SelfTested};
-pub use slh_dsa::SlhDsaProgram;
+pub use schemes::{HashProgram, SlhDsaProgram, ZkDilithiumProgram};
+pub use self_test::{SelfTested, test_known_answers};
+pub use slh_dsa::{Accept, Batch, Digests, Key, Program, SlhDsaPrograms, Work};
 pub use stack::wiped;
-pub use zkdilithium::{ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify, test_known_answers};
+pub use zkdilithium::{ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify};

@@ -2,7 +2,7 @@
 //! memory budget and for results to come out soon.
 
 use crate::Error;
-use crate::programs::Group;
+use crate::scheme::{Group, bucket};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -58,11 +58,6 @@ impl<G: Clone> Cuts<G> for Alike {
         let back = Block { held: block.held - held, count: block.count - rows, ..block.clone() };
         Some((Block { held, count: rows, ..block.clone() }, back))
     }
-}
-
-/// The number of jobs for which a program is prepared: the next power of two, so that few different programs are used again.
-pub fn bucket(jobs: usize) -> usize {
-    jobs.next_power_of_two()
 }
 
 /// An output of [`SubBatches`], each block with the number of its first row.

@@ -1,156 +1,16 @@
 //! The facts about kinds of work on one device, and their prepared programs, which are kept between two runs so that a second call prepares nothing.
 
-use crate::backend::THREADS;
 use crate::choice::Chosen;
-use crate::planner::bucket;
 use crate::scheduler::lock;
-use crate::scheme::{Facts, Habits, Kind, Prepared, Site};
-use crate::{Abilities, Axis, Backend, Choice, Device, Error, Knowledge, Places, Policy, PolicySource, Timing};
+use crate::scheme::{Facts, Group, GroupFacts, Prepared, Site};
+use crate::{Backend, Choice, Device, Error, Knowledge, Places, Policy, PolicySource, Timing};
 use std::any::Any;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The most idle programs that are kept; the memory budget usually holds fewer.
 const MOST_IDLE: usize = 16;
-
-/// Runs with less than a full program's jobs, for want of memory, after which a program of more jobs is tried. Whoever held the memory may have given
-/// it back, and one refusal costs little compared with so many runs.
-const RUNS_BEFORE_MORE: usize = 32;
-
-/// A group of jobs: those of one kind and one number of threads can run in one program.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Group {
-    /// The kind of the jobs.
-    pub kind: Kind,
-    /// Host threads.
-    pub threads: usize,
-}
-
-/// The facts about a group on this device.
-pub struct GroupFacts {
-    /// The group.
-    pub group: Group,
-    /// The habits of the group's kind, by which the scheduler decides.
-    pub habits: Habits,
-    /// The abilities of the group's programs.
-    pub abilities: Abilities,
-    /// Programs in flight that keep the device busy.
-    pub queue: usize,
-    /// The policy of the group's programs where nothing is known: the number of threads, if that is a choice.
-    default: Policy,
-    space: Vec<Axis>,
-    /// The policies of the group's programs, by the logarithm of the bucket.
-    chosen: Mutex<[Option<Chosen>; usize::BITS as usize]>,
-    /// Jobs that fill the device.
-    full: usize,
-    /// Jobs that one program takes: `full`, or fewer if the device's memory was found to allow no more.
-    most: AtomicUsize,
-    /// Runs of at least `most` jobs since `most` was set.
-    runs_at_most: AtomicUsize,
-    /// Guessed seconds a job.
-    guess: f64,
-    /// Facts that only the group's scheme reads.
-    own: Box<dyn Any + Send + Sync>,
-    /// Seconds a job of a full program, as predicted before anything ran.
-    predicted: Option<f64>,
-    /// Measured seconds a job, by the logarithm of the bucket; 0 if no such batch ran yet.
-    measured: Mutex<[f64; usize::BITS as usize]>,
-    /// Batches whose messages the device shall hash although the host could do so meanwhile, because the host was late.
-    late: AtomicU32,
-}
-
-/// Batches after which a host that was late hashes again, and may be in time. (docs/lab/2026-11-24-numpy.md compares 15 and 63.)
-const HASHED_AFTER_LATE: u32 = 63;
-
-impl GroupFacts {
-    /// The size of the program that takes `jobs` jobs. Programs have few sizes, or a single one if the size does not matter.
-    fn bucket(&self, jobs: usize) -> usize {
-        if self.habits.is_sized { bucket(jobs) } else { 1 }
-    }
-
-    /// The scheme's own facts about the group, whose type is `T`.
-    pub(crate) fn own<T: 'static>(&self) -> &T {
-        self.own.downcast_ref().expect("the facts are this scheme's")
-    }
-
-    /// Records a run. After `RUNS_BEFORE_MORE` runs with as many jobs as the memory allowed, the limit doubles, up to a full program: the memory may be
-    /// free again.
-    pub fn record(&self, jobs: usize, took: Duration) {
-        let most = self.most();
-        if most < self.full && jobs >= most && self.runs_at_most.fetch_add(1, Relaxed) + 1 >= RUNS_BEFORE_MORE {
-            self.runs_at_most.store(0, Relaxed);
-            // If another thread has lowered the limit meanwhile, that one holds.
-            let _ = self.most.compare_exchange(most, self.full.min(2 * most), Relaxed, Relaxed);
-        }
-        // Not 0, which stands for a size that was not measured.
-        let seconds = took.as_secs_f64().max(1e-9) / jobs.max(1) as f64;
-        let old = &mut lock(&self.measured)[bucket(jobs).ilog2() as usize];
-        *old = if *old == 0.0 { seconds } else { (*old + seconds) / 2.0 };
-    }
-
-    /// Whether the host had not computed the positions of a recent batch when the device had fetched its signatures.
-    pub fn host_is_late(&self) -> bool {
-        self.late.load(Relaxed) > 0
-    }
-
-    fn note_lateness(&self, timing: &Timing) {
-        match timing.host_was_late {
-            Some(true) => self.late.store(HASHED_AFTER_LATE, Relaxed),
-            Some(false) => drop(self.late.try_update(Relaxed, Relaxed, |late| late.checked_sub(1))),
-            None => {}
-        }
-    }
-
-    /// Whether programs share the engine's threads.
-    pub fn uses_threads(&self) -> bool {
-        self.default.get(THREADS).is_some()
-    }
-
-    /// Seconds a job, as measured in batches of about this size.
-    pub fn measured_at(&self, jobs: usize) -> Option<f64> {
-        Some(lock(&self.measured)[bucket(jobs).ilog2() as usize]).filter(|seconds| *seconds > 0.0)
-    }
-
-    /// Seconds of whole batches, by the measured seconds a job: (jobs, seconds), the smallest first.
-    pub fn times(&self) -> Vec<(usize, f64)> {
-        let measured = lock(&self.measured);
-        let timed = measured.iter().enumerate().filter(|(_, seconds)| **seconds > 0.0);
-        timed.map(|(log, seconds)| (1 << log, seconds * (1usize << log) as f64)).collect()
-    }
-
-    /// Seconds a job, as measured in batches of about this size, else in the largest batches that ran.
-    pub fn measured(&self, jobs: usize) -> Option<f64> {
-        let measured = lock(&self.measured);
-        let at = bucket(jobs).ilog2() as usize;
-        [measured[at]].into_iter().chain(measured.iter().rev().copied()).find(|seconds| *seconds > 0.0)
-    }
-
-    /// Seconds a job of a large batch: measured, predicted, or a guess.
-    pub fn seconds(&self) -> f64 {
-        // No batch is so large, so this is the time in the largest batches that ran.
-        self.measured(1 << (usize::BITS - 1)).or(self.predicted).unwrap_or(self.guess)
-    }
-
-    /// The policy with one thread or more, but with no more than the default has, which are all of the engine's. If it names no number, it gets all. The
-    /// policy of a group whose programs use no threads stays as it is.
-    fn within_threads(&self, policy: Policy) -> Policy {
-        let Some(all) = self.default.get(THREADS) else { return policy };
-        let threads = policy.get(THREADS).map_or(all, |threads| threads.clamp(1, all));
-        policy.with(THREADS, threads)
-    }
-
-    /// The most jobs that one program takes.
-    pub fn most(&self) -> usize {
-        self.most.load(Relaxed)
-    }
-
-    /// Records that the device's memory allows no more than so many jobs. [`record`](GroupFacts::record) raises the limit again.
-    pub fn limit(&self, jobs: usize) {
-        self.most.fetch_min(jobs.max(1), Relaxed);
-        self.runs_at_most.store(0, Relaxed);
-    }
-}
 
 /// A program that nobody uses, and the arguments that it was prepared with.
 struct IdleProgram {

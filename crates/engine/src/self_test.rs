@@ -3,11 +3,15 @@
 //! The first time that a device is to execute an op, it gets one job whose answer is known. A wrong answer is an error, then and ever after: no
 //! result of that op is handed out.
 
+mod zkdilithium;
+
+pub use zkdilithium::test_known_answers;
+
 use crate::scheduler::{lock, outside_pools};
 use crate::trace::{self, Step, TraceContext};
 use crate::{
-    Backend, Batch, Device, Digests, Error, Hasher, Key, Messages, Policy, Program, Sha256Programs, SlhDsaPrograms,
-    THREADS, Timing, Work, capabilities, forward,
+    Backend, Batch, Device, Digests, Error, Hasher, Key, Messages, Policy, Program, SelfTest, Sha256Programs,
+    SlhDsaPrograms, THREADS, Timing, Work, capabilities, forward,
 };
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::params::*;
@@ -15,17 +19,6 @@ use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Family, MPrime, Mode, Params, Position, SetStatus};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex};
-
-/// Which known answers a backend's devices must give before an engine uses them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SelfTest {
-    /// One answer for each parameter set: code is compiled for the set, so that one set's answer says little of another's.
-    EverySet,
-    /// One answer for each hash family and n, by a set so small that the test takes a millisecond: all sets share the code.
-    SharedCode,
-    /// No answers: for a test double, or for a backend that was tested already.
-    Off,
-}
 
 /// A set that nobody can ask for by name: two layers of 16 leaves.
 const fn small(name: &'static str, family: Family, n: usize) -> Params {

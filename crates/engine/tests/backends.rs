@@ -1,7 +1,8 @@
 //! The oracle as a backend against the oracle itself, and the choice of policies by the times of programs.
 
 use hypergrove_engine::nodes::CachedNodes;
-use hypergrove_engine::programs::{Group, Programs, typed};
+use hypergrove_engine::programs::{Programs, typed};
+use hypergrove_engine::scheme::Group;
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{
     Backend, Batch, Choice, Device, Error, Key, Knowledge, Places, Policy, PolicySource, Program, Reference,

@@ -11,11 +11,11 @@ use crate::slh_dsa::{NodesJob, Randomizer, SignJob, VerifyJob};
 #[cfg(feature = "tables")]
 use hypergrove_engine::Knowledge;
 use hypergrove_engine::planner::{Alike, Block, SubBatch, SubBatches};
-use hypergrove_engine::programs::Group;
 use hypergrove_engine::scheduler::{
     Checks, Fault, KnowledgeSource, MemoryBudget, Options, Queue, Scale, Scheduler, Stats, Wake, WorkOptions, Worker,
     slots,
 };
+use hypergrove_engine::scheme::Group;
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::Observer;
 use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, Policy, PolicySource, Timing};

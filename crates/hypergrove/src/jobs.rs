@@ -4,8 +4,8 @@ use crate::scheme::{
     KeyColumns, ParameterSet, PublicKey, Scheme, SchemeKey, Signing, ToSign, ToVerify, Verifying, own_key,
 };
 use crate::{Error, Op};
-use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::{Job, Outcomes, RESULTS_OF_A_THREAD, Run, Size, Wiped, room};
+use hypergrove_engine::scheme::GroupFacts;
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::fmt;
@@ -222,7 +222,7 @@ impl<S: Scheme> Sign<'_, S> {
     }
 
     fn to_sign(&self) -> ToSign<'_, S> {
-        let (mode, message, randomizer) = S::read(&self.input);
+        let (mode, message, randomizer) = S::borrow(&self.input);
         ToSign { key: &self.key, mode, message, randomizer }
     }
 }
@@ -299,7 +299,7 @@ impl<S: Scheme> Job for Verify<'_, S> {
     const JOINS: bool = true;
 
     fn kind(&self) -> Result<Kind, Error> {
-        let (mode, message, _) = S::read(&self.input);
+        let (mode, message, _) = S::borrow(&self.input);
         self.key.check_job(mode, message)?;
         Ok(self.key.scheme().kind(Op::Verify, 0))
     }
@@ -320,7 +320,7 @@ impl<S: Scheme> Job for Verify<'_, S> {
         let fitting: Vec<&Self> = jobs.iter().map(|job| &**job).filter(|job| fits(job)).collect();
         let of = |i: usize| {
             let Verify { key, input, signature } = fitting[i];
-            let (mode, message, _) = S::read(input);
+            let (mode, message, _) = S::borrow(input);
             ToVerify { key: PublicKey::Key(&**key), mode, message, signature }
         };
         let keys = |range: Range<usize>| {

@@ -8,8 +8,8 @@ pub use crate::jobs::{SignJob, VerifyJob};
 pub use crate::rows::{CallColumns, MessageRows, RowVerifyingKeys, SignatureRows};
 use crate::rows::{Column, RowStatus};
 use crate::{Error, Op};
-use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::{Checks, Compute, Computed, Output, Parts, Place, Run, compute};
+use hypergrove_engine::scheme::GroupFacts;
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -123,7 +123,7 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     fn into_owned(input: Self::Input<'_>) -> Self::Input<'static>;
     /// Borrows the parts of an input.
     #[doc(hidden)]
-    fn read<'j>(input: &'j Self::Input<'_>) -> (Self::Mode<'j>, Self::Message<'j>, Self::Randomizer<'j>);
+    fn borrow<'j>(input: &'j Self::Input<'_>) -> (Self::Mode<'j>, Self::Message<'j>, Self::Randomizer<'j>);
     /// The bytes of a message that the input owns.
     #[doc(hidden)]
     fn owned_bytes(input: &Self::Input<'_>) -> usize;

@@ -20,7 +20,7 @@ use crate::stopwatch::callers::{self, CallerKind};
 use crate::stopwatch::{LEAST_RUNS, Question, Times, distinct, measure, until_used_up};
 use hypergrove::backend::{Plan, Policy};
 use hypergrove::{Engine, Isa, SlhDsa, cache_bytes};
-use hypergrove_engine::{STAGES, THREADS, planner::bucket};
+use hypergrove_engine::{STAGES, THREADS, scheme::bucket};
 use hypergrove_tune::trial::{self, Trial, TrialJobs};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;

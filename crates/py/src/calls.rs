@@ -13,7 +13,7 @@ use crate::pending::{Answer, Pending, invalid};
 use crate::policy::RowPolicy;
 use crate::room::{size, too_many, zeros};
 use hypergrove::rows::{Column, RowMemory, RowSigningKeys, RowStatus};
-use hypergrove::scheme::{MessageRows, RowVerifyingKeys, Scheme, SignJob, SignatureRows, VerifyJob};
+use hypergrove::scheme::{MessageRows, RowVerifyingKeys, Scheme, SchemeKey, SignJob, SignatureRows, VerifyJob};
 use hypergrove::{Error, PreHash};
 use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
@@ -74,7 +74,7 @@ pub(crate) trait PyScheme:
         out: Option<&Object<'py>>,
         how: How<'_>,
     ) -> PyResult<Object<'py>> {
-        let width = Self::of_private(key).sizes().signature;
+        let width = key.scheme().sizes().signature;
         results(messages, out, width, how, RowStatus::Signed, |call, messages, out, statuses, check| {
             let (mode, randomizer) = Self::mode(call);
             let (keys, messages) = (RowSigningKeys::One(key), messages.into());
@@ -92,7 +92,7 @@ pub(crate) trait PyScheme:
 
     fn verify_one(key: &Self::VerifyingKey, signature: &Object<'_>, data: &Object<'_>, how: How<'_>) -> PyResult<()> {
         let is_valid = Self::is_valid(key, signature, data, how)?;
-        if is_valid { Ok(()) } else { Err(invalid(Self::of_public(key).name())) }
+        if is_valid { Ok(()) } else { Err(invalid(key.scheme().name())) }
     }
 
     fn verify_later<'py>(
@@ -102,10 +102,10 @@ pub(crate) trait PyScheme:
         how: How<'_>,
     ) -> PyResult<Object<'py>> {
         let (signature, message) = (Bytes::of(signature, "signature")?, Bytes::of(data, "data")?);
-        let (call, set) = (how.call()?, Self::of_public(key).name());
+        let (call, set) = (how.call()?, key.scheme().name());
         let job = VerifyJob { mode: Self::mode(&call).0, ..VerifyJob::<Self>::new(key, &message[..], &signature[..]) };
         // A fault of the mode alone is an exception of the call, not of the future.
-        Self::check_keys(&mut iter::empty(), job.mode).map_err(|why| exception(&why))?;
+        Self::check_mode(job.mode).map_err(|why| exception(&why))?;
         let is_short = message.len() <= MESSAGE_OF_A_SHORT_JOB;
         Pending::start(data.py(), &call.engine, job, is_short, move |is_valid| Answer::Verdict(is_valid, set))
     }
@@ -230,7 +230,7 @@ enum VerifyKeys<S: PyScheme> {
 
 impl<S: PyScheme> VerifyKeys<S> {
     fn of(object: &Object<'_>, set: Option<S>) -> PyResult<VerifyKeys<S>> {
-        let fits = |key: &S::VerifyingKey, what: fmt::Arguments<'_>| match (set, S::of_public(key)) {
+        let fits = |key: &S::VerifyingKey, what: fmt::Arguments<'_>| match (set, key.scheme()) {
             (Some(set), other) if set != other => {
                 Err(bad(format!("{what} is of the set {}, and set is {}", other.name(), set.name())))
             }
@@ -251,7 +251,7 @@ impl<S: PyScheme> VerifyKeys<S> {
                 let number = *numbers.entry(item.as_ptr() as usize).or_insert(keys.len() as u32);
                 if number as usize == keys.len() {
                     keys.push(key.clone());
-                    let (first, other) = (S::of_public(&keys[0]).name(), S::of_public(key).name());
+                    let (first, other) = (keys[0].scheme().name(), key.scheme().name());
                     if first != other {
                         return Err(bad(format!(
                             "public_keys: row {row} is of the set {other}, row 0 of {first}; make a call for each set"
@@ -276,8 +276,8 @@ impl<S: PyScheme> VerifyKeys<S> {
     /// The set, if there is a key.
     fn set(&self) -> Option<S> {
         match self {
-            VerifyKeys::One(key) => Some(S::of_public(key)),
-            VerifyKeys::Table(keys, _) => keys.first().map(S::of_public),
+            VerifyKeys::One(key) => Some(key.scheme()),
+            VerifyKeys::Table(keys, _) => keys.first().map(SchemeKey::scheme),
             VerifyKeys::Packed(set, _) => Some(*set),
         }
     }

@@ -4,7 +4,7 @@ use super::permits::lock;
 use super::{Job, Outcomes, Place, Run, Sink};
 use crate::Error;
 use crate::planner::{Block, Cuts};
-use crate::programs::{Group, GroupFacts};
+use crate::scheme::{Group, GroupFacts};
 use std::collections::BTreeMap;
 use std::mem::{replace, take};
 use std::ops::ControlFlow;

@@ -7,7 +7,7 @@
 use super::permits::lock;
 use super::worker::{Lazy, Worker};
 use super::{Job, Scheduler};
-use crate::programs::Group;
+use crate::scheme::Group;
 use crate::scheme::Kind;
 use crate::{Backend, Device};
 use std::sync::Arc;

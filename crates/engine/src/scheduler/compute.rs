@@ -5,7 +5,7 @@
 //! because of them.
 
 use super::{Failed, Place, Run};
-use crate::planner::bucket;
+use crate::scheme::bucket;
 use crate::{Error, Places};
 use std::ops::Range;
 use zeroize::{Zeroize, optimization_barrier};

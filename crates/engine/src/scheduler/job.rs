@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::Error;
-use crate::programs::GroupFacts;
+use crate::scheme::GroupFacts;
 use crate::scheme::Kind;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -4,8 +4,8 @@ use super::blocks::{Blocks, Members, OpenBlock};
 use super::{Job, Scale, Scheduler, Worker, slots};
 use crate::Error;
 use crate::planner::Block;
-use crate::programs::{Group, GroupFacts};
 use crate::scheme::Kind;
+use crate::scheme::{Group, GroupFacts};
 use std::iter::Fuse;
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ pub use stats::{DeviceStats, Stats, TicketStats};
 pub use tickets::{Canceller, IsWanted, Queue, Queued, Room, Size, Ticket};
 pub use worker::{Fault, KnowledgeSource, Wake, Worker, is_fault};
 
-use crate::programs::{Group, GroupFacts};
+use crate::scheme::{Group, GroupFacts};
 use crate::trace::{Observer, TraceContext};
 use crate::{Backend, Device, Error, Policy, Process, Timing};
 use options::Ends;

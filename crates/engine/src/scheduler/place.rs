@@ -2,8 +2,8 @@
 
 use super::permits::lock;
 use super::{Scheduler, Worker};
-use crate::programs::{Group, GroupFacts};
 use crate::scheme::Prepared;
+use crate::scheme::{Group, GroupFacts};
 use crate::trace::{Step, TraceContext};
 use crate::{Error, Places, THREADS, Timing, time_limit};
 use rayon::ThreadPool;

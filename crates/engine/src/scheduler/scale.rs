@@ -3,8 +3,8 @@
 use super::{Checks, Scheduler, Worker};
 use crate::PolicySource;
 use crate::planner::{Bounds, Weigh};
-use crate::programs::{Group, GroupFacts};
 use crate::scheme::Kind;
+use crate::scheme::{Group, GroupFacts};
 use std::sync::Arc;
 use std::time::Duration;
 

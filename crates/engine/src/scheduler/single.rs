@@ -7,7 +7,7 @@ use super::outside::outside_pools;
 use super::worker::{Worker, is_broken, is_fault};
 use super::{Job, Place, Scale, Scheduler, Sink};
 use crate::planner::Block;
-use crate::programs::Group;
+use crate::scheme::Group;
 use crate::scheme::Kind;
 use crate::trace::Step;
 use crate::{Error, Places};

@@ -1,7 +1,8 @@
 //! The devices of an engine: the memory that each may hold, its permits and threads, and the state of a device that failed.
 
 use super::permits::Permits;
-use crate::programs::{Group, Programs};
+use crate::programs::Programs;
+use crate::scheme::Group;
 use crate::{Backend, Device, Error, ErrorKind, Knowledge, Policy, SelfTested};
 use rayon::ThreadPool;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};

@@ -3,8 +3,8 @@
 use super::foreign::{Copied, ForeignColumns, ForeignTarget, copied_bytes, copies_at_a_time, copy_columns};
 use super::{RowMemory, RowStatus};
 use crate::{Error, ErrorKind, check_length};
-use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::{Checks, IsWanted, Job, Outcomes, Run, Scheduler, zeros};
+use hypergrove_engine::scheme::GroupFacts;
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::{self, Step};
 use std::collections::VecDeque;

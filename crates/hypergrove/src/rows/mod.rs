@@ -23,8 +23,8 @@ use crate::scheme::{
 use crate::{Engine, Error, Op, check_length};
 use block::{Computed, Copies, Lent, RowBlock, Rows, of_calls};
 use foreign::ForeignColumns;
-use hypergrove_engine::programs::GroupFacts;
 use hypergrove_engine::scheduler::Checks;
+use hypergrove_engine::scheme::GroupFacts;
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::ops::Range;

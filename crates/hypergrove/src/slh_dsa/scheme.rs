@@ -11,9 +11,9 @@ use crate::scheme::{
     Failed, KeyColumns, Of, PublicKey, Scheme, SchemeKey, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
 };
 use crate::{check_length, jobs, random, random_by_threads};
-use hypergrove_engine::programs::{Group, GroupFacts};
 use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run, room};
 use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::scheme::{Group, GroupFacts};
 use hypergrove_engine::{Error, Key};
 use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{MessageError, Mode, Params, Position};
@@ -115,7 +115,7 @@ impl Scheme for SlhDsa {
         input.into_owned()
     }
 
-    fn read<'j>(input: &'j Input<'_>) -> (Mode<'j>, Message<'j>, Randomizer<'j>) {
+    fn borrow<'j>(input: &'j Input<'_>) -> (Mode<'j>, Message<'j>, Randomizer<'j>) {
         input.read()
     }
 

@@ -3,8 +3,8 @@
 use super::ZkDilithium;
 use crate::scheme::Scheme;
 use crate::{Engine, Error, Op};
-use hypergrove_engine::programs::Group;
 use hypergrove_engine::scheduler::Worker;
+use hypergrove_engine::scheme::Group;
 use hypergrove_engine::{Axis, THREADS, ZkDilithium as Program, ZkDilithiumProgram};
 
 /// Calls `ask` with the zkDilithium program of a device, and returns the answer.

@@ -9,9 +9,10 @@ use crate::scheme::{
     Failed, KeyColumns, Scheme, SchemeKey, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
 };
 use crate::{Error, Op as EngineOp, random};
-use hypergrove_engine::programs::{Group, GroupFacts, typed};
+use hypergrove_engine::programs::typed;
 use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run, Wiped, room};
 use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::scheme::{Group, GroupFacts};
 use hypergrove_engine::{Places, Timing, ZK_JOBS_OF_A_THREAD, ZkDilithium, ZkDilithiumProgram, ZkSign, ZkVerify};
 use hypergrove_zkdilithium::keys::public_parts;
 use hypergrove_zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
@@ -108,7 +109,7 @@ impl Scheme for Set {
         }
     }
 
-    fn read<'j>(input: &'j Input<'_>) -> ((), Message<'j>, ()) {
+    fn borrow<'j>(input: &'j Input<'_>) -> ((), Message<'j>, ()) {
         let message = match input {
             Input::Message(message) => message.borrowed(),
             Input::Block(block) => Message::Block(block),

@@ -5,8 +5,8 @@ use crate::wots;
 use hypergrove::backend::Policy;
 use hypergrove::{Error, Op};
 use hypergrove_engine::Abilities;
-use hypergrove_engine::programs::{Group, GroupFacts};
 use hypergrove_engine::scheme::{Facts, Habits, Kind, Prepared, ProgramFactory, Scheme, Site};
+use hypergrove_engine::scheme::{Group, GroupFacts};
 use hypergrove_testkit::mock::Running;
 use std::time::Duration;
 

@@ -8,8 +8,9 @@ use hypergrove::scheme::{
     compute_private,
 };
 use hypergrove::{Error, Op};
-use hypergrove_engine::programs::{GroupFacts, typed};
+use hypergrove_engine::programs::typed;
 use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run};
+use hypergrove_engine::scheme::GroupFacts;
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -98,7 +99,7 @@ impl Scheme for Wots {
     fn into_owned(message: Cow<'_, [u8]>) -> Cow<'static, [u8]> {
         message.into_owned().into()
     }
-    fn read<'j>(message: &'j Cow<'_, [u8]>) -> ((), &'j [u8], ()) {
+    fn borrow<'j>(message: &'j Cow<'_, [u8]>) -> ((), &'j [u8], ()) {
         ((), message, ())
     }
     fn owned_bytes(_: &Cow<'_, [u8]>) -> usize {

@@ -5,7 +5,7 @@ use super::{Answer, Timed, Trial, check, check_key, message, same, wrong};
 use crate::args::RowMemory;
 use crate::failure::Failure;
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus};
-use hypergrove::scheme::{MessageRows, RowVerifyingKeys, SignatureRows};
+use hypergrove::scheme::{MessageRows, RowVerifyingKeys, SchemeKey, SignatureRows};
 use std::ops::DerefMut;
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ impl<S: Timed> Trial<'_, S> {
             self.engine.keygen_rows_from_seeds(set, &seeds[..jobs * sizes.seeds], private, public)?;
             let time = start.elapsed();
             if answer.is_empty() {
-                let last = set.private_key(&private[(jobs - 1) * sizes.private..]);
+                let last = SchemeKey::of_bytes(set, &private[(jobs - 1) * sizes.private..]);
                 check_key::<S>(&last, &set.seeds(jobs - 1))?;
             }
             same(&mut answer, private).map(|()| time)

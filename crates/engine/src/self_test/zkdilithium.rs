@@ -1,8 +1,9 @@
 //! Known answers of zkDilithium, which [`SelfTested`] asks a device for before it is used.
 
-use super::{ZkDilithium, ZkSign, ZkVerify};
-use crate::self_test::{Subject, TestedKind, half_digest, wrong};
-use crate::{Device, Error, Places, Policy, SelfTest, SelfTested, THREADS, ZkDilithiumPrograms};
+use super::{Subject, TestedKind, half_digest, wrong};
+use crate::{
+    Device, Error, Places, Policy, SelfTest, SelfTested, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
+};
 use hypergrove_zkdilithium::params::{NAME, SEED_BYTES};
 use hypergrove_zkdilithium::{Message, Signature, SigningKey, VerifyingKey};
 
