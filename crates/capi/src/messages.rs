@@ -6,7 +6,7 @@ use crate::pointers::{In, Out};
 use crate::schemes::{InC, Key, PrivateKey, PublicKey, Set, of_scheme};
 use hypergrove::Engine;
 use hypergrove::rows::{Column, RowStatus};
-use hypergrove::scheme::{SignJob, VerifyJob};
+use hypergrove::schemes::{SignJob, VerifyJob};
 
 /// Refuses a signature of another length than the set's.
 pub(crate) fn check_signature(set: Set, length: usize) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use crate::pointers::{In, Out, Span, c_structs};
 use crate::schemes::{Any, InC, Key, PrivateKey, PublicKey, Set, of_scheme};
 use hypergrove::Engine;
 use hypergrove::rows::{Column, Offsets, RowSigningKeys, RowStatus};
-use hypergrove::scheme::{MessageRows, RowVerifyingKeys, SignatureRows};
+use hypergrove::schemes::{MessageRows, RowVerifyingKeys, SignatureRows};
 
 c_structs! {
     /// `hg_column`.

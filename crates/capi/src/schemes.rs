@@ -6,7 +6,7 @@ use crate::options::{FLAGS, MessageOptions, OfOptions};
 use hypergrove::pkcs8::spki::EncodePublicKey;
 use hypergrove::pkcs8::{EncodePrivateKey, LineEnding};
 use hypergrove::rows::Column;
-use hypergrove::scheme::{Scheme, Sizes};
+use hypergrove::schemes::{Scheme, Sizes};
 use hypergrove::zkdilithium::{self as zk, ZkDilithium};
 use hypergrove::{Engine, Error, PARAMETER_SETS, SigningKey, SlhDsa, UnknownSet, VerifyingKey};
 use std::mem::take;

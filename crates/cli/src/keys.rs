@@ -6,7 +6,7 @@ use crate::files::Source;
 use crate::passphrase::PassphraseOptions;
 use crate::x509;
 use hypergrove::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
-use hypergrove::scheme::SchemeKey;
+use hypergrove::schemes::SchemeKey;
 use hypergrove::{EncryptedSigningKey, KeyError, Params, SigningKey, SlhDsa, VerifyingKey, known_sets};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::Printer;

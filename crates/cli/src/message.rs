@@ -3,7 +3,7 @@
 use crate::args::{Bytes, MachineOptions};
 use crate::files::{Source, available};
 use crate::schemes::InTool;
-use hypergrove::scheme::{SignJob, VerifyJob};
+use hypergrove::schemes::{SignJob, VerifyJob};
 use hypergrove::{Engine, Mode, ReadError};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::grouped;

@@ -4,7 +4,7 @@ use crate::args::{self, Encoding, KeyKind, MachineOptions, Pubkey};
 use crate::files::{Access, Replace, Source, Sources, Target};
 use crate::keys::{Key, KeyFile};
 use crate::schemes::{InTool, of_scheme};
-use hypergrove::scheme::SchemeKey;
+use hypergrove::schemes::SchemeKey;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::Printer;
 

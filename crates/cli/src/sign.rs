@@ -12,7 +12,7 @@ use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::{ledger, table, trees};
 use hypergrove::Mode;
-use hypergrove::scheme::SchemeKey;
+use hypergrove::schemes::SchemeKey;
 use hypergrove_files::envelope::{Envelope, EnvelopeError, Header};
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{PathDisplay, Printer};

@@ -6,7 +6,7 @@ use crate::files::Source;
 use crate::schemes::{self, InTool};
 use crate::tagged::tagged;
 use crate::verdicts::{SignedBy, Verdict};
-use hypergrove::scheme::{SchemeKey, VerifyJob};
+use hypergrove::schemes::{SchemeKey, VerifyJob};
 use hypergrove::{Engine, Error, Mode};
 use hypergrove_files::envelope::{MAX_ENVELOPE, is_reserved};
 use hypergrove_lab::failure::Failure;

@@ -12,7 +12,7 @@ use crate::staged::is_temporary;
 use crate::verdicts::{Advice, Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::verify::{Signed, fitting_key, keys_that_failed, note_failure};
 use hypergrove::Mode;
-use hypergrove::scheme::SignJob;
+use hypergrove::schemes::SignJob;
 use hypergrove_files::envelope::{Envelope, Header, Mismatch};
 use hypergrove_files::manifest::{self, Manifest, ManifestEntry, ManifestError};
 use hypergrove_files::text::private_key;

@@ -4,7 +4,7 @@ use crate::files::{Source, text};
 use crate::json::{Counts, FileLine, Line, Word};
 use crate::schemes::InTool;
 use hypergrove::Fingerprint;
-use hypergrove::scheme::SchemeKey;
+use hypergrove::schemes::SchemeKey;
 use hypergrove_lab::failure::{Exit, Failure};
 use hypergrove_lab::printer::{Bar, Name, Printer, Visible, grouped};
 use std::collections::BTreeMap;

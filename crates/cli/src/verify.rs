@@ -10,7 +10,7 @@ use crate::schemes::{self, InTool, of_scheme};
 use crate::signatures::{Candidate, Named, judge, lengths, missing, of_length, signature_of};
 use crate::verdicts::{Advice, Remark, SignedBy, Verdict, VerdictFormat, Verdicts};
 use crate::{certificates, table, trees};
-use hypergrove::scheme::SchemeKey;
+use hypergrove::schemes::SchemeKey;
 use hypergrove::{Engine, Error, Mode, VerifyingKey};
 use hypergrove_files::envelope::{self, Envelope, MAX_ENVELOPE, Mismatch};
 use hypergrove_files::signers::{AllowedSigners, NotAllowed};

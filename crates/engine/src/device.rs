@@ -56,7 +56,7 @@ pub const THREADS: &str = "threads";
 /// nothing runs concurrently, and a run takes longer than necessary.
 pub const STAGES: &str = "stages";
 
-/// How long a wait for a device may take, at least, before the device counts as hung: see [`Program::time_limit`].
+/// How long a wait for a device may take, at least, before the device counts as hung: see [`Program::time_limit`](crate::Program::time_limit).
 pub const DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A device is hung when a wait for it takes more than this many times the predicted time of its jobs. The prediction may be a guess, and other
@@ -64,7 +64,7 @@ pub const DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
 const HUNG: f64 = 100.0;
 
 /// How long a wait for a device may take if its jobs are predicted to take `seconds`, and never less than `least`. `None` means no limit, as does
-/// `Duration::MAX`. For [`Program::time_limit`].
+/// `Duration::MAX`. For [`Program::time_limit`](crate::Program::time_limit).
 pub fn time_limit(seconds: f64, least: Duration) -> Option<Duration> {
     let limit = Duration::try_from_secs_f64(HUNG * seconds).unwrap_or(Duration::MAX);
     Some(limit.max(least)).filter(|limit| *limit < Duration::MAX)
@@ -118,11 +118,11 @@ pub enum Places {
     #[default]
     Usual,
     /// Every job in another place than usual, a single job too: another lane of a vector, another thread. A batch that is run both ways gives
-    /// different bytes if one place is faulty. [`Program::read`] means nothing after such a run. The error is `OutOfMemory` if there is no room for
+    /// different bytes if one place is faulty. [`Program::read`](crate::Program::read) means nothing after such a run. The error is `OutOfMemory` if there is no room for
     /// another place. If there is only one place, it is the usual one: in the reference, for cached nodes on a GPU, and for a key that all jobs share.
     Other,
     /// First in the usual places, then in others, both times from the keys and messages on. The device compares the results, and none leaves it
-    /// unless all agree; [`Error::differs`] names the result that differs. Only for programs with this [ability](Abilities::compares). The error is
+    /// unless all agree; [`Error::differs`](crate::Error::differs) names the result that differs. Only for programs with this [ability](Abilities::compares). The error is
     /// `OutOfMemory` if there is no room for both results.
     Both,
 }

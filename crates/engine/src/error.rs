@@ -118,6 +118,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Checks a length that the caller gives.
+    pub fn check_length(what: &'static str, want: usize, got: usize) -> Result<(), Error> {
+        if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) }
+    }
+
     /// The error for threads that could not be started, and why.
     pub fn no_threads(threads: usize, why: impl core::fmt::Display) -> Error {
         Error::Io { what: format!("{threads} threads could not be started: {why}; use fewer") }

@@ -118,7 +118,7 @@ impl<'a> Messages<'a> {
 
 /// Computes SHA-256 on one device.
 pub trait Hasher: Send {
-    /// The axes that can be tuned for [`Sha256Programs::prepare`](crate::Sha256Programs::prepare).
+    /// The axes that can be tuned for [`Sha256Programs::prepare`].
     fn space(&self) -> Vec<Axis>;
     /// Writes the hash of each message to `digests`.
     fn run(&mut self, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<Timing, Error>;

@@ -70,18 +70,22 @@ impl Batch<'_> {
         let (p, jobs): (&Params, usize) = (plan.params, self.len());
         let signs = plan.op == Op::Sign;
         for key in self.keys {
-            length("PK.seed", p.n, key.pk_seed.len())?;
-            length("SK.seed", if plan.op == Op::Verify { 0 } else { p.n }, key.sk_seed.len())?;
+            Error::check_length("PK.seed", p.n, key.pk_seed.len())?;
+            Error::check_length("SK.seed", if plan.op == Op::Verify { 0 } else { p.n }, key.sk_seed.len())?;
             let nodes = if signs { hypergrove_fips205::plan::cache_bytes(p, plan.cached_layers) } else { Some(0) };
-            length("the cached nodes", nodes.unwrap_or(usize::MAX), key.cached_nodes.len())?;
+            Error::check_length("the cached nodes", nodes.unwrap_or(usize::MAX), key.cached_nodes.len())?;
         }
         if let Some(bad) = self.key_of.iter().find(|k| **k as usize >= self.keys.len()) {
             return Err(Error::Value { what: format!("key {bad} of a batch with {} keys", self.keys.len()) });
         }
-        length("the list of signatures", if plan.op == Op::Verify { jobs } else { 0 }, self.signatures.len())?;
+        Error::check_length(
+            "the list of signatures",
+            if plan.op == Op::Verify { jobs } else { 0 },
+            self.signatures.len(),
+        )?;
         let size = p.sig_bytes();
-        self.signatures.iter().try_for_each(|signature| length("a signature", size, signature.len()))?;
-        length("the output", jobs * plan.out_bytes(), out)
+        self.signatures.iter().try_for_each(|signature| Error::check_length("a signature", size, signature.len()))?;
+        Error::check_length("the output", jobs * plan.out_bytes(), out)
     }
 
     /// Checks the positions alone.
@@ -89,7 +93,7 @@ impl Batch<'_> {
         use hypergrove_fips205::Op;
         let (p, jobs): (&Params, usize) = (plan.params, self.len());
         let positions = if matches!(plan.op, Op::Sign | Op::Verify) { jobs } else { 0 };
-        length("the list of positions", positions, self.positions.len())?;
+        Error::check_length("the list of positions", positions, self.positions.len())?;
         let fits = |number: u64, bits: usize| bits >= 64 || number >> bits == 0;
         let is_right = |Position { fors, idx_tree, idx_leaf }: &Position| {
             fors.len() == p.k
@@ -104,17 +108,13 @@ impl Batch<'_> {
             _ => self.positions.iter().find(|position| !is_right(position)),
         };
         if let Some(Position { fors, idx_tree, idx_leaf }) = wrong {
-            length("a position's list of FORS leaves", p.k, fors.len())?;
+            Error::check_length("a position's list of FORS leaves", p.k, fors.len())?;
             return Err(Error::Value {
                 what: format!("a position outside the trees of {p}: {idx_tree}, {idx_leaf}, {fors:?}"),
             });
         }
         Ok(())
     }
-}
-
-fn length(what: &'static str, want: usize, got: usize) -> Result<(), Error> {
-    if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) }
 }
 
 /// Prepares plans of SLH-DSA for the devices of a backend.
@@ -230,7 +230,7 @@ pub trait Program: Send {
     /// if the host computes the positions. After an error nothing of the batch is left on the device, but some of it may be in `out`.
     fn run(&mut self, work: Work<'_>, out: &mut [&mut [u8]]) -> Result<Timing, Error>;
     /// Sets how long a wait for the device may take from now on; `None` sets no limit. When the time is over, the program gives the device up: this
-    /// run and all later ones on the device fail. Until the first call the limit is [`DEVICE_TIMEOUT`]. A program that computes on the host's threads
+    /// run and all later ones on the device fail. Until the first call the limit is [`DEVICE_TIMEOUT`](crate::DEVICE_TIMEOUT). A program that computes on the host's threads
     /// has no limit.
     fn time_limit(&mut self, limit: Option<Duration>);
     /// An intermediate value of the last run, for checks alone: all of job 0's bytes, then job 1's; roots layer by layer from the lowest. `None` if

@@ -1,32 +1,25 @@
 //! The engine: its devices, its threads and its memory budget.
 
-use crate::calls::{Job, Sink};
-use crate::explain::{Explanation, MemoryUse};
+use crate::calls::Sink;
 use crate::flow::{Flow, indexed};
-use crate::hash::HostHashing;
 use crate::jobs::{self, GenerateJob};
-use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::scheme::{ParameterSet, Scheme};
-use crate::slh_dsa::{NodesJob, Randomizer, SignJob, VerifyJob};
+use crate::types::SchemeTypes;
 #[cfg(feature = "tables")]
 use hypergrove_engine::Knowledge;
-use hypergrove_engine::planner::{Alike, Block, SubBatch, SubBatches};
 use hypergrove_engine::scheduler::{
-    Checks, Fault, KnowledgeSource, MemoryBudget, Options, Queue, Scale, Scheduler, Stats, Wake, WorkOptions, Worker,
-    slots,
+    Checks, Fault, KnowledgeSource, MemoryBudget, Options, Queue, Scheduler, Stats, Wake, WorkOptions, Worker,
 };
 use hypergrove_engine::scheme::Group;
-use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::trace::Observer;
-use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, Policy, PolicySource, Timing};
-use hypergrove_fips205::plan::{Op, Rates, cache_bytes, most_cached_layers};
-use hypergrove_fips205::{Mode, PARAMETER_SETS, Params};
+use hypergrove_engine::{Backend, DEVICE_TIMEOUT, Device, Error, Policy, Timing};
+use hypergrove_fips205::plan::{Op, Rates};
 #[cfg(feature = "tables")]
 use hypergrove_tables::table::{Source, TableKnowledge};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// The default memory budget of an engine in bytes, for its programs and running batches; see [`EngineBuilder::memory_budget`].
@@ -364,25 +357,11 @@ impl Engine {
         self.0.scheduler.options.device_timeout
     }
 
-    /// Runs one job, on the device that suits it. [`submit`](Engine::submit) queues a job instead.
-    ///
-    /// ```
-    /// use hypergrove::{Engine, SLH_DSA_SHA2_128F, SignJob};
-    ///
-    /// let engine = Engine::new()?;
-    /// let key = engine.generate(&SLH_DSA_SHA2_128F)?;
-    /// let signature = engine.run(SignJob::new(&key, b"Dear reader"))?;
-    /// # Ok::<(), hypergrove::Error>(())
-    /// ```
-    pub fn run<J: Job>(&self, job: J) -> Result<J::Out, Error> {
-        job.run(self)
-    }
-
     /// Makes a key of a set from the operating system's randomness.
     ///
     /// FIPS 205, Algorithm 21.
-    pub fn generate<P: ParameterSet>(&self, set: P) -> Result<<P::Scheme as Scheme>::SigningKey, Error> {
-        self.run(GenerateJob::new(set))
+    pub fn generate<P: ParameterSet>(&self, set: P) -> Result<<P::Scheme as SchemeTypes>::SigningKey, Error> {
+        (P::Scheme::calls().generate)(&self.0.scheduler, GenerateJob::new(set))
     }
 
     /// Makes `count` keys from the operating system's randomness. `sink` gets each key with its number. It may stop the call by
@@ -391,7 +370,7 @@ impl Engine {
         &self,
         set: P,
         count: usize,
-        mut sink: impl FnMut(usize, <P::Scheme as Scheme>::SigningKey) -> F,
+        mut sink: impl FnMut(usize, <P::Scheme as SchemeTypes>::SigningKey) -> F,
     ) -> Result<(), Error> {
         let mut jobs = (0..count).map(|_| GenerateJob::new(set));
         let (mut failed, all) = (Ok(()), P::Scheme::calls().generate_all);
@@ -417,32 +396,12 @@ impl Engine {
     pub fn from_seeds<P: ParameterSet>(
         &self,
         set: P,
-        seeds: &[<P::Scheme as Scheme>::Seeds],
-    ) -> Result<Vec<<P::Scheme as Scheme>::SigningKey>, Error> {
+        seeds: &[<P::Scheme as SchemeTypes>::Seeds],
+    ) -> Result<Vec<<P::Scheme as SchemeTypes>::SigningKey>, Error> {
         let mut jobs = seeds.iter().map(|seeds| GenerateJob::of_seeds(set.scheme(), seeds));
         to_vec(seeds.len(), |sink| (P::Scheme::calls().generate_all)(&self.0.scheduler, &mut jobs, sink, false))?
             .into_iter()
             .collect()
-    }
-
-    /// Computes PK.root from the seeds. If it is not the key's own, the error is [`Error::KeyDamaged`]. A program may check a key once
-    /// after it has read the key from a file. Signing finds a wrong root, too.
-    pub fn check(&self, key: &SigningKey) -> Result<(), Error> {
-        self.0.scheduler.one(None, NodesJob(key, 0)).map(drop)
-    }
-
-    /// Signs one message with SLH-DSA; [`run`](Engine::run) signs with any scheme. The error is [`Error::KeyDamaged`] for a damaged key, and
-    /// [`Error::Value`] for a message that does not fit the mode.
-    ///
-    /// FIPS 205, Algorithms 22 and 23; with [`Mode::Internal`] Algorithm 19.
-    pub fn sign(
-        &self,
-        key: &SigningKey,
-        mode: Mode<'_>,
-        message: &[u8],
-        randomizer: Randomizer<'_>,
-    ) -> Result<Signature, Error> {
-        self.run(SignJob::new(key, message).mode(mode).randomizer(randomizer))
     }
 
     /// Signs any number of messages in bounded memory.
@@ -473,14 +432,6 @@ impl Engine {
         to_vec(jobs.len(), |sink| (S::calls().sign_all)(&self.0.scheduler, &mut jobs.into_iter(), sink, false))
     }
 
-    /// Verifies one signature of SLH-DSA: `true` if the key signed this message in this mode, `false` also for a signature of the wrong length.
-    /// [`run`](Engine::run) verifies with any scheme.
-    ///
-    /// FIPS 205, Algorithms 24 and 25; with [`Mode::Internal`] Algorithm 20.
-    pub fn verify(&self, key: &VerifyingKey, mode: Mode<'_>, message: &[u8], signature: &[u8]) -> Result<bool, Error> {
-        self.run(VerifyJob::new(key, message, signature).mode(mode))
-    }
-
     /// Verifies any number of signatures in bounded memory. `sink` gets the index and the verdict of each job, in order; all else is as
     /// in [`Engine::sign_batch`].
     pub fn verify_batch<'a, S: Scheme, F: Flow>(
@@ -501,32 +452,6 @@ impl Engine {
         to_vec(jobs.len(), |sink| (S::calls().verify_all)(&self.0.scheduler, &mut jobs.into_iter(), sink, false))
     }
 
-    /// Returns this key with the nodes of its top `layers` layers, which makes the same signatures with less work. One layer is the usual
-    /// choice; 0 drops the nodes. [`cache_bytes`] gives their size.
-    pub fn cache(&self, key: &SigningKey, layers: usize) -> Result<SigningKey, Error> {
-        if layers == 0 {
-            return Ok(key.without_nodes());
-        }
-        let scheduler = self.0.scheduler.of_call();
-        let nodes = scheduler.one(None, NodesJob(key, layers))?;
-        // A wrong node below the top tree would be signed with a one-time key that signs the right node elsewhere.
-        let is_discrete = scheduler.live().any(Worker::is_discrete);
-        if is_discrete && scheduler.one(None, NodesJob(key, layers))? != nodes {
-            let what = format!("the nodes of {layers} layers differ when they are computed again");
-            return Err(Error::Inconsistent { device: self.device().id(), what });
-        }
-        Ok(key.with_nodes(layers, nodes))
-    }
-
-    /// Returns this key with the nodes of as many top layers as fit into `bytes`, and at most of as many as can be cached; see
-    /// [`Engine::cache`]. If the layers need more memory than the engine has, that is an error.
-    pub fn cache_within(&self, key: &SigningKey, bytes: usize) -> Result<SigningKey, Error> {
-        let p = key.params();
-        let fits = |layers: &usize| cache_bytes(p, *layers).is_some_and(|needs| needs <= bytes);
-        let layers = (1..=most_cached_layers(p)).take_while(fits).count();
-        self.cache(key, layers)
-    }
-
     /// The number of jobs that keeps all devices busy: twice as many as they have in flight.
     pub fn jobs_to_fill(&self, set: impl ParameterSet, op: Op, cached_layers: usize) -> Result<usize, Error> {
         let group = Group { kind: set.scheme().kind(op, cached_layers), threads: self.threads() };
@@ -539,37 +464,6 @@ impl Engine {
         let group = Group { kind: set.scheme().kind(op, cached_layers), threads: self.threads() };
         Ok(self.0.scheduler.first().programs.facts(group)?.most())
     }
-
-    /// Explains how the engine would compute a batch, and predicts the time if runs of this engine, a table or the device's rates allow it.
-    pub fn explain(&self, params: &'static Params, op: Op, batch: usize) -> Result<Explanation, Error> {
-        self.0.explain(params, op, batch)
-    }
-
-    /// Takes measurements for [`explain`](Engine::explain): generates some keys of the cheapest set with the same hash and n.
-    pub fn calibrate(&self, params: &'static Params) -> Result<(), Error> {
-        let alike = PARAMETER_SETS.iter().copied().filter(|p| (p.family, p.n) == (params.family, params.n));
-        let cheapest = [params].into_iter().chain(alike).min_by_key(|p| p.hp).unwrap_or(params);
-        let scheduler = self.0.scheduler.of_call();
-        for worker in scheduler.live() {
-            let group = Group { kind: Kind::slh_dsa(cheapest, Op::Keygen, 0), threads: self.threads() };
-            let count = match worker.programs.facts(group) {
-                Ok(facts) if worker.has_memory() => facts.most(),
-                _ => 16 * self.threads(),
-            };
-            // The first run prepares the program.
-            for _ in 0..3 {
-                let mut lost = Ok(());
-                let mut jobs = (0..count).map(|_| GenerateJob::new(cheapest));
-                let mut take = |_, key: Result<SigningKey, Error>| {
-                    lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop));
-                    ControlFlow::Continue(())
-                };
-                scheduler.run(Some(worker), None, &mut jobs, &mut take)?;
-                lost?;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Debug for Engine {
@@ -580,21 +474,13 @@ impl fmt::Debug for Engine {
     }
 }
 
-pub(crate) fn wrong_root(key: &SigningKey) -> Error {
-    let set = key.params().name;
-    Error::KeyDamaged {
-        what: format!(
-            "PK.root of this {set} private key does not follow from its seeds; the key is damaged: read it again from a copy"
-        ),
-    }
-}
-
 pub(crate) struct Inner {
     /// The queue is the first field, so that its threads end before anything else is dropped.
     pub(crate) queue: Arc<Queue>,
     pub(crate) scheduler: Arc<Scheduler>,
     notices: Arc<Mutex<Vec<String>>>,
-    pub(crate) host_hashing: Arc<HostHashing>,
+    /// Whether the lanes of the host hash correctly, tested at the first use.
+    pub(crate) host_hashing: Arc<OnceLock<Result<(), Error>>>,
 }
 
 /// Collects the results of a call of this number of jobs. `run` hands them to a sink.
@@ -605,92 +491,4 @@ fn to_vec<T>(jobs: usize, run: impl FnOnce(Sink<'_, T>) -> Result<(), Error>) ->
         ControlFlow::Continue(())
     })?;
     Ok(results)
-}
-
-impl Inner {
-    fn explain(&self, params: &'static Params, op: Op, batch: usize) -> Result<Explanation, Error> {
-        let cached_layers = usize::from(op == Op::Cache);
-        let scheduler = &self.scheduler;
-        let kind = Kind::slh_dsa(params, op, cached_layers);
-        let of = |worker: &Worker| Group { kind, threads: scheduler.threads_for(worker, kind, batch) };
-        let of_all_threads = Group { kind, threads: scheduler.options.threads };
-        let suited = scheduler.suited((batch > 1).then_some(of_all_threads), Some(batch));
-        let (live, device_why) = (suited.workers, suited.why);
-        let worker = match scheduler.suited_alone(kind).filter(|_| batch == 1) {
-            Some(other) => other,
-            None if batch == 1 || live.is_empty() => scheduler.first(),
-            None => live[0],
-        };
-        let group = of(worker);
-        let facts = worker.programs.facts(group)?;
-        let scale = Scale { scheduler, worker };
-        let memory = scheduler.memory_budget() / slots(live.iter().map(|worker| worker.queue() as u64));
-        let held = (scheduler.work.checks.copies() * facts.plan().out_bytes()) as u64;
-        let all = Block { group: Ok(group), held: held.saturating_mul(batch as u64), count: batch };
-        let mut jobs = SubBatches::new(Some(all).filter(|_| batch > 0).into_iter());
-        let others = live.iter().filter(|other| !std::ptr::eq(**other, worker)).copied();
-        let bounds = scale.bounds(memory, Some(group), others);
-        let sub_batch = match jobs.cut(&scale, &Alike, bounds) {
-            Some(SubBatch::Run(blocks, _)) => blocks.iter().map(|(_, block)| block.count).sum(),
-            Some(SubBatch::TooLarge(.., needs)) if needs > scheduler.memory_budget() => {
-                return Err(scheduler.out_of_memory(worker, needs));
-            }
-            Some(SubBatch::TooLarge(..)) => 1,
-            None => 0,
-        };
-        // A single job runs on one device.
-        let sharing = if batch > 1 { &live[..] } else { &[worker][..] };
-        let predicted: Option<Vec<(f64, &'static str)>> =
-            sharing.iter().filter(|w| w.takes(group)).map(|w| self.jobs_a_second(w, group, sub_batch.max(1))).collect();
-        let times = f64::from(1 + u8::from(scheduler.work.checks.redundant));
-        let speed = predicted.as_ref().map(|all| all.iter().map(|(speed, _)| speed).sum::<f64>() / times);
-        let choice = worker.programs.choice(&facts, sub_batch.max(1));
-        Ok(Explanation {
-            plan: facts.plan().clone(),
-            device: worker.device().clone(),
-            threads: group.threads,
-            policy: choice.policy,
-            policy_source: choice.source,
-            policy_why: choice.why,
-            device_why,
-            crossover: scheduler.crossover(group),
-            device_free: worker.programs.backend().free(worker.device()),
-            work: *facts.work(),
-            predicted: speed.and_then(|speed| Duration::try_from_secs_f64(batch as f64 / speed).ok()),
-            predicted_by: predicted.and_then(|all| Some(all.first()?.1)).unwrap_or("nothing"),
-            memory: MemoryUse {
-                budget: scheduler.memory_budget(),
-                program: worker.programs.bytes(&facts, sub_batch.max(1)),
-                output: facts.plan().out_bytes() as u64,
-                sub_batch,
-            },
-        })
-    }
-
-    /// Jobs a second in sub-batches of this size, and their source: runs of this engine, a table's row or its model, jobs with the same hash and
-    /// n, or the device's rates.
-    fn jobs_a_second(&self, worker: &Worker, group: Group, sub_batch: usize) -> Option<(f64, &'static str)> {
-        let facts = worker.programs.facts(group).ok()?;
-        if facts.measured_at(sub_batch).is_some() {
-            return worker.seconds(group, sub_batch).map(|s| (sub_batch as f64 / s, "runs of this engine"));
-        }
-        let choice = worker.programs.choice(&facts, sub_batch);
-        if let (Some((seconds, _)), true) = (choice.seconds, choice.source != PolicySource::Default) {
-            let by = if choice.source == PolicySource::Table { "a table's row" } else { "a model of a table's rows" };
-            return Some((1.0 / seconds, by));
-        }
-        if let Some(seconds) = facts.measured(sub_batch) {
-            return Some((1.0 / seconds, "runs of this engine"));
-        }
-        let (known, work) = (worker.programs.known(), facts.work());
-        let alike = known.iter().filter(|other| {
-            let sets = (other.group.kind.as_slh_dsa(), group.kind.as_slh_dsa());
-            let (Some((a, _)), Some((b, _))) = sets else { return false };
-            (a.family, a.n, other.group.threads) == (b.family, b.n, group.threads)
-        });
-        let each = alike.filter_map(|other| Some(other.measured(sub_batch)? / other.work().compressions()));
-        let by_work = each.reduce(f64::min).map(|seconds| seconds * work.compressions());
-        let by_rates = || choice.seconds.map(|(seconds, _)| (1.0 / seconds, "the device's rates alone"));
-        by_work.map(|seconds| (1.0 / seconds, "keys generated now")).or_else(by_rates)
-    }
 }

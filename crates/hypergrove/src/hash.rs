@@ -1,6 +1,5 @@
 //! SHA-256 of many messages (FIPS 180-4).
 
-use crate::check_length;
 use crate::engine::{Engine, Inner};
 use crate::flow::Flow;
 use crate::rows::{Column, ForeignColumn, Progress, Results, RowMemory, RowStatus, copies_at_a_time, copy_columns};
@@ -17,7 +16,7 @@ use std::io::{self, Read};
 use std::iter::from_fn;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -39,10 +38,6 @@ const SUM: usize = 32;
 
 /// Bytes of a block: the unit of work.
 const BLOCK: usize = 64;
-
-/// Whether the host's lanes hash correctly, tested at the first use.
-#[derive(Default)]
-pub(crate) struct HostHashing(OnceLock<Result<(), Error>>);
 
 /// Successive messages of about so many bytes together, or one longer message.
 fn parts(messages: Messages<'_>, bytes: usize) -> impl Iterator<Item = Range<usize>> {
@@ -130,7 +125,7 @@ impl Inner {
             let device = &cpu.devices()?[0];
             cpu.sha256_on(device)?.prepare(device, &Policy::default()).map(drop)
         };
-        self.host_hashing.0.get_or_init(test).clone()
+        self.host_hashing.get_or_init(test).clone()
     }
 
     fn lanes(&self) -> Box<dyn Sha256> {
@@ -286,7 +281,7 @@ impl Engine {
         // A status of an earlier call must not look like one of this call.
         statuses.fill(RowStatus::NotComputed);
         messages.check("messages", statuses.len())?;
-        check_length("the memory for sums", statuses.len().saturating_mul(SUM), sums.size())?;
+        Error::check_length("the memory for sums", statuses.len().saturating_mul(SUM), sums.size())?;
         self.0.hash_rows(messages, Results::new(sums, SUM, statuses), &mut |done| progress(done).flow())
     }
 

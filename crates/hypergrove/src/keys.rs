@@ -1,7 +1,5 @@
 //! Keys and signatures with the traits that Rust programs expect of them.
 
-use crate::engine::Engine;
-use crate::slh_dsa::Randomizer;
 use base64ct::{Base64, Encoding};
 use hypergrove_engine::{Error, wiped};
 #[cfg(feature = "encryption")]
@@ -10,20 +8,13 @@ use hypergrove_fips205::{KeyError, Mode, Params, PreHash, known_sets};
 use hypergrove_fips205::{SigningKey as RawSigningKey, VerifyingKey as RawVerifyingKey};
 use hypergrove_taint::declassified;
 use pkcs8::spki::{Document, EncodePublicKey, SubjectPublicKeyInfoRef};
-use pkcs8::{EncodePrivateKey, PrivateKeyInfoRef, SecretDocument};
-use signature::rand_core::TryCryptoRng;
-use signature::{RandomizedSigner, SignatureEncoding, Signer, Verifier};
+use pkcs8::{EncodePrivateKey, SecretDocument};
+use signature::SignatureEncoding;
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use zeroize::Zeroizing;
-
-/// The engine behind the traits, whose methods take no engine. It works on the calling thread.
-fn on_this_thread() -> Result<&'static Engine, Error> {
-    static ENGINE: OnceLock<Result<Engine, Error>> = OnceLock::new();
-    ENGINE.get_or_init(|| Engine::builder().threads(1).build()).as_ref().map_err(Clone::clone)
-}
 
 /// Implements what a key has by the raw key in its field `key`.
 macro_rules! wraps_key {
@@ -59,11 +50,11 @@ macro_rules! signs {
     };
 }
 
-/// A private key, which may hold the nodes of its top layers (see [`Engine::cache`]). Its secrets are wiped on drop and compared in
+/// A private key, which may hold the nodes of its top layers (see [`Engine::cache`](crate::Engine::cache)). Its secrets are wiped on drop and compared in
 /// constant time. `Debug` does not show them.
 ///
-/// As a [`Signer`], the key signs on the calling thread, with an empty context and fresh randomness, in the mode that the key implies:
-/// pure, or pre-hash for a key of HashSLH-DSA. [`Engine`] does all else.
+/// As a [`Signer`](signature::Signer), the key signs on the calling thread, with an empty context and fresh randomness, in the mode that the key implies:
+/// pure, or pre-hash for a key of HashSLH-DSA. [`Engine`](crate::Engine) does all else.
 #[derive(Clone)]
 pub struct SigningKey {
     key: RawSigningKey,
@@ -90,38 +81,14 @@ struct Nodes {
 }
 
 impl SigningKey {
-    /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n bytes.
-    ///
-    /// Like everything that reads a private key, this computes PK.root from the seeds, so that nobody gets the public key of a damaged key. It
-    /// takes as long as making the key, on the calling thread: milliseconds for the sets of the standard, but minutes for those of a draft.
-    pub fn from_bytes(params: &'static Params, bytes: &[u8]) -> Result<SigningKey, KeyError> {
-        SigningKey::from_bytes_unchecked(params, bytes)?.checked()
-    }
     /// Reads SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n bytes, of a key that was checked before: a program's own store may hold many. Signing
-    /// finds a wrong root, and [`Engine::check`] does. The public key of a damaged key verifies nothing.
+    /// finds a wrong root, and [`Engine::check`](crate::Engine::check) does. The public key of a damaged key verifies nothing.
     pub fn from_bytes_unchecked(params: &'static Params, bytes: &[u8]) -> Result<SigningKey, KeyError> {
         wiped(|| RawSigningKey::from_bytes(params, bytes)).map(SigningKey::from)
-    }
-    /// The key, if PK.root belongs to the seeds.
-    fn checked(self) -> Result<SigningKey, KeyError> {
-        match on_this_thread().and_then(|engine| engine.check(&self)) {
-            Ok(()) => Ok(self),
-            Err(Error::KeyDamaged { .. }) => Err(KeyError::PublicKeyMismatch { set: self.params().name }),
-            Err(why) => Err(KeyError::Unchecked { why: why.to_string() }),
-        }
     }
     /// The bytes SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root, 4n of them.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         wiped(|| self.key.to_bytes())
-    }
-    /// Reads a PKCS#8 private key in PEM or DER, and checks it as [`from_bytes`](SigningKey::from_bytes) does. The error says what is wrong with
-    /// the bytes; it is [`KeyError::Encrypted`] for a key under a passphrase.
-    pub fn read_pkcs8(bytes: &[u8]) -> Result<SigningKey, KeyError> {
-        SigningKey::from(wiped(|| RawSigningKey::read_pkcs8(bytes))?).checked()
-    }
-    /// Another name of [`read_pkcs8`](SigningKey::read_pkcs8), which also takes text.
-    pub fn from_pem(pem: impl AsRef<[u8]>) -> Result<SigningKey, KeyError> {
-        SigningKey::read_pkcs8(pem.as_ref())
     }
     /// The key as one word: the base64 of its PKCS#8 in DER, without line breaks. Secret.
     pub fn to_base64(&self) -> Result<Zeroizing<String>, KeyError> {
@@ -135,12 +102,6 @@ impl SigningKey {
             getrandom::fill(random).map_err(|_| KeyError::Randomness)?;
         }
         wiped(|| EncryptedSigningKey::encrypt(&self.key, passphrase, kdf, &salt, iv))
-    }
-    /// Decrypts a key, and checks it as [`from_bytes`](SigningKey::from_bytes) does. The time depends on the costs that the writer chose; it is
-    /// at most some seconds.
-    #[cfg(feature = "encryption")]
-    pub fn decrypt(encrypted: &EncryptedSigningKey, passphrase: &[u8]) -> Result<SigningKey, KeyError> {
-        SigningKey::from(wiped(|| encrypted.decrypt(passphrase))?).checked()
     }
     /// The parameter set.
     pub fn params(&self) -> &'static Params {
@@ -195,10 +156,6 @@ impl SigningKey {
         let sound = *root()? == *self.key.pk_root();
         Ok(*self.is_sound.get_or_init(|| sound))
     }
-    /// Signs on the calling thread, with this context and fresh randomness, in the mode that the key implies.
-    pub fn sign_with_context(&self, message: &[u8], context: &[u8]) -> Result<Signature, Error> {
-        on_this_thread()?.sign(self, self.mode(context), message, Randomizer::Hedged)
-    }
 }
 
 /// This does not check the key: see [`SigningKey::from_bytes_unchecked`].
@@ -220,34 +177,6 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-impl Signer<Signature> for SigningKey {
-    fn try_sign(&self, message: &[u8]) -> Result<Signature, signature::Error> {
-        self.sign_with_context(message, &[]).map_err(signature::Error::from_source)
-    }
-}
-
-impl RandomizedSigner<Signature> for SigningKey {
-    fn try_sign_with_rng<R: TryCryptoRng + ?Sized>(
-        &self,
-        rng: &mut R,
-        message: &[u8],
-    ) -> Result<Signature, signature::Error> {
-        let mut opt_rand = Zeroizing::new(vec![0; self.params().n]);
-        rng.try_fill_bytes(&mut opt_rand).map_err(|_| signature::Error::from_source(Error::Randomness))?;
-        on_this_thread()
-            .and_then(|engine| engine.sign(self, self.mode(&[]), message, Randomizer::Given(&opt_rand)))
-            .map_err(signature::Error::from_source)
-    }
-}
-
-impl TryFrom<PrivateKeyInfoRef<'_>> for SigningKey {
-    type Error = pkcs8::Error;
-    fn try_from(info: PrivateKeyInfoRef<'_>) -> pkcs8::Result<SigningKey> {
-        let key = SigningKey::from(wiped(|| RawSigningKey::try_from(info))?);
-        key.checked().map_err(|_| pkcs8::KeyError::Invalid.into())
-    }
-}
-
 impl EncodePrivateKey for SigningKey {
     fn to_pkcs8_der(&self) -> pkcs8::Result<SecretDocument> {
         wiped(|| self.key.to_pkcs8_der())
@@ -256,7 +185,7 @@ impl EncodePrivateKey for SigningKey {
 
 /// A public key.
 ///
-/// As a [`Verifier`], the key verifies on the calling thread, with an empty context, in the mode that the key implies. [`Engine`] does
+/// As a [`Verifier`](signature::Verifier), the key verifies on the calling thread, with an empty context, in the mode that the key implies. [`Engine`](crate::Engine) does
 /// all else.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct VerifyingKey(RawVerifyingKey);
@@ -295,11 +224,6 @@ impl VerifyingKey {
     pub fn mode<'a>(&self, context: &'a [u8]) -> Mode<'a> {
         self.0.mode(context)
     }
-    /// Verifies on the calling thread, with this context, in the mode that the key implies: `true` if the signature is valid, `false` also for a
-    /// signature of the wrong length.
-    pub fn verify_with_context(&self, message: &[u8], context: &[u8], signature: &[u8]) -> Result<bool, Error> {
-        on_this_thread()?.verify(self, self.mode(context), message, signature)
-    }
 }
 
 impl From<RawVerifyingKey> for VerifyingKey {
@@ -317,18 +241,6 @@ impl AsRef<RawVerifyingKey> for VerifyingKey {
 impl fmt::Debug for VerifyingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-/// The error of an invalid signature has no source. If the engine failed, nothing is known about the signature, and the source is the
-/// engine's [`Error`].
-impl Verifier<Signature> for VerifyingKey {
-    fn verify(&self, message: &[u8], signature: &Signature) -> Result<(), signature::Error> {
-        match self.verify_with_context(message, &[], signature.as_bytes()) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(signature::Error::new()),
-            Err(why) => Err(signature::Error::from_source(why)),
-        }
     }
 }
 

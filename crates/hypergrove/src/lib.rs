@@ -83,6 +83,7 @@ assert!(SigningKey::decrypt(&encrypted, b\"wrong\").is_err());
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod calls;
+mod calls_of;
 pub mod devices;
 pub mod diagnosis;
 mod engine;
@@ -94,14 +95,17 @@ mod identity;
 mod jobs;
 #[macro_use]
 mod keys;
+mod keys_here;
 mod old_hash;
 mod pre_hash;
+mod random;
 mod reading;
 pub mod rows;
-#[doc(hidden)]
-pub mod scheme;
+mod run;
+mod scheme;
 mod slh_dsa;
 mod tickets;
+mod types;
 #[cfg(feature = "zkdilithium")]
 pub mod zkdilithium;
 
@@ -114,7 +118,6 @@ mod documents {
     struct Tickets;
 }
 
-pub use calls::Job;
 pub use engine::{DEVICE_MEMORY_BUDGET, Engine, EngineBuilder, MEMORY_BUDGET, QUEUED_JOBS};
 pub use explain::{Explanation, MemoryUse};
 pub use flow::Flow;
@@ -133,19 +136,30 @@ pub use hypergrove_fips205::{KeyError, MAX_CONTEXT, Mode, PreHash, PreHasher, Un
 #[cfg(feature = "tables")]
 pub use hypergrove_tables::table::Source as TableSource;
 pub use identity::Fingerprint;
-pub use jobs::{GenerateJob, JobKey};
+pub use jobs::{GenerateJob, JobKey, Refused};
 pub use keys::{Signature, SigningKey, VerifyingKey};
 pub use pre_hash::pre_hasher;
-pub use reading::{ReadError, ReadMessage};
-pub use scheme::{ParameterSet, Scheme};
-pub use slh_dsa::{JobMessage, Message, Randomizer, Seeds, SignJob, SlhDsa, VerifyJob};
-pub use tickets::Refused;
+pub use reading::ReadError;
+
+pub use crate::scheme::{ParameterSet, Scheme};
+pub use slh_dsa::{JobMessage, Message, Randomizer, ReadMessage, Seeds, SignJob, SlhDsa, VerifyJob};
+pub use tickets::Job;
 pub use {pkcs8, signature};
 
-use hypergrove_engine::scheduler::Place;
-use hypergrove_taint::classify;
 use std::path::Path;
 use std::sync::Arc;
+
+/// A scheme's description and types, for programs that bring a scheme of their own, and for those that are written for any scheme.
+#[doc(hidden)]
+pub mod schemes {
+    pub use crate::calls::Calls;
+    pub use crate::jobs::{SignJob, VerifyJob};
+    pub use crate::rows::{CallColumns, MessageRows, RowVerifyingKeys, SignatureRows};
+    pub use crate::scheme::{
+        Failed, KeyColumns, Of, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
+    };
+    pub use crate::types::{SchemeKey, SchemeTypes};
+}
 
 /// The traits and types for programs that bring their own backend, or choose a policy by hand.
 pub mod backend {
@@ -190,33 +204,6 @@ pub static BACKENDS: &[BackendEntry] = &[
 /// Makes all backends of this build, the preferred one first.
 pub fn backends() -> Vec<Arc<dyn Backend>> {
     BACKENDS.iter().map(|entry| (entry.make)(None)).collect()
-}
-
-/// Checks a length that the caller gives.
-fn check_length(what: &'static str, want: usize, got: usize) -> Result<(), Error> {
-    if want == got { Ok(()) } else { Err(Error::Length { what, want, got }) }
-}
-
-/// Secret bytes from the operating system.
-fn random(bytes: &mut [u8]) -> Result<(), Error> {
-    getrandom::fill(bytes).map_err(|_| Error::Randomness)?;
-    classify(bytes);
-    Ok(())
-}
-
-/// The random bytes of one request to the operating system, if several threads make requests. A kernel makes some hundred megabytes a second for
-/// each thread, which is less than GPUs use.
-const RANDOM_BYTES: usize = 4 << 10;
-
-/// Up to this many bytes, one thread draws alone: when it is done, other threads would only have begun.
-const FEW_BYTES: usize = 16 << 10;
-
-/// Secret bytes from the operating system, drawn by the threads of `place`.
-fn random_by_threads(place: &Place<'_>, bytes: &mut [u8]) -> Result<(), Error> {
-    if bytes.len() <= FEW_BYTES {
-        return random(bytes);
-    }
-    place.each_of(bytes.chunks_mut(RANDOM_BYTES).collect(), &random)
 }
 
 #[cfg(test)]

@@ -1,21 +1,17 @@
 //! A signature scheme as the engine sees it: one trait, over which jobs, rows, sets of rows and tickets are written once.
 
-pub use crate::calls::Calls;
-pub use hypergrove_engine::scheduler::Failed;
-
-use crate::jobs::JobKey;
-pub use crate::jobs::{SignJob, VerifyJob};
-pub use crate::rows::{CallColumns, MessageRows, RowVerifyingKeys, SignatureRows};
-use crate::rows::{Column, RowStatus};
+use crate::calls::Calls;
+use crate::rows::column::Column;
+use crate::rows::status::RowStatus;
+use crate::types::{SchemeTypes, copied};
 use crate::{Error, Op};
+pub use hypergrove_engine::scheduler::Failed;
 use hypergrove_engine::scheduler::{Checks, Compute, Computed, Output, Parts, Place, Run, compute};
-use hypergrove_engine::scheme::GroupFacts;
-use hypergrove_engine::scheme::Kind;
+use hypergrove_engine::scheme::{GroupFacts, Kind};
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::Range;
-use std::ptr;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 /// A parameter set, as callers name it: for SLH-DSA, a reference to [`Params`](crate::Params).
 pub trait ParameterSet: Copy + Debug + Send + Sync + 'static {
@@ -34,32 +30,7 @@ impl<S: Scheme> ParameterSet for S {
 
 /// A signature scheme: what its keys, messages and signatures are, and how a device runs its operations. A value of the type is one of its
 /// parameter sets. SLH-DSA is [`SlhDsa`](crate::SlhDsa).
-pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
-    /// A parameter set, as callers name it. (SLH-DSA's set is a reference. The reference must not be the scheme itself: the compiler would not
-    /// see that futures with its jobs are `Send`.)
-    type Set: ParameterSet<Scheme = Self>;
-    /// A private key.
-    type SigningKey: SchemeKey<Self>;
-    /// A public key.
-    type VerifyingKey: SchemeKey<Self>;
-    /// A signature.
-    type Signature: Send + 'static;
-    /// The seeds that a key is made from.
-    type Seeds: Clone + Zeroize + Send + Sync + 'static;
-    /// How a message is signed; `()` if there is only one way.
-    type Mode<'a>: Copy + Default + Debug + Send + Sync;
-    /// Where the randomness of a signature comes from; `()` if there is none.
-    type Randomizer<'a>: Copy + Default + Debug + Send + Sync;
-    /// A message.
-    type Message<'a>: Copy + Send + Sync;
-    /// The message of a job, which the job may own.
-    type JobMessage<'a>: Clone + Debug + Send + Sync;
-    /// The messages of rows.
-    type RowMessages<'a>: Copy + Debug + Send + Sync;
-    /// The mode, the message and the randomizer of a job, which the job may own.
-    #[doc(hidden)]
-    type Input<'a>: Send + Sync;
-
+pub trait Scheme: SchemeTypes<Set: ParameterSet<Scheme = Self>> {
     /// The parameter set.
     #[doc(hidden)]
     fn set(self) -> Self::Set;
@@ -188,45 +159,6 @@ pub trait Scheme: Copy + PartialEq + Debug + Send + Sync + 'static {
     fn calls() -> &'static Calls<Self>;
 }
 
-/// A key of a scheme, private or public.
-pub trait SchemeKey<S: Scheme>: Clone + Debug + Send + Sync + 'static {
-    /// The parameter set.
-    #[doc(hidden)]
-    fn scheme(&self) -> S;
-    /// The key of these bytes, which are as many as a key of the set has. The engine made them, or a column has them.
-    #[doc(hidden)]
-    fn of_bytes(scheme: S, bytes: &[u8]) -> Self;
-    /// The number of layers whose nodes the key has; 0 where a scheme has none.
-    #[doc(hidden)]
-    fn cached_layers(&self) -> usize {
-        0
-    }
-    /// The mode of a job that names none.
-    #[doc(hidden)]
-    fn usual_mode<'a>(&self) -> S::Mode<'a>
-    where
-        'a: 'a,
-    {
-        S::Mode::default()
-    }
-    /// Checks that the key is meant for a mode.
-    #[doc(hidden)]
-    fn check_mode(&self, _mode: S::Mode<'_>) -> Result<(), Error> {
-        Ok(())
-    }
-    /// Checks the mode and the message of a job with this key.
-    #[doc(hidden)]
-    fn check_job(&self, _mode: S::Mode<'_>, _message: S::Message<'_>) -> Result<(), Error> {
-        Ok(())
-    }
-    /// The distinct keys of jobs, and the index of each job's key. Successive jobs whose key lies at the same address share one key, unless the
-    /// scheme compares keys by their content.
-    #[doc(hidden)]
-    fn distinct<'k>(keys: &mut dyn Iterator<Item = &'k Self>) -> (Vec<&'k Self>, Vec<u32>) {
-        in_succession(keys, |a, b| ptr::eq(a, b))
-    }
-}
-
 /// The bytes of a set's seeds, keys and signatures.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
@@ -243,7 +175,7 @@ pub struct Sizes {
 }
 
 /// A message to be signed, of a job or of a row.
-pub struct ToSign<'m, S: Scheme> {
+pub struct ToSign<'m, S: SchemeTypes> {
     /// The key that signs.
     pub key: &'m S::SigningKey,
     /// How the message is signed.
@@ -258,7 +190,7 @@ pub struct ToSign<'m, S: Scheme> {
 pub type Of<'w, T> = &'w (dyn Fn(usize) -> T + Sync);
 
 /// Messages to be signed.
-pub struct Signing<'w, 'm, S: Scheme> {
+pub struct Signing<'w, 'm, S: SchemeTypes> {
     /// The number of messages.
     pub jobs: usize,
     /// Returns a message by its index.
@@ -310,7 +242,7 @@ pub fn compute_private(
 }
 
 /// A signature to be verified, of a job or of a row. Its length is that of the set.
-pub struct ToVerify<'m, S: Scheme> {
+pub struct ToVerify<'m, S: SchemeTypes> {
     /// The key that should have signed.
     pub key: PublicKey<'m, S>,
     /// How the message was signed.
@@ -321,16 +253,8 @@ pub struct ToVerify<'m, S: Scheme> {
     pub signature: &'m [u8],
 }
 
-/// A public key, or its bytes in the caller's column, which may change.
-pub enum PublicKey<'m, S: Scheme> {
-    /// A key.
-    Key(&'m S::VerifyingKey),
-    /// As many bytes as a key of the set has.
-    Bytes(&'m [u8]),
-}
-
 /// Signatures to be verified.
-pub struct Verifying<'w, 'm, S: Scheme> {
+pub struct Verifying<'w, 'm, S: SchemeTypes> {
     /// The number of signatures.
     pub jobs: usize,
     /// Returns a signature by its index.
@@ -340,19 +264,13 @@ pub struct Verifying<'w, 'm, S: Scheme> {
     pub keys: &'w (dyn Fn(Range<usize>) -> (Vec<Cow<'m, S::VerifyingKey>>, Vec<u32>) + Sync),
 }
 
-/// Implements `Copy` for types of any scheme. A derived implementation would require that keys are `Copy` too.
-macro_rules! copied {
-    ($([$($lifetime:lifetime)*] $copied:ty;)*) => {$(
-        impl<$($lifetime,)* S: $crate::scheme::Scheme> Clone for $copied {
-            fn clone(&self) -> Self {
-                *self
-            }
-        }
-
-        impl<$($lifetime,)* S: $crate::scheme::Scheme> Copy for $copied {}
-    )*};
+/// A public key, or its bytes in the caller's column, which may change.
+pub enum PublicKey<'m, S: SchemeTypes> {
+    /// A key.
+    Key(&'m S::VerifyingKey),
+    /// As many bytes as a key of the set has.
+    Bytes(&'m [u8]),
 }
-pub(crate) use copied;
 
 copied! {
     ['m] ToSign<'m, S>;
@@ -368,30 +286,4 @@ pub struct KeyColumns<'a> {
     pub private: &'a mut [u8],
     /// Memory for the public keys; empty if they are not wanted.
     pub public: &'a mut [u8],
-}
-
-/// A key that is owned or shared, not borrowed.
-pub(crate) fn own_key<K: Clone>(key: JobKey<'_, K>) -> JobKey<'static, K> {
-    match key {
-        JobKey::Borrowed(key) => JobKey::Owned(key.clone()),
-        JobKey::Owned(key) => JobKey::Owned(key),
-        JobKey::Shared(key) => JobKey::Shared(key),
-    }
-}
-
-/// The distinct keys of some rows, and the index of each row's key. Successive equal keys count once.
-pub(crate) fn in_succession<K: Copy>(
-    keys: impl Iterator<Item = K>,
-    is_same: impl Fn(K, K) -> bool,
-) -> (Vec<K>, Vec<u32>) {
-    let mut distinct: Vec<K> = Vec::new();
-    let key_of = keys
-        .map(|key| {
-            if distinct.last().is_none_or(|last| !is_same(*last, key)) {
-                distinct.push(key);
-            }
-            distinct.len() as u32 - 1
-        })
-        .collect();
-    (distinct, key_of)
 }

@@ -2,20 +2,22 @@
 
 mod digests;
 mod distinct;
+mod engine;
 mod inputs;
+mod read_message;
 mod run;
 mod scheme;
 mod trees;
 
 pub use inputs::{JobMessage, Message, Randomizer, Seeds, SignJob, SlhDsa, VerifyJob};
+pub use read_message::ReadMessage;
 pub(crate) use run::host_isa;
-pub(crate) use trees::NodesJob;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::keys::{SigningKey, VerifyingKey};
-    use crate::scheme::SchemeKey;
+    use crate::types::SchemeKey;
     use hypergrove_fips205::Mode;
     use hypergrove_testkit::toys::TOY_SHA2_16;
     use std::ptr;

@@ -1,37 +1,61 @@
-//! Tickets: jobs in the engine's queue, and the error of a job that the queue refuses.
+//! Jobs that run at once or wait in the engine's queue.
 
-use crate::calls::Job;
+use crate::calls::Submitted;
 use crate::engine::Engine;
+use crate::jobs::{GenerateJob, Refused, SignJob, VerifyJob};
+use crate::scheme::Scheme;
 use hypergrove_engine::Error;
 use hypergrove_engine::scheduler::{Room, Ticket};
-use std::fmt;
 use std::time::Instant;
 
-/// The error of a job that was not queued, with the job.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refused<J> {
-    /// The job, unchanged.
-    pub job: J,
-    /// The reason: [`Error::QueueFull`], [`Error::Cancelled`] after [`Engine::drain`], or [`Error::Io`]. A [`RowSet`](crate::rows::RowSet) is
-    /// also refused if its columns are wrong.
-    pub why: Error,
+/// A job that [`Engine::run`] runs at once, and that [`Engine::submit`] queues: a [`SignJob`](crate::SignJob), a [`VerifyJob`](crate::VerifyJob)
+/// or a [`GenerateJob`] of any scheme, or a [`RowSet`](crate::rows::RowSet).
+pub trait Job: Sized {
+    /// The result of the job.
+    type Out: Send + 'static;
+    #[doc(hidden)]
+    fn run(self, engine: &Engine) -> Result<Self::Out, Error>;
+    #[doc(hidden)]
+    fn submit(self, engine: &Engine) -> Result<Ticket<Self::Out>, Refused<Self>>;
 }
 
-impl<J> fmt::Display for Refused<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.why.fmt(f)
-    }
+/// Implements [`Job`] for jobs that the scheme's calls run and queue.
+macro_rules! jobs {
+    ($($job:ty: $out:ty, $run:ident, $submit:ident;)*) => {$(
+        impl<S: Scheme> Job for $job {
+            type Out = $out;
+
+            fn run(self, engine: &Engine) -> Result<$out, Error> {
+                (S::calls().$run)(&engine.0.scheduler, self)
+            }
+            fn submit(self, engine: &Engine) -> Submitted<Self, $out> {
+                (S::calls().$submit)(&engine.0.queue, &engine.0.scheduler, self)
+            }
+        }
+    )*};
 }
 
-impl<J: fmt::Debug> std::error::Error for Refused<J> {}
-
-impl<J> From<Refused<J>> for Error {
-    fn from(refused: Refused<J>) -> Error {
-        refused.why
-    }
+jobs! {
+    SignJob<'_, S>: S::Signature, sign, submit_sign;
+    VerifyJob<'_, S>: bool, verify, submit_verify;
+    GenerateJob<'static, S>: S::SigningKey, generate, submit_generate;
 }
 
 impl Engine {
+    /// Runs one job, on the device that suits it. [`submit`](Engine::submit) queues a job instead.
+    ///
+    /// ```
+    /// use hypergrove::{Engine, SLH_DSA_SHA2_128F, SignJob};
+    ///
+    /// let engine = Engine::new()?;
+    /// let key = engine.generate(&SLH_DSA_SHA2_128F)?;
+    /// let signature = engine.run(SignJob::new(&key, b"Dear reader"))?;
+    /// # Ok::<(), hypergrove::Error>(())
+    /// ```
+    pub fn run<J: Job>(&self, job: J) -> Result<J::Out, Error> {
+        job.run(self)
+    }
+
     /// Queues a job, and returns a [`Ticket`] for its result. Jobs of all callers that wait at the same time share batches; a job alone begins
     /// at once, unless [`EngineBuilder::max_delay`](crate::EngineBuilder::max_delay) is set. The engine copies what a job borrows, keys too:
     /// share keys by `Arc`. If the queue is full, the error gives the job back.

@@ -35,7 +35,8 @@ mod scheme;
 pub use limits::{poseidon_rate, space};
 pub use rows::{RowCall, RowMessages, RowVerifyingKeys, SignRows, VerifyRows};
 
-use crate::{Error, Isa, random};
+use crate::random::random;
+use crate::{Error, Isa};
 use hypergrove_cpu::zk::{Sign, Verify, ZkDilithium as Lanes};
 use hypergrove_engine::wiped;
 use hypergrove_taint::declassified;

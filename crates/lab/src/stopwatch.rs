@@ -10,7 +10,7 @@ use crate::record::Record;
 use crate::version::{COMMIT, VERSION};
 use hypergrove::backend::Plan;
 use hypergrove::rows::Column;
-use hypergrove::scheme::{Scheme, SignJob, VerifyJob};
+use hypergrove::schemes::{Scheme, SignJob, VerifyJob};
 use hypergrove::{Device, Engine, Error, Op, Params, Randomizer, Seeds, SigningKey, SlhDsa, VerifyingKey, Work};
 use hypergrove_fips205::reference;
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@ use crate::pending::{Answer, Pending, invalid};
 use crate::policy::RowPolicy;
 use crate::room::{size, too_many, zeros};
 use hypergrove::rows::{Column, RowMemory, RowSigningKeys, RowStatus};
-use hypergrove::scheme::{MessageRows, RowVerifyingKeys, Scheme, SchemeKey, SignJob, SignatureRows, VerifyJob};
+use hypergrove::schemes::{MessageRows, RowVerifyingKeys, Scheme, SchemeKey, SignJob, SignatureRows, VerifyJob};
 use hypergrove::{Error, PreHash};
 use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyIndexError, PyTypeError};

@@ -4,7 +4,7 @@ use crate::args::{Encoding, Kdf, KeyKind, Keygen, MachineOptions, MessageOptions
 use crate::files::Source;
 use crate::keys::{KeyFile, LoadedKey};
 use crate::layout::Layout;
-use hypergrove::scheme::{SignJob, VerifyJob};
+use hypergrove::schemes::{SignJob, VerifyJob};
 use hypergrove::{Engine, Fingerprint, Mode, Params, ReadError, VerifyingKey};
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::printer::Printer;
@@ -14,7 +14,7 @@ use std::io::Read;
 use zeroize::Zeroizing;
 
 /// A key set and the seeds that are given for a key of it.
-pub(crate) type Wanted<S> = (S, Option<Zeroizing<<S as hypergrove::Scheme>::Seeds>>);
+pub(crate) type Wanted<S> = (S, Option<Zeroizing<<S as hypergrove::schemes::SchemeTypes>::Seeds>>);
 
 /// The content of a private key's file.
 pub(crate) type Secret = Zeroizing<Vec<u8>>;

@@ -6,7 +6,7 @@ use crate::files::Source;
 use crate::keys::{self, Key, KeyFile, LoadedKey};
 use crate::layout::{self, Layout};
 use hypergrove::backend::Size;
-use hypergrove::scheme::{SignJob, VerifyJob};
+use hypergrove::schemes::{SignJob, VerifyJob};
 use hypergrove::{
     EncryptedSigningKey, Engine, Error, Fingerprint, KeyError, Mode, Params, Randomizer, ReadError, SLH_DSA_SHA2_128S,
     Seeds, SigningKey, SlhDsa, VerifyingKey, cache_bytes, known_sets,

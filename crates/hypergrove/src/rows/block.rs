@@ -2,7 +2,7 @@
 
 use super::foreign::{Copied, ForeignColumns, ForeignTarget, copied_bytes, copies_at_a_time, copy_columns};
 use super::{RowMemory, RowStatus};
-use crate::{Error, ErrorKind, check_length};
+use crate::{Error, ErrorKind};
 use hypergrove_engine::scheduler::{Checks, IsWanted, Job, Outcomes, Run, Scheduler, zeros};
 use hypergrove_engine::scheme::GroupFacts;
 use hypergrove_engine::scheme::Kind;
@@ -298,15 +298,15 @@ impl Drop for Results<'_> {
 /// Checks the columns of a call that signs or verifies `count` rows, and that the memory for signatures has the right length, `out`.
 pub(super) fn check_rows(rows: impl Rows, out: usize, count: usize) -> Result<(), Error> {
     rows.check(count)?;
-    check_length("the memory for signatures", count.saturating_mul(rows.widths()[0]), out)
+    Error::check_length("the memory for signatures", count.saturating_mul(rows.widths()[0]), out)
 }
 
 /// Checks the columns of a call that makes keys, given their lengths in bytes. Returns the number of keys.
 pub(super) fn check_keys(rows: impl Rows, private: usize, public: Option<usize>) -> Result<usize, Error> {
     let [of_private, of_public] = rows.widths();
     let count = private / of_private;
-    check_length("the column of private keys", count * of_private, private)?;
-    public.map_or(Ok(()), |bytes| check_length("the column of public keys", count * of_public, bytes))?;
+    Error::check_length("the column of private keys", count * of_private, private)?;
+    public.map_or(Ok(()), |bytes| Error::check_length("the column of public keys", count * of_public, bytes))?;
     rows.check(count)?;
     Ok(count)
 }

@@ -1,8 +1,24 @@
 //! Columns: one value for each row, in the caller's memory.
 
-use super::{ForeignRows, RowStatus};
+use super::RowStatus;
 use crate::Error;
+use std::fmt;
 use std::ops::Range;
+
+/// Rows in memory that others may write to during the call, as other threads of a Python program may: a [`Column::Foreign`]. The engine copies
+/// the rows of a chunk before it works on them, and reads each byte once. A device that has to do another device's chunk again copies the rows
+/// again.
+pub trait ForeignRows: fmt::Debug + Sync {
+    /// The number of rows.
+    fn rows(&self) -> usize;
+    /// The length of a row in bytes, which must stay the same during the call.
+    fn length(&self, row: usize) -> usize;
+    /// The length of every row, if all have the same.
+    fn width(&self) -> Option<usize>;
+    /// Copies the rows that begin with `first`, one after the other, until they have filled `to`. With `past_caches` the CPU will not read
+    /// the copy.
+    fn copy(&self, first: usize, to: &mut [u8], past_caches: bool);
+}
 
 /// One value for each row.
 #[derive(Clone, Copy, Debug)]

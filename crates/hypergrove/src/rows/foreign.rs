@@ -1,6 +1,6 @@
 //! Memory that others may write to at any time. Rows are copied from it once, and results are copied to it once they are checked.
 
-use super::Column;
+use super::column::{Column, ForeignRows};
 use crate::Error;
 use hypergrove_engine::scheduler::{ChunkMemory, Place};
 use hypergrove_engine::trace::{self, Step};
@@ -22,21 +22,6 @@ const COPIES_OF_A_THREAD: usize = 4 << 20;
 
 /// Columns begin at multiples of this number of bytes in a chunk's memory.
 const ALIGN: usize = 64;
-
-/// Rows in memory that others may write to during the call, as other threads of a Python program may: a [`Column::Foreign`]. The engine copies
-/// the rows of a chunk before it works on them, and reads each byte once. A device that has to do another device's chunk again copies the rows
-/// again.
-pub trait ForeignRows: fmt::Debug + Sync {
-    /// The number of rows.
-    fn rows(&self) -> usize;
-    /// The length of a row in bytes, which must stay the same during the call.
-    fn length(&self, row: usize) -> usize;
-    /// The length of every row, if all have the same.
-    fn width(&self) -> Option<usize>;
-    /// Copies the rows that begin with `first`, one after the other, until they have filled `to`. With `past_caches` the CPU will not read
-    /// the copy.
-    fn copy(&self, first: usize, to: &mut [u8], past_caches: bool);
-}
 
 /// Memory for results that others may use during the call.
 pub trait ForeignMemory: fmt::Debug + Sync {

@@ -1,57 +1,21 @@
 //! Sets of rows as jobs. Sets own their memory, because callers of tickets may go on before the rows are done.
 
 use super::block::{self, CallOfRows, Progress, Rows, caught, check_keys, check_rows, no_progress};
-use super::{KeyRows, MessageRows, RowMemory, RowStatus, SignatureRows};
-use crate::calls::Job;
+use super::columns::CallColumns;
+use super::foreign::RowMemory;
+use super::of_scheme::KeyRows;
+use crate::calls::submit;
+use crate::jobs::Refused;
 use crate::scheme::{ParameterSet, Scheme};
-use crate::tickets::Refused;
+use crate::tickets::Job;
 use crate::{Engine, Error, ErrorKind, SlhDsa};
 use hypergrove_engine::scheduler::{IsWanted, Queued, Scheduler, Size, Ticket};
 use hypergrove_engine::scheme::Kind;
 use std::fmt;
 use std::slice::from_mut;
 
-/// A call of rows, with a scheme `S`: the arguments of [`Engine::sign_rows`] and similar calls. [`RowCall`] is SLH-DSA's.
-#[non_exhaustive]
-pub enum CallColumns<'m, 'a, S: Scheme> {
-    /// [`Engine::sign_rows`].
-    Sign {
-        /// The keys and messages.
-        rows: MessageRows<'a, S>,
-        /// Memory for the signatures.
-        signatures: &'m mut [u8],
-        /// Memory for the status of each row.
-        statuses: &'m mut [RowStatus],
-    },
-    /// [`Engine::verify_rows`].
-    Verify {
-        /// The keys, messages and signatures.
-        rows: SignatureRows<'a, S>,
-        /// Memory for the status of each row.
-        statuses: &'m mut [RowStatus],
-    },
-    /// [`Engine::keygen_rows`], or with seeds [`Engine::keygen_rows_from_seeds`].
-    Keygen {
-        /// The set of the keys.
-        params: S::Set,
-        /// The seeds. Without them the keys come from the operating system's randomness.
-        seeds: Option<&'a [u8]>,
-        /// Memory for the private keys.
-        private: &'m mut [u8],
-        /// Memory for the public keys, if they are wanted.
-        public: Option<&'m mut [u8]>,
-    },
-}
-
 /// SLH-DSA's [`CallColumns`].
 pub type RowCall<'a> = CallColumns<'a, 'a, SlhDsa>;
-
-/// Leaves the columns out, because they may hold seeds and private keys.
-impl<S: Scheme> fmt::Debug for CallColumns<'_, '_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallColumns").finish_non_exhaustive()
-    }
-}
 
 impl<S: Scheme> CallColumns<'_, '_, S> {
     /// Checks the columns of the call. Returns the kind of its program, and the size that it takes in a queue.
@@ -200,7 +164,7 @@ impl<T: Send + 'static, S: Scheme> Job for RowSet<T, S> {
         match (self.lend)(&mut self.memory).check() {
             Ok((kind, size)) => {
                 self.checked = Some((kind, size));
-                engine.0.submit(self, size, |set| set)
+                submit(&engine.0.queue, &engine.0.scheduler, self, size, |set| set)
             }
             Err(why) => Err(Refused { job: self, why }),
         }

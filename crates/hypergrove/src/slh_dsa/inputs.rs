@@ -1,8 +1,8 @@
 //! The types that callers of SLH-DSA see: parameter sets, messages, the source of randomness, and seeds.
 
+use super::read_message::ReadMessage;
 use crate::jobs::{self, from_bytes};
-use crate::random;
-use crate::reading::ReadMessage;
+use crate::random::random;
 use crate::scheme::ParameterSet;
 use hypergrove_engine::Error;
 use hypergrove_fips205::{MPrime, Mode, Params};

@@ -3,7 +3,6 @@
 
 use super::digests::{SignDigests, VerifyDigests};
 use super::inputs::SlhDsa;
-use crate::engine::wrong_root;
 use crate::keys::{SigningKey, VerifyingKey};
 use crate::scheme::{Failed, Of, ToSign, ToVerify};
 use hypergrove_cpu::{Cpu, Isa};
@@ -159,4 +158,13 @@ fn root_on_host(run: &Run<'_>, key: &SigningKey) -> Result<Vec<u8>, Error> {
     let mut root = vec![0; plan.out_bytes()];
     run.place.install(&mut || program.run_batch(&batch, &mut root).map(drop))?;
     Ok(root)
+}
+
+fn wrong_root(key: &SigningKey) -> Error {
+    let set = key.params().name;
+    Error::KeyDamaged {
+        what: format!(
+            "PK.root of this {set} private key does not follow from its seeds; the key is damaged: read it again from a copy"
+        ),
+    }
 }

@@ -5,12 +5,14 @@ use super::inputs::{Input, JobMessage, Message, Randomizer, Seeds, SlhDsa, conte
 use super::run::{compare_roots, sign, verify};
 use super::trees::grow;
 use crate::calls::Calls;
+use crate::jobs;
 use crate::keys::{Signature, SigningKey, VerifyingKey};
+use crate::random::{random, random_by_threads};
 use crate::rows::{Column, RowStatus};
 use crate::scheme::{
-    Failed, KeyColumns, Of, PublicKey, Scheme, SchemeKey, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
+    Failed, KeyColumns, Of, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
 };
-use crate::{check_length, jobs, random, random_by_threads};
+use crate::types::{SchemeKey, SchemeTypes};
 use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run, room};
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::scheme::{Group, GroupFacts};
@@ -25,7 +27,7 @@ use zeroize::{Zeroize, Zeroizing};
 /// The fewest roots that one thread compares.
 const VERDICTS_OF_A_THREAD: usize = 1024;
 
-impl Scheme for SlhDsa {
+impl SchemeTypes for SlhDsa {
     type Set = &'static Params;
     type SigningKey = SigningKey;
     type VerifyingKey = VerifyingKey;
@@ -37,7 +39,9 @@ impl Scheme for SlhDsa {
     type JobMessage<'a> = JobMessage<'a>;
     type RowMessages<'a> = Column<'a>;
     type Input<'a> = Input<'a>;
+}
 
+impl Scheme for SlhDsa {
     fn set(self) -> &'static Params {
         self.0
     }
@@ -66,7 +70,7 @@ impl Scheme for SlhDsa {
 
     fn check_randomizer(self, randomizer: Randomizer<'_>, messages: usize) -> Result<(), Error> {
         match randomizer {
-            Randomizer::Given(bytes) => check_length("opt_rand", messages.saturating_mul(self.n), bytes.len()),
+            Randomizer::Given(bytes) => Error::check_length("opt_rand", messages.saturating_mul(self.n), bytes.len()),
             _ => Ok(()),
         }
     }
@@ -130,7 +134,7 @@ impl Scheme for SlhDsa {
 
     fn check_seeds(self, Seeds { sk_seed, sk_prf, pk_seed }: &Seeds) -> Result<(), Error> {
         let parts = [("SK.seed", &**sk_seed), ("SK.prf", &**sk_prf), ("PK.seed", pk_seed)];
-        parts.into_iter().try_for_each(|(what, seed)| check_length(what, self.n, seed.len()))
+        parts.into_iter().try_for_each(|(what, seed)| Error::check_length(what, self.n, seed.len()))
     }
 
     fn write_seeds(Seeds { sk_seed, sk_prf, pk_seed }: &Seeds, to: &mut [u8]) {

@@ -1,8 +1,8 @@
 //! The growing of trees from seeds alone, for new keys, cached layers and checks of keys.
 
 use super::run::compare_roots;
-use crate::jobs::results;
 use crate::keys::SigningKey;
+use crate::run::results;
 use crate::scheme::{Failed, compute_private};
 use hypergrove_engine::programs::typed;
 use hypergrove_engine::scheduler::{Computed, Job, Outcomes, Parts, Run, room};

@@ -1,8 +1,8 @@
 //! Rows of zkDilithium: batches as columns.
 
 use super::{Fe, Message, ZkDilithium, params::MUSIZE};
+use crate::Error;
 use crate::rows::{CallColumns, Column, MessageRows, RowSigningKeys, RowStatus, SignatureRows};
-use crate::{Error, check_length};
 
 /// One message for each row.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,9 @@ impl<'a> RowMessages<'a> {
     pub(super) fn check(&self, rows: usize) -> Result<(), Error> {
         match self {
             RowMessages::Bytes(column) => column.check("messages", rows),
-            RowMessages::Blocks(all) | RowMessages::Mus(all) => check_length("the list of messages", rows, all.len()),
+            RowMessages::Blocks(all) | RowMessages::Mus(all) => {
+                Error::check_length("the list of messages", rows, all.len())
+            }
         }
     }
 

@@ -4,11 +4,11 @@ use super::rows::RowMessages;
 use super::{Fe, JobMessage, Message, Signature, SigningKey, VerifyingKey, ZkDilithium as Set, params::MUSIZE};
 use crate::calls::Calls;
 use crate::jobs::owned;
+use crate::random::random;
 use crate::rows::{Column, RowStatus};
-use crate::scheme::{
-    Failed, KeyColumns, Scheme, SchemeKey, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
-};
-use crate::{Error, Op as EngineOp, random};
+use crate::scheme::{Failed, KeyColumns, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private};
+use crate::types::{SchemeKey, SchemeTypes};
+use crate::{Error, Op as EngineOp};
 use hypergrove_engine::programs::typed;
 use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run, Wiped, room};
 use hypergrove_engine::scheme::Kind;
@@ -31,7 +31,7 @@ pub enum Input<'a> {
     Mu(Box<[Fe; MUSIZE]>),
 }
 
-impl Scheme for Set {
+impl SchemeTypes for Set {
     type Set = Set;
     type SigningKey = SigningKey;
     type VerifyingKey = VerifyingKey;
@@ -43,6 +43,9 @@ impl Scheme for Set {
     type JobMessage<'a> = JobMessage<'a>;
     type RowMessages<'a> = RowMessages<'a>;
     type Input<'a> = Input<'a>;
+}
+
+impl Scheme for Set {
     const HAS_PLACES_FOR_JOBS: bool = true;
 
     fn set(self) -> Set {

@@ -2,7 +2,7 @@
 
 use crate::common::{Mock, OnMock, columns};
 use hypergrove::rows::{Column, Offsets, RowSet, RowSigningKeys, RowStatus};
-use hypergrove::scheme::{
+use hypergrove::schemes::{
     CallColumns, MessageRows, RowVerifyingKeys, Scheme, SchemeKey, SignJob, SignatureRows, Sizes, VerifyJob,
 };
 use hypergrove::{Cpu, Engine, EngineBuilder, Error, Fault, Isa, JobKey, Op};

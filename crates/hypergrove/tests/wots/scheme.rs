@@ -3,8 +3,8 @@
 use crate::program::{Program, kind};
 use crate::wots::{self, N, SIGNATURE};
 use hypergrove::rows::{Column, RowStatus};
-use hypergrove::scheme::{
-    Calls, Failed, KeyColumns, PublicKey, Scheme, SchemeKey, Signing, Sizes, ToSign, ToVerify, Verifying,
+use hypergrove::schemes::{
+    Calls, Failed, KeyColumns, PublicKey, Scheme, SchemeKey, SchemeTypes, Signing, Sizes, ToSign, ToVerify, Verifying,
     compute_private,
 };
 use hypergrove::{Error, Op};
@@ -25,8 +25,8 @@ pub(crate) struct Private(pub(crate) [u8; N], pub(crate) [u8; N]);
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Public(pub(crate) [u8; N]);
 
-pub(crate) type Sign<'a> = hypergrove::scheme::SignJob<'a, Wots>;
-pub(crate) type Verify<'a> = hypergrove::scheme::VerifyJob<'a, Wots>;
+pub(crate) type Sign<'a> = hypergrove::schemes::SignJob<'a, Wots>;
+pub(crate) type Verify<'a> = hypergrove::schemes::VerifyJob<'a, Wots>;
 
 fn wrong(place: &Place<'_>, what: &str) -> Error {
     Error::Inconsistent { device: place.worker.device().id(), what: what.into() }
@@ -45,7 +45,7 @@ fn once(
     Ok(Computed::All(Failed::new()))
 }
 
-impl Scheme for Wots {
+impl SchemeTypes for Wots {
     type Set = Wots;
     type SigningKey = Private;
     type VerifyingKey = Public;
@@ -57,7 +57,9 @@ impl Scheme for Wots {
     type JobMessage<'a> = Cow<'a, [u8]>;
     type RowMessages<'a> = Column<'a>;
     type Input<'a> = Cow<'a, [u8]>;
+}
 
+impl Scheme for Wots {
     fn set(self) -> Wots {
         self
     }

@@ -5,7 +5,7 @@ use super::{Answer, Timed, Trial, check, check_key, message, same, wrong};
 use crate::args::RowMemory;
 use crate::failure::Failure;
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus};
-use hypergrove::scheme::{MessageRows, RowVerifyingKeys, SchemeKey, SignatureRows};
+use hypergrove::schemes::{MessageRows, RowVerifyingKeys, SchemeKey, SignatureRows};
 use std::ops::DerefMut;
 use std::time::{Duration, Instant};
 
