@@ -4,6 +4,7 @@ use super::inputs::{Randomizer, SignJob, VerifyJob};
 use super::trees::NodesJob;
 use crate::engine::Engine;
 use crate::keys::{Signature, SigningKey, VerifyingKey};
+use crate::run::{Sign, Verify};
 use hypergrove_engine::Error;
 use hypergrove_engine::scheduler::Worker;
 use hypergrove_fips205::Mode;
@@ -27,7 +28,7 @@ impl Engine {
         message: &[u8],
         randomizer: Randomizer<'_>,
     ) -> Result<Signature, Error> {
-        self.run(SignJob::new(key, message).mode(mode).randomizer(randomizer))
+        self.0.scheduler.one(None, Sign::from(SignJob::new(key, message).mode(mode).randomizer(randomizer)))
     }
 
     /// Verifies one signature of SLH-DSA: `true` if the key signed this message in this mode, `false` also for a signature of the wrong length.
@@ -35,7 +36,7 @@ impl Engine {
     ///
     /// FIPS 205, Algorithms 24 and 25; with [`Mode::Internal`] Algorithm 20.
     pub fn verify(&self, key: &VerifyingKey, mode: Mode<'_>, message: &[u8], signature: &[u8]) -> Result<bool, Error> {
-        self.run(VerifyJob::new(key, message, signature).mode(mode))
+        self.0.scheduler.one(None, Verify::from(VerifyJob::new(key, message, signature).mode(mode)))
     }
 
     /// Returns this key with the nodes of its top `layers` layers, which makes the same signatures with less work. One layer is the usual
