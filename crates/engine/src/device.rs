@@ -1,4 +1,4 @@
-//! What a device is, how a policy divides its work, what its programs can do, and what their runs took.
+//! Devices, the policies that divide their work, the abilities of their programs, and the times of runs.
 
 use std::borrow::Cow;
 use std::ops::AddAssign;

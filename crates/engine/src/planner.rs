@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(cut(&many(5, 80), Bounds { memory: 180, ..UNBOUNDED }), [(0, 2), (2, 3)]);
         // The first row alone exceeds the memory.
         assert_eq!(cut(&many(5, 840), Bounds { memory: 500, ..UNBOUNDED }), [(0, 1000), (1, 4)]);
-        // What is left of one block goes with the next one.
+        // The rest of one block goes with the next one.
         let mut subs = SubBatches::new([many(5, 50), many(5, 50)].into_iter());
         let mut next = || match subs.cut(&Fake, &Fake, Bounds { jobs: 4, ..UNBOUNDED }) {
             Some(SubBatch::Run(blocks, _)) => blocks.iter().map(|(first, block)| (*first, block.count)).collect(),

@@ -1,4 +1,4 @@
-//! What keys of SLH-DSA do on the calling thread: they are checked when they are read, and they sign and verify.
+//! Keys of SLH-DSA on the calling thread: they are checked when they are read, and they sign and verify.
 
 use crate::engine::Engine;
 use crate::keys::{Signature, SigningKey, VerifyingKey};

@@ -1,4 +1,4 @@
-//! What the rows of a scheme's columns are, and how they are computed.
+//! The rows of a scheme's columns, and how they are computed.
 
 use super::block::{Computed, Copies, Lent, RowBlock, Rows, of_calls};
 use super::columns::{MessageRows, RowVerifyingKeys, SignatureRows};
