@@ -5,7 +5,7 @@ use super::{Job, Outcomes, Place, Run, Sink};
 use crate::Error;
 use crate::planner::{Block, Cuts};
 use crate::scheme::{Group, GroupFacts};
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::mem::{replace, take};
 use std::ops::ControlFlow;
 use std::slice;
@@ -129,8 +129,8 @@ pub(super) trait Client: Cuts + Sync {
 pub(super) struct Blocks<J: Job>(Mutex<Table<J>>);
 
 struct Table<J: Job> {
-    /// The blocks, by the number of their first row.
-    states: BTreeMap<usize, State<J>>,
+    /// The blocks in their order, each with the number of its first row. Results are handed out from the front.
+    states: VecDeque<(usize, State<J>)>,
     /// The number of the next row.
     next: usize,
 }
@@ -145,13 +145,28 @@ enum State<J: Job> {
 
 impl<J: Job> Default for Blocks<J> {
     fn default() -> Blocks<J> {
-        Blocks(Mutex::new(Table { states: BTreeMap::new(), next: 0 }))
+        Blocks(Mutex::new(Table { states: VecDeque::new(), next: 0 }))
     }
 }
 
 impl<J: Job> Table<J> {
+    /// The place of the block whose first row has this number.
+    fn find(&self, first: usize) -> usize {
+        self.states.partition_point(|(other, _)| *other < first)
+    }
+
+    fn get(&self, first: usize) -> &State<J> {
+        &self.states[self.find(first)].1
+    }
+
     fn replace(&mut self, first: usize, state: State<J>) -> State<J> {
-        replace(self.states.get_mut(&first).expect("a block that was added"), state)
+        let at = self.find(first);
+        replace(&mut self.states[at].1, state)
+    }
+
+    fn remove(&mut self, first: usize) -> Option<State<J>> {
+        let at = self.find(first);
+        self.states.remove(at).map(|(_, state)| state)
     }
 }
 
@@ -163,7 +178,7 @@ fn discard_all<J: Job>(outcomes: Outcomes<J::Out>) {
 impl<J: Job> Blocks<J> {
     /// A single block, whose number is 0.
     pub(super) fn one(jobs: Members<J>) -> Blocks<J> {
-        Blocks(Mutex::new(Table { states: BTreeMap::from([(0, State::Waits(jobs))]), next: 0 }))
+        Blocks(Mutex::new(Table { states: VecDeque::from([(0, State::Waits(jobs))]), next: 0 }))
     }
 
     /// Adds the next block. Rows are numbered in the order in which they come.
@@ -171,7 +186,7 @@ impl<J: Job> Blocks<J> {
         let OpenBlock { jobs, group, held, count, .. } = next;
         let mut table = lock(&self.0);
         let first = table.next;
-        table.states.insert(first, State::Waits(jobs));
+        table.states.push_back((first, State::Waits(jobs)));
         table.next += count;
         Block { group, held, count }
     }
@@ -184,7 +199,7 @@ impl<J: Job> Blocks<J> {
         refused: Option<Error>,
         sink: &mut Sink<'_, J::Out>,
     ) -> ControlFlow<()> {
-        let state = lock(&self.0).states.remove(&first);
+        let state = lock(&self.0).remove(first);
         let mut flow = ControlFlow::Continue(());
         match (state, refused) {
             (Some(State::Waits(jobs) | State::Done(jobs, _)), Some(why)) => {
@@ -216,7 +231,7 @@ impl<J: Job> Blocks<J> {
 
     /// The jobs of a single block that was not run.
     pub(super) fn into_jobs(self) -> Vec<J> {
-        match lock(&self.0).states.remove(&0) {
+        match lock(&self.0).remove(0) {
             Some(State::Waits(Members::Many(jobs))) => jobs,
             Some(State::Waits(Members::One(job))) => vec![job],
             _ => Vec::new(),
@@ -265,7 +280,8 @@ fn share_out<J: Job>(all: Outcomes<J::Out>, blocks: Vec<(&mut Members<J>, &mut O
 impl<J: Job> Cuts for Blocks<J> {
     fn cut(&self, first: usize, block: &Block, rows: usize) -> Option<(Block, Block)> {
         let mut table = lock(&self.0);
-        let Some(State::Waits(Members::One(job))) = table.states.get_mut(&first) else { return None };
+        let at = table.find(first);
+        let State::Waits(Members::One(job)) = &mut table.states[at].1 else { return None };
         let of_results = u128::from(block.held.saturating_sub(job.owned() as u64));
         let front = job.cut(rows)?;
         let part = |job: &J| {
@@ -273,23 +289,23 @@ impl<J: Job> Cuts for Blocks<J> {
             Block { held: of_results.saturating_add(job.owned() as u64), count: job.count(), ..block.clone() }
         };
         let parts = (part(&front), part(job));
-        let back = table.replace(first, State::Waits(Members::One(front)));
-        table.states.insert(first + parts.0.count, back);
+        let back = replace(&mut table.states[at].1, State::Waits(Members::One(front)));
+        table.states.insert(at + 1, (first + parts.0.count, back));
         Some(parts)
     }
 }
 
 impl<J: Job> Client for Blocks<J> {
     fn owned(&self, first: usize) -> usize {
-        match lock(&self.0).states.get(&first) {
-            Some(State::Waits(jobs)) => jobs.as_slice().iter().map(J::owned).sum(),
+        match lock(&self.0).get(first) {
+            State::Waits(jobs) => jobs.as_slice().iter().map(J::owned).sum(),
             _ => 0,
         }
     }
 
     fn output(&self, first: usize, facts: &GroupFacts) -> usize {
-        match lock(&self.0).states.get(&first) {
-            Some(State::Waits(jobs)) => jobs.as_slice().iter().map(|job| job.output(facts)).sum(),
+        match lock(&self.0).get(first) {
+            State::Waits(jobs) => jobs.as_slice().iter().map(|job| job.output(facts)).sum(),
             _ => 0,
         }
     }
@@ -364,7 +380,7 @@ impl<J: Job> Drop for Blocks<J> {
     /// Discards results that were not taken.
     fn drop(&mut self) {
         let table = self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for state in take(&mut table.states).into_values() {
+        for state in take(&mut table.states).into_iter().map(|(_, state)| state) {
             if let State::Done(_, results) = state {
                 discard_all::<J>(results);
             }
