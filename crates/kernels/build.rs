@@ -77,32 +77,37 @@ mod ready {
     /// Names the compiler; `none` builds the feature without anything ready.
     const VARIABLE: &str = "HYPERGROVE_NVCC";
     /// Architectures, as far as the compiler knows them. Machine code runs on later minor versions too: 8.7 has 8.6's,
-    /// 10.3 has 10.0's, 12.1 has 12.0's. All is made from PTX of the oldest, in a third of the time: the kernels use
-    /// nothing newer, and the machine code for 9.0 is the same as from its own. That PTX goes along, for other devices.
+    /// 10.3 has 10.0's, 12.1 has 12.0's. All is made from PTX of the oldest that has the kernel's instructions, in a third
+    /// of the time: the machine code for 9.0 is the same as from its own. That PTX goes along, for other devices.
     const ARCHITECTURES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
 
     pub(crate) fn make() -> Result<(), String> {
         println!("cargo::rerun-if-env-changed={VARIABLE}");
         let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
-        let (mut images, mut architectures) = (Vec::new(), Vec::new());
+        let mut images = Vec::new();
         if let Some(nvcc) = find()? {
             let known = run(Command::new(&nvcc).arg("--list-gpu-code"))?;
-            architectures = ARCHITECTURES.to_vec();
+            let mut architectures = ARCHITECTURES.to_vec();
             architectures.retain(|number| known.lines().any(|line| line.trim() == format!("sm_{number}")));
             if architectures.is_empty() {
                 return Err(format!("{} makes no code for any of sm_{ARCHITECTURES:?}", nvcc.display()));
             }
-            images = configurations();
-            compile_all(&nvcc, &options(&nvcc, &architectures)?, &images, &out)?;
+            images = configurations()
+                .into_iter()
+                .map(|(kernel, defines)| (kernel, defines, targets(kernel, &defines, &architectures)))
+                .collect();
+            images.retain(|(.., targets)| !targets.machine.is_empty());
+            compile_all(&nvcc, &options(&nvcc)?, &images, &out)?;
         }
-        let ptx = architectures.first().copied().unwrap_or(u32::MAX);
-        let mut text = format!("static ARCHITECTURES: &[u32] = &{architectures:?};\nstatic PTX: u32 = {ptx};\n");
-        text += "static IMAGES: &[Image] = &[\n";
-        for (kernel, defines) in &images {
+        let mut text = "static IMAGES: &[Image] = &[\n".to_owned();
+        for (kernel, defines, Targets { machine, ptx }) in &images {
             let file = format!("/{}", file(*kernel, defines));
             // No path of this machine: a build in another folder gives the same bytes.
             let code = format!("&Aligned(*include_bytes!(concat!(env!(\"OUT_DIR\"), {file:?})))");
-            text += &format!("    Image {{ kernel: Kernel::{kernel:?}, defines: {defines:?}, code: {code} }},\n");
+            let ptx = ptx.unwrap_or(u32::MAX);
+            text += &format!(
+                "    Image {{ kernel: Kernel::{kernel:?}, defines: {defines:?}, architectures: &{machine:?}, ptx: {ptx}, code: {code} }},\n"
+            );
         }
         text += "];\n";
         std::fs::write(out.join("ready.rs"), text).map_err(|error| format!("{}: {error}", out.display()))
@@ -129,13 +134,36 @@ mod ready {
         defines.iter().fold(kernel.name().to_owned(), |name, (_, value)| format!("{name}-{value}")) + ".fatbin"
     }
 
-    fn options(nvcc: &Path, architectures: &[u32]) -> Result<Vec<String>, String> {
-        let oldest = architectures[0];
-        let codes: Vec<String> = architectures.iter().map(|number| format!("sm_{number}")).collect();
-        let code = format!("-gencode=arch=compute_{oldest},code=[{},compute_{oldest}]", codes.join(","));
+    /// The devices that an image is for: by machine code, and all later ones by PTX of this architecture.
+    struct Targets {
+        machine: Vec<u32>,
+        ptx: Option<u32>,
+    }
+
+    /// Tensor cores multiply bytes from 8.0 on, and together with those of other warps on 9.0 alone.
+    fn targets(kernel: Kernel, defines: &Defines, architectures: &[u32]) -> Targets {
+        let by_warpgroups = defines.contains(&("TENSOR", 2));
+        let runs = |number: u32| match kernel.needs_tensor_cores() {
+            true if by_warpgroups => number == 90,
+            is_newer => !is_newer || number >= 80,
+        };
+        let machine: Vec<u32> = architectures.iter().copied().filter(|number| runs(*number)).collect();
+        Targets { ptx: machine.first().copied().filter(|_| !by_warpgroups), machine }
+    }
+
+    impl Targets {
+        fn option(&self) -> String {
+            let codes: Vec<String> = self.machine.iter().map(|number| format!("sm_{number}")).collect();
+            match self.ptx {
+                Some(oldest) => format!("-gencode=arch=compute_{oldest},code=[{},compute_{oldest}]", codes.join(",")),
+                None => "-gencode=arch=compute_90a,code=sm_90a".to_owned(),
+            }
+        }
+    }
+
+    fn options(nvcc: &Path) -> Result<Vec<String>, String> {
         let mut options = ["-fatbin", "-std=c++17", "-I."].map(str::to_owned).to_vec();
         options.push(format!("-I{}", crate::generated().display()));
-        options.push(code);
         // A third of the size. CUDA 12.8 is the first to have it.
         if run(Command::new(nvcc).arg("--help"))?.contains("--compress-mode") {
             options.push("--compress-mode=size".to_owned());
@@ -144,14 +172,20 @@ mod ready {
     }
 
     /// On all cores that cargo grants.
-    fn compile_all(nvcc: &Path, options: &[String], images: &[(Kernel, Defines)], out: &Path) -> Result<(), String> {
+    fn compile_all(
+        nvcc: &Path,
+        options: &[String],
+        images: &[(Kernel, Defines, Targets)],
+        out: &Path,
+    ) -> Result<(), String> {
         let jobs = std::env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
         let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
         std::thread::scope(|scope| {
             for _ in 0..jobs {
                 scope.spawn(|| {
-                    while let Some((kernel, defines)) = images.get(next.fetch_add(1, Relaxed)) {
-                        if let Err(why) = compile(nvcc, options, *kernel, defines, out) {
+                    while let Some((kernel, defines, targets)) = images.get(next.fetch_add(1, Relaxed)) {
+                        let options = [options, &[targets.option()]].concat();
+                        if let Err(why) = compile(nvcc, &options, *kernel, defines, out) {
                             next.store(images.len(), Relaxed);
                             *failure.lock().expect("no panic") = Some(why);
                         }

@@ -74,16 +74,17 @@ impl Compiler {
             Some(code) => Ok(Cow::Borrowed(code)),
             None => {
                 let source = hypergrove_kernels::source(kernel, config);
-                let code = self.compile(kernel.name(), &source, &OPTIONS, capability, device)?;
+                let feature = if hypergrove_kernels::is_by_warpgroups(kernel, config) { "a" } else { "" };
+                let code = self.compile((kernel.name(), feature), &source, &OPTIONS, capability, device)?;
                 Ok(Cow::Owned(code.to_vec()))
             }
         }
     }
 
-    /// Code for the source called `name`.
+    /// Code for the source called `name`. `feature` follows the architecture's number: "a" for instructions that only this architecture has.
     pub(crate) fn compile(
         &self,
-        name: &str,
+        (name, feature): (&str, &str),
         source: &str,
         options: &[&str],
         capability: Capability,
@@ -95,6 +96,7 @@ impl Compiler {
         let (major, minor) = toolchain.version();
         let (output, architecture) = target(toolchain.architectures(), capability)
             .map_err(|why| unsupported(format!("the kernels: NVRTC {major}.{minor} {why}")))?;
+        let architecture = architecture + feature;
         let mut options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         options.push(format!("--gpu-architecture={architecture}"));
 
@@ -183,7 +185,7 @@ mod tests {
 
     fn compile(cache: Option<&Path>, source: &str, options: &[&str], capability: Capability) -> (Vec<u8>, usize) {
         let (compiler, compiled) = process(cache, (13, 0));
-        let code = compiler.compile("chain", source, options, capability, "cuda:0").unwrap();
+        let code = compiler.compile(("chain", ""), source, options, capability, "cuda:0").unwrap();
         (code.to_vec(), compiled.load(Relaxed))
     }
 
@@ -207,7 +209,7 @@ mod tests {
         let (compiler, compiled) = process(None, (13, 0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| compiler.compile("chain", "x", &[], (9, 0), "cuda:0").unwrap());
+                scope.spawn(|| compiler.compile(("chain", ""), "x", &[], (9, 0), "cuda:0").unwrap());
             }
         });
         assert_eq!(compiled.load(Relaxed), 1);
@@ -294,7 +296,7 @@ mod tests {
         ];
         for (number, (source, options, capability, version)) in cases.into_iter().enumerate() {
             let (compiler, _) = process(Some(cache), version);
-            compiler.compile("chain", source, options, capability, "cuda:0").unwrap();
+            compiler.compile(("chain", ""), source, options, capability, "cuda:0").unwrap();
             assert_eq!(files(cache).len(), number + 1, "{source} {options:?} {capability:?} {version:?}");
         }
     }
@@ -311,14 +313,14 @@ mod tests {
     #[test]
     fn errors_name_the_device_and_the_cause() {
         let (compiler, compiled) = process(None, (13, 0));
-        let text = compiler.compile("chain", "bad", &[], (9, 0), "cuda:3").unwrap_err().to_string();
+        let text = compiler.compile(("chain", ""), "bad", &[], (9, 0), "cuda:3").unwrap_err().to_string();
         assert_eq!(text, "cuda:3 failed: NVRTC 13.0 cannot compile chain for sm_90: line 1: bad");
-        assert!(compiler.compile("chain", "bad", &[], (9, 0), "cuda:3").is_err());
+        assert!(compiler.compile(("chain", ""), "bad", &[], (9, 0), "cuda:3").is_err());
         assert_eq!(compiled.load(Relaxed), 2, "a failure is not kept");
-        let text = compiler.compile("chain", "x", &[], (5, 0), "cuda:3").unwrap_err().to_string();
+        let text = compiler.compile(("chain", ""), "x", &[], (5, 0), "cuda:3").unwrap_err().to_string();
         assert!(text.starts_with("cuda:3 cannot execute the kernels: NVRTC 13.0 makes no code"), "{text}");
         let missing = Compiler::new(None, || Err("the kernels without NVRTC".to_owned()));
-        let text = missing.compile("chain", "x", &[], (9, 0), "cuda:3").unwrap_err().to_string();
+        let text = missing.compile(("chain", ""), "x", &[], (9, 0), "cuda:3").unwrap_err().to_string();
         assert_eq!(text, "cuda:3 cannot execute the kernels without NVRTC");
     }
 }

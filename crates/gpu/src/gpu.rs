@@ -4,7 +4,7 @@
 pub(crate) use crate::wait::WaitLimit;
 use hypergrove_engine::{Error, Policy, ReachableMemory, Timing};
 use hypergrove_fips205::plan::Rates;
-use hypergrove_kernels::{Args, Config, Kernel};
+use hypergrove_kernels::{Args, Config, Kernel, TENSOR_FORMS};
 use std::ops::Range;
 use std::sync::Arc;
 use zeroize::Zeroize;
@@ -172,6 +172,11 @@ pub trait Gpu: Send + Sync + Sized + 'static {
     /// Whether the device multiplies doubles at half the rate of words, and not at a 32nd of that rate.
     fn has_fast_doubles(&self) -> bool {
         false
+    }
+    /// The forms of Poseidon that the device can run, from the slowest to the fastest: a beginning of
+    /// [`TENSOR_FORMS`](hypergrove_kernels::TENSOR_FORMS).
+    fn tensor_forms(&self) -> &'static [u32] {
+        &TENSOR_FORMS[..1]
     }
     /// Makes a queue, with streams of its own.
     fn queue(self: &Arc<Self>) -> Result<Self::Queue, Error>;

@@ -14,7 +14,7 @@ mod verify;
 
 use crate::backend::Gpus;
 use crate::gpu::{Gpu, Launch, Queue, Step, WaitLimit};
-use crate::policy::Accepted::Between;
+use crate::policy::Accepted::{Between, Listed};
 use crate::policy::{PolicyAxis, axis, with_threads, with_values};
 use crate::program::wait_limit;
 use crate::ring::in_threads;
@@ -24,7 +24,7 @@ use hypergrove_engine::{
 };
 use hypergrove_fips205::Family;
 use hypergrove_kernels::arguments::Arguments;
-use hypergrove_kernels::{Config, FP64, Kernel, MAX_THREADS};
+use hypergrove_kernels::{Config, FP64, Kernel, MAX_THREADS, TENSOR_FORMS};
 use hypergrove_zkdilithium::params::SEED_BYTES;
 use hypergrove_zkdilithium::{Message, Op, SignatureBytes, SigningKeyBytes};
 use pass::Memory;
@@ -41,8 +41,10 @@ const ZK_PROGRAM_SHARE: u64 = 5;
 pub struct ZkPolicy {
     /// Host threads that copy keys and signatures.
     pub threads: usize,
-    /// Whether Poseidon sums products in doubles.
+    /// Whether Poseidon sums products in doubles, if it uses no tensor cores.
     pub fp64: u32,
+    /// How Poseidon uses tensor cores: one of [`TENSOR_FORMS`].
+    pub tensor: u32,
     /// Threads of a block.
     pub block: u32,
     /// Threads of a compute unit that Poseidon's registers leave room for. So many attempts run concurrently on it: for open jobs, or with later
@@ -56,21 +58,25 @@ pub struct ZkPolicy {
 
 impl Default for ZkPolicy {
     fn default() -> ZkPolicy {
-        ZkPolicy { threads: 1, fp64: FP64, block: 128, fill: 256, width: 16, pass: 1 << 18 }
+        ZkPolicy { threads: 1, fp64: FP64, tensor: 0, block: 128, fill: 256, width: 16, pass: 1 << 18 }
     }
 }
 
-static AXES: [PolicyAxis<ZkPolicy>; 5] = [
+static AXES: [PolicyAxis<ZkPolicy>; 6] = [
     axis!(fp64, [0, 1], Between(0, 1)),
+    axis!(tensor, TENSOR_FORMS, Listed),
     axis!(block, [32, 64, 128, 256], Between(1, MAX_THREADS)),
     axis!(fill, [128, 256, 384, 512], Between(1, 2048)),
     axis!(width, [1, 4, 16, 64], Between(1, 1 << 14)),
     axis!(pass, [1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18], Between(1, 1 << 20)),
 ];
 
-/// Cycles of a compute unit for a permutation, at least: 21 rounds of 1,657 slots of the integer multipliers, or of
-/// 889 operations in doubles, 64 lanes a cycle either way (docs/zkdilithium.md).
-const POSEIDON_CYCLES: [f64; 2] = [21.0 * 1657.0 / 64.0, 21.0 * 889.0 / 64.0];
+/// Cycles of a compute unit for a permutation, at least: 21 rounds of 1,657 slots of the integer multipliers, of
+/// 889 operations in doubles, or with tensor cores of 540 slots, 64 lanes a cycle each (docs/zkdilithium.md).
+const POSEIDON_CYCLES: [f64; 3] = [21.0 * 1657.0 / 64.0, 21.0 * 889.0 / 64.0, 21.0 * 540.0 / 64.0];
+
+/// States of a compute unit up to which a quad of threads has one state: four warps, which run concurrently, have eight quads each.
+const ONE_STATE_A_QUAD: usize = 32;
 
 /// Programs in flight, for each operation: while the host lays one out or takes its results, the GPU computes others. (An H200 with 16
 /// cores makes 11.7 million private keys a second with four, 11.1 with three, in passes of 32,768; it signs 947,000 messages with three, 918,000 with two,
@@ -88,7 +94,7 @@ impl ZkPolicy {
     }
 
     fn config(&self) -> Config {
-        Config { family: Family::Shake, n: 16, defines: vec![("FP64", self.fp64)] }
+        Config { family: Family::Shake, n: 16, defines: vec![("FP64", self.fp64), ("TENSOR", self.tensor)] }
     }
 }
 
@@ -139,7 +145,12 @@ impl<G: Gpu> ZkGpu<G> {
             }
             halved += 1;
         };
-        let wanted: Vec<_> = Kernel::ALL.iter().filter(|kernel| kernel.is_zk()).map(|of| (*of, policy.block)).collect();
+        let of_form = |kernel: Kernel| match policy.tensor {
+            0 => !kernel.needs_tensor_cores(),
+            _ => kernel != Kernel::ZkSponge,
+        };
+        let wanted = Kernel::ALL.iter().filter(|kernel| kernel.is_zk() && of_form(**kernel));
+        let wanted: Vec<_> = wanted.map(|kernel| (*kernel, policy.block)).collect();
         let kernels = gpu.kernels(&policy.config(), &wanted)?;
         let memory = Memory::new(gpu)?;
         let (timing, limit) = (Timing::default(), WaitLimit::default());
@@ -148,12 +159,30 @@ impl<G: Gpu> ZkGpu<G> {
         Ok(zk)
     }
 
-    /// A launch of `total` threads. The sponge has small blocks: its threads take long, and small blocks are spread evenly over the compute units, so that all
-    /// end together.
+    /// A launch of `total` threads.
     fn threads<A: Arguments>(&self, total: usize, arguments: A) -> Step {
-        let threads = if A::KERNEL == Kernel::ZkSponge { self.policy.block.min(64) } else { self.policy.block };
+        let (threads, args) = (self.policy.block, arguments.args(total as u32));
         let blocks = total.div_ceil(threads as usize).max(1) as u32;
-        Step::Launch(Launch { kernel: A::KERNEL, blocks, threads, args: arguments.args(total as u32) })
+        Step::Launch(Launch { kernel: A::KERNEL, blocks, threads, args })
+    }
+    /// A launch of Poseidon's sponge for `total` states. A state has a thread, or four with tensor cores, which have two states each if there are enough.
+    /// Blocks are small: threads take long, and small blocks are spread evenly over the compute units, so that all end together. Only if four warps
+    /// multiply together and all compute units are full, blocks are large, because each has the operands in its memory.
+    fn sponge<A: Arguments>(&self, total: usize, arguments: A) -> Step {
+        let units = self.gpu.facts().compute_units as usize;
+        let threads = match self.policy.tensor {
+            0 => self.policy.block.min(64),
+            1 => 64,
+            _ if total <= 128 * units => 128,
+            _ => 256,
+        };
+        let (kernel, states) = match self.policy.tensor {
+            0 => (Kernel::ZkSponge, threads),
+            _ if total <= ONE_STATE_A_QUAD * units => (Kernel::ZkTensorFew, threads / 4),
+            _ => (Kernel::ZkTensor, threads / 2),
+        };
+        let blocks = total.div_ceil(states as usize).max(1) as u32;
+        Step::Launch(Launch { kernel, blocks, threads, args: arguments.args(total as u32) })
     }
     /// A launch of one block for each of `total` items, but of no more blocks than every GPU allows. If there are more items, each block takes several.
     fn blocks<A: Arguments>(&self, total: usize, arguments: A) -> Step {
@@ -277,21 +306,32 @@ fn message_words(message: &Message<'_>) -> usize {
 impl<G: Gpu> ZkDilithiumPrograms for Gpus<G> {
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
         let (gpu, _) = self.gpu(device)?;
-        let policy = ZkPolicy { fp64: gpu.has_fast_doubles().into(), ..ZkPolicy::default() }.with(policy)?;
+        let forms = gpu.tensor_forms();
+        let tensor = forms[forms.len() - 1];
+        let policy = ZkPolicy { fp64: gpu.has_fast_doubles().into(), tensor, ..ZkPolicy::default() }.with(policy)?;
+        if !forms.contains(&policy.tensor) {
+            let what = format!("policy axis tensor is {}, {} has {forms:?}", policy.tensor, gpu.facts().id);
+            return Err(Error::Value { what });
+        }
         Ok(Box::new(ZkGpu::new(gpu, policy, gpu.facts().memory / ZK_PROGRAM_SHARE)?))
     }
 }
 
 impl<G: Gpu> ZkDilithium for ZkGpu<G> {
     fn space(&self) -> Vec<Axis> {
-        with_threads(&AXES).collect()
+        let mut axes: Vec<Axis> = with_threads(&AXES).collect();
+        axes.iter_mut()
+            .filter(|axis| axis.name == "tensor")
+            .for_each(|axis| axis.values = self.gpu.tensor_forms().into());
+        axes
     }
     /// The argument does not matter: a GPU reports its own clock.
     fn poseidon_rate(&self, _: Option<f64>) -> Option<f64> {
         let facts = self.gpu.facts();
-        let known = facts.clock > 0 && facts.rates.is_some() && (self.policy.fp64 == 0 || self.gpu.has_fast_doubles());
+        let form = if self.policy.tensor > 0 { 2 } else { self.policy.fp64 as usize };
+        let known = facts.clock > 0 && facts.rates.is_some() && (form != 1 || self.gpu.has_fast_doubles());
         let cycles = f64::from(facts.compute_units) * facts.clock as f64;
-        known.then_some(cycles / POSEIDON_CYCLES[self.policy.fp64 as usize])
+        known.then_some(cycles / POSEIDON_CYCLES[form])
     }
     fn uses_expanded_keys(&self) -> bool {
         false

@@ -43,6 +43,9 @@ pub const HASH_BLOCKS: u32 = 4;
 /// Default of `FP64`: Poseidon in integers, which every GPU multiplies fast.
 pub const FP64: u32 = 0;
 
+/// Values of `TENSOR`: Poseidon without tensor cores, with products of one warp (`mma.sync`), with products of four warps (`wgmma`).
+pub const TENSOR_FORMS: [u32; 3] = [0, 1, 2];
+
 /// Blocks of [`MAX_THREADS`] that a compute unit must have room for: 80 registers a thread.
 const MIN_BLOCKS: u32 = 3;
 
@@ -50,7 +53,7 @@ const MIN_BLOCKS: u32 = 3;
 const COMPARE_BLOCKS: u32 = 4;
 
 /// A kernel's definitions: its family's number, n, and what of the choices changes its code.
-pub(crate) type Defines = [(&'static str, u32); 7];
+pub(crate) type Defines = [(&'static str, u32); 8];
 
 /// Choices that make no difference are left at one value, so that the same code is not made twice.
 pub(crate) fn defines(kernel: Kernel, family: Family, n: usize, choices: &[(&'static str, u32)]) -> Defines {
@@ -84,12 +87,13 @@ pub(crate) fn defines(kernel: Kernel, family: Family, n: usize, choices: &[(&'st
         ("IMAD", if has_imad { choice("IMAD", 0) } else { 0 }),
         ("UNROLLED", if has_rounds { choice("UNROLLED", UNROLLED) } else { 0 }),
         ("FP64", if kernel == Kernel::ZkSponge { choice("FP64", FP64) } else { 0 }),
+        ("TENSOR", if kernel.needs_tensor_cores() { choice("TENSOR", 1) } else { 0 }),
     ]
 }
 
-/// The choices of the default policies: with plenty of work, and with little. Kernels that know no other choice than `FP64`
-/// come in integers by the first and in doubles by the second.
-pub(crate) const DEFAULTS: [[(&str, u32); 4]; 2] = [
-    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", IMAD), ("UNROLLED", UNROLLED), ("FP64", 0)],
-    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", 0), ("UNROLLED", UNROLLED), ("FP64", 1)],
+/// The choices of the default policies: with plenty of work, and with little. Poseidon's kernels, which know `FP64` or `TENSOR` alone,
+/// come in integers and by `mma.sync` from the first, in doubles and by `wgmma` from the second.
+pub(crate) const DEFAULTS: [[(&str, u32); 5]; 2] = [
+    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", IMAD), ("UNROLLED", UNROLLED), ("FP64", 0), ("TENSOR", 1)],
+    [("CHAINS_BLOCKS", CHAINS_BLOCKS), ("IMAD", 0), ("UNROLLED", UNROLLED), ("FP64", 1), ("TENSOR", 2)],
 ];

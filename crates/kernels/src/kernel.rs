@@ -86,6 +86,10 @@ kernels! {
     ZkKeys "zk_keys";
     /// zkDilithium: Poseidon's sponge.
     ZkSponge "zk_sponge";
+    /// zkDilithium: Poseidon's sponge on tensor cores.
+    ZkTensor "zk_tensor";
+    /// zkDilithium: the same for few instances.
+    ZkTensorFew "zk_tensor_few";
     /// zkDilithium: ρ″.
     ZkRho2 "zk_rho2";
     /// zkDilithium: ExpandY.
@@ -111,6 +115,10 @@ impl Kernel {
     pub fn is_for_cpu(self) -> bool {
         matches!(self, Kernel::LeafSolo | Kernel::ForsSolo | Kernel::ClimbSolo | Kernel::ForsClimbSolo)
     }
+    /// Whether it needs tensor cores, which only CUDA's devices have: neither the host nor Vulkan runs it.
+    pub fn needs_tensor_cores(self) -> bool {
+        matches!(self, Kernel::ZkTensor | Kernel::ZkTensorFew)
+    }
     /// Whether there is a Vulkan module of it. zkDilithium's kernels have none. Nor have those whose blocks share more than 16 kB, which not every
     /// device has: kernels for few signatures, and `Links`, which goes on from them. With `ClimbPaired` lavapipe computes wrong roots. There is
     /// a kernel that does the same for each of these.
@@ -123,7 +131,7 @@ impl Kernel {
 /// The headers of host/kernels.cpp and host/zk.cpp, by their names: the files of their kernels, and a case of a `switch` for each.
 pub fn host_headers() -> [(&'static str, String); 2] {
     let list = |is_zk| {
-        let kernels = Kernel::ALL.iter().filter(move |kernel| kernel.is_zk() == is_zk);
+        let kernels = Kernel::ALL.iter().filter(move |kernel| kernel.is_zk() == is_zk && !kernel.needs_tensor_cores());
         let files = kernels.clone().map(|kernel| format!("#include \"entry/{}.k\"\n", kernel.name()));
         let cases = kernels.map(|kernel| format!(" CASE({}, {})", *kernel as u32, kernel.name()));
         format!("{}#define CASES{}\n", files.collect::<String>(), cases.collect::<String>())

@@ -11,7 +11,7 @@ pub mod zk;
 mod zk_constants;
 
 pub use defines::{
-    CHAINS_BLOCKS, FP64, HASH_BLOCKS, IMAD, KECCAK_BLOCKS, MAX_THREADS, UNROLLED, number as family_number,
+    CHAINS_BLOCKS, FP64, HASH_BLOCKS, IMAD, KECCAK_BLOCKS, MAX_THREADS, TENSOR_FORMS, UNROLLED, number as family_number,
 };
 use headers::number_after;
 use hypergrove_fips205::{AdrsType, Family};
@@ -27,11 +27,12 @@ static SOURCES: &[(&str, &str)] = sources! {
     "dialect.h" "args.h" "family.h"
     "hash/k256.h" "hash/sha256.h" "hash/sha512.h" "hash/keccak.h" "hash/sha2.h" "hash/shake.h"
     "stage/place.h" "stage/climb.h" "stage/treehash.h" "stage/wide.h" "stage/solo.h"
-    "zk/field.h" "zk/ntt.h" "zk/poseidon.h" "zk/shake.h" "zk/layout.h" "zk/vector.h" "zk/attempt.h"
+    "zk/field.h" "zk/ntt.h" "zk/poseidon.h" "zk/tensor.h" "zk/tensor_sponge.h" "zk/sponge.h" "zk/shake.h" "zk/layout.h" "zk/vector.h"
+    "zk/attempt.h"
 };
 
 /// Headers that are generated.
-static GENERATED: LazyLock<[(&str, String); 3]> = LazyLock::new(zk_constants::headers);
+static GENERATED: LazyLock<[(&str, String); 4]> = LazyLock::new(zk_constants::headers);
 
 /// The headers that are generated, by the paths that kernels include.
 pub fn generated_headers() -> &'static [(&'static str, String)] {
@@ -153,6 +154,18 @@ pub const CPU_LEAF_LEVELS: u32 = 3;
 /// Levels that a thread of `ForsSolo` goes up.
 pub const CPU_FORS_LEVELS: u32 = number_after(include_str!("../entry/fors_solo.k"), "#define MOST_UP ");
 
+/// Bytes of a block's memory that a kernel gets at its launch, in addition to its own: the operands that four warps multiply by.
+pub fn launch_memory(kernel: Kernel, config: &Config) -> u32 {
+    const STEP_BYTES: u32 = number_after(include_str!("../zk/tensor.h"), "#define STEP_BYTES ");
+    let steps = 3 + hypergrove_zkdilithium::params::ROUNDS as u32;
+    if is_by_warpgroups(kernel, config) { steps * STEP_BYTES } else { 0 }
+}
+
+/// Whether a kernel has instructions of compute capability 9.0 alone, which no later device has.
+pub fn is_by_warpgroups(kernel: Kernel, config: &Config) -> bool {
+    kernel.needs_tensor_cores() && config.defines.contains(&("TENSOR", 2))
+}
+
 /// FIPS 205's types of addresses have the same numbers in kernels.
 const _: () = {
     const fn kernels_have(kind: AdrsType, define: &str) -> bool {
@@ -176,8 +189,8 @@ pub struct Config {
     pub n: usize,
     /// Choices of a policy that the compiler must know: `CHAINS_BLOCKS`, the blocks of [`MAX_THREADS`] that the chain
     /// kernel's registers leave room for; `IMAD`, a mask for `ADD` in `dialect.h`; `UNROLLED`, whether the rounds of
-    /// SHA-512 and Keccak are; `FP64`, whether Poseidon sums products in doubles, for which the kernels of the scheme with
-    /// Poseidon ask (they know no family and no n either); of SHA-256 of messages, which knows no family and no n, `MAX_THREADS` and
+    /// SHA-512 and Keccak are; `FP64`, whether Poseidon sums products in doubles, and `TENSOR`, one of [`TENSOR_FORMS`], for
+    /// which the kernels of the scheme with Poseidon ask (they know no family and no n either); of SHA-256 of messages, which knows no family and no n, `MAX_THREADS` and
     /// `MIN_BLOCKS`, the blocks of that size that its registers leave room for. The kernel's output depends on none of the choices.
     pub defines: Vec<(&'static str, u32)>,
 }

@@ -480,6 +480,9 @@ impl<G: Gpu> Gpu for FaultyGpu<G> {
     fn has_fast_doubles(&self) -> bool {
         self.gpu.has_fast_doubles()
     }
+    fn tensor_forms(&self) -> &'static [u32] {
+        self.gpu.tensor_forms()
+    }
     fn queue(self: &Arc<Self>) -> Result<Self::Queue, Error> {
         self.hung().map_or(Ok(()), Err)?;
         let (there, here) = (self.gpu.alloc(COPIED)?, self.gpu.alloc_host(COPIED)?);

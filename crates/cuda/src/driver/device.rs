@@ -92,7 +92,11 @@ unsafe impl Send for Module {}
 pub(super) type Slot = Arc<Mutex<Option<Module>>>;
 
 #[derive(Clone, Copy)]
-pub(super) struct Function(pub(super) CUfunction);
+pub(super) struct Function {
+    pub(super) handle: CUfunction,
+    /// Bytes of a block's memory that each launch asks for.
+    pub(super) memory: c_uint,
+}
 // SAFETY: functions are handles that any thread may launch, several at once too; nothing here changes their attributes.
 unsafe impl Send for Function {}
 // SAFETY: as above.
@@ -302,18 +306,26 @@ impl CudaGpu {
         let doing = format!("loading kernel {}", kernel.name());
 
         self.bind()?;
-        let mut new = Module { module: null_mut(), function: Function(null_mut()) };
+        let memory = hypergrove_kernels::launch_memory(kernel, config);
+        let mut new = Module { module: null_mut(), function: Function { handle: null_mut(), memory } };
         // SAFETY: the image is a whole cubin or fat binary, or text with a NUL behind it; the driver copies it.
         let code = unsafe { (self.driver.cuModuleLoadData)(&mut new.module, words.as_ptr().cast()) };
         self.check(code, &doing)?;
         // SAFETY: the module was loaded just now, and the name ends with NUL.
-        let code = unsafe { (self.driver.cuModuleGetFunction)(&mut new.function.0, new.module, name.as_ptr()) };
+        let code = unsafe { (self.driver.cuModuleGetFunction)(&mut new.function.handle, new.module, name.as_ptr()) };
         let found = self.check(code, &doing).and_then(|()| {
             let mut registers = 0;
             let registers_of = CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS;
             // If modules are loaded lazily, this call loads the function, which must not happen while steps are recorded.
             // SAFETY: it writes one number; the function was found just now.
-            let code = unsafe { (self.driver.cuFuncGetAttribute)(&mut registers, registers_of, new.function.0) };
+            let code = unsafe { (self.driver.cuFuncGetAttribute)(&mut registers, registers_of, new.function.handle) };
+            self.check(code, &doing)?;
+            if memory == 0 {
+                return Ok(());
+            }
+            let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function was found just now, and nothing launches it yet.
+            let code = unsafe { (self.driver.cuFuncSetAttribute)(new.function.handle, most, memory as c_int) };
             self.check(code, &doing)
         });
         if let Err(why) = found {

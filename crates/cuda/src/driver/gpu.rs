@@ -7,7 +7,7 @@ use super::queue::CudaQueue;
 use hypergrove_engine::{Error, ReachableMemory};
 use hypergrove_gpu::steps::{Access, Place};
 use hypergrove_gpu::{Facts, Gpu};
-use hypergrove_kernels::{Config, Kernel};
+use hypergrove_kernels::{Config, Kernel, TENSOR_FORMS};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -102,6 +102,14 @@ impl Gpu for CudaGpu {
     /// GPUs for data centres have fast doubles: those of compute capability 8.0, 9.0 and 10.0.
     fn has_fast_doubles(&self) -> bool {
         matches!(self.capability, (8..=10, 0))
+    }
+
+    fn tensor_forms(&self) -> &'static [u32] {
+        match self.capability {
+            (9, 0) => &TENSOR_FORMS,
+            (8.., _) => &TENSOR_FORMS[..2],
+            _ => &TENSOR_FORMS[..1],
+        }
     }
 
     fn queue(self: &Arc<Self>) -> Result<CudaQueue, Error> {

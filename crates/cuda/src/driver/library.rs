@@ -65,6 +65,7 @@ library! {
         cuModuleGetFunction(*mut CUfunction, CUmodule, *const c_char) -> u32;
         cuModuleUnload(CUmodule) -> u32;
         cuFuncGetAttribute(*mut c_int, CUfunction_attribute, CUfunction) -> u32;
+        cuFuncSetAttribute(CUfunction, CUfunction_attribute, c_int) -> u32;
         cuStreamCreate(*mut CUstream, c_uint) -> u32;
         cuStreamDestroy_v2(CUstream) -> u32;
         cuStreamQuery(CUstream) -> u32;

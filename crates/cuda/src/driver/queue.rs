@@ -222,14 +222,14 @@ impl CudaQueue {
         // is kept by the device. The program is responsible for what the kernel does with the addresses in it.
         let code = unsafe {
             (self.gpu.driver.cuLaunchKernel)(
-                function.0,
+                function.handle,
                 blocks,
                 1,
                 1,
                 threads,
                 1,
                 1,
-                0,
+                function.memory,
                 stream.stream,
                 parameters.as_mut_ptr(),
                 null_mut(),

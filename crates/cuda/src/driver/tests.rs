@@ -6,7 +6,12 @@ use cudarc::driver::sys::CUresult;
 use hypergrove_engine::Error;
 use hypergrove_fips205::Family;
 use hypergrove_gpu::{Gpu, Launch, Queue, Step, WaitLimit};
-use hypergrove_kernels::{Args, Config, Kernel};
+use hypergrove_kernels::arguments::{AbsorbMessage, Arguments};
+use hypergrove_kernels::zk::{IS_BLOCK, JOB_SIZE, KEY_SIZE, START_SIZE};
+use hypergrove_kernels::{Args, Config, Kernel, is_by_warpgroups};
+use hypergrove_zkdilithium::params::{K, L, N, RATE, T};
+use hypergrove_zkdilithium::poseidon::{ROUND_CONSTANTS, State, permute};
+use hypergrove_zkdilithium::{Fe, Trace};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -122,7 +127,7 @@ fn bytes_go_to_the_device_and_back() {
 fn kernels_are_loaded_once() {
     let Some(gpu) = device() else { return };
     let config = Config { family: hypergrove_fips205::Family::Sha2, n: 16, defines: Vec::new() };
-    let all = Kernel::ALL.iter().filter(|kernel| !kernel.is_for_cpu());
+    let all = Kernel::ALL.iter().filter(|kernel| !kernel.is_for_cpu() && !kernel.needs_tensor_cores());
     let all: Vec<_> = all.map(|kernel| (*kernel, 256)).collect();
     match gpu.kernels(&config, &all) {
         Ok(kernels) => assert_eq!(kernels.functions.len(), all.len()),
@@ -171,7 +176,7 @@ fn nvrtc_compiles() {
 fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
     const ARCHITECTURES: [u32; 4] = [75, 80, 90, 120];
     /// Kernels that read keys, chain values that no signature shows, or secrets of attempts at signatures.
-    const SECRET: [Kernel; 14] = [
+    const SECRET: [Kernel; 16] = [
         Kernel::Digest,
         Kernel::Keys,
         Kernel::Chains,
@@ -182,6 +187,8 @@ fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
         Kernel::ZkPublic,
         Kernel::ZkKeys,
         Kernel::ZkSponge,
+        Kernel::ZkTensor,
+        Kernel::ZkTensorFew,
         Kernel::ZkRho2,
         Kernel::ZkMask,
         Kernel::ZkCommit,
@@ -194,10 +201,12 @@ fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
         let stack = line.split_once(" bytes stack frame").and_then(|(head, _)| head.rsplit(' ').next());
         SECRET.contains(&kernel) && stack.is_some_and(|bytes| bytes != "0")
     };
-    // Poseidon in doubles is only for architectures with fast doubles.
-    let runs = |config: &Config, kernel, number| {
-        let doubles = kernel == Kernel::ZkSponge && config.defines.contains(&("FP64", 1));
-        !doubles || [80, 90].contains(&number)
+    // Poseidon in doubles is only for architectures with fast doubles, and its forms with tensor cores need these.
+    let runs = |config: &Config, kernel, number| match kernel {
+        Kernel::ZkSponge if config.defines.contains(&("FP64", 1)) => [80, 90].contains(&number),
+        _ if is_by_warpgroups(kernel, config) => number == 90,
+        _ if kernel.needs_tensor_cores() => number >= 80,
+        _ => true,
     };
     let nvrtc = match Nvrtc::load() {
         Ok(nvrtc) => nvrtc,
@@ -225,7 +234,9 @@ fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
             scope.spawn(|| {
                 while let Some((kernel, config, number, source)) = wanted.get(next.fetch_add(1, Relaxed)) {
                     let mut options = OPTIONS.map(str::to_owned).to_vec();
-                    options.extend([format!("--gpu-architecture=sm_{number}"), "--ptxas-options=-v".to_owned()]);
+                    let feature = if is_by_warpgroups(*kernel, config) { "a" } else { "" };
+                    options
+                        .extend([format!("--gpu-architecture=sm_{number}{feature}"), "--ptxas-options=-v".to_owned()]);
                     // Code from NVRTC's cache comes without a report on spills.
                     options.extend((nvrtc.version >= (13, 0)).then(|| "--no-cache".to_owned()));
                     let log = match nvrtc.build(source, &options, Output::Cubin) {
@@ -246,4 +257,83 @@ fn nvrtc_compiles_every_kernel_without_a_warning_or_a_spilled_secret() {
     let faults = lock(&faults);
     assert!(faults.is_empty(), "{} of {} builds:\n{}", faults.len(), wanted.len(), faults.join("\n\n"));
     println!("checked: {} builds of {} kernels by NVRTC {:?}", wanted.len(), Kernel::ALL.len(), nvrtc.version);
+}
+
+/// States that let zeros enter the first round: at each cell alone, at neighbours, at all cells, at all but one, at none; and their blocks.
+fn states_with_zeros() -> Vec<(State, [Fe; RATE])> {
+    let mut random = 1u64;
+    let mut element = || {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        Fe::new((random >> 33) as u32 % hypergrove_zkdilithium::params::Q)
+    };
+    let mut state = |is_zero: &dyn Fn(usize) -> bool| {
+        let block: [Fe; RATE] = std::array::from_fn(|_| element());
+        let zero = |cell: usize| -(ROUND_CONSTANTS[0][cell] + block.get(cell).copied().unwrap_or(Fe::ZERO));
+        (std::array::from_fn(|cell| if is_zero(cell) { zero(cell) } else { element() }), block)
+    };
+    let mut states = vec![state(&|_| true), state(&|_| false)];
+    for of in 0..T {
+        states.extend([
+            state(&|cell| cell == of),
+            state(&|cell| cell == of || cell == of + 1),
+            state(&|cell| cell != of),
+        ]);
+        states.push(state(&|cell| (cell * 7 + of * 3) % 11 < 4));
+    }
+    states
+}
+
+/// Poseidon's forms with tensor cores compute what the reference does, for numbers of states that fill no warp and no block.
+#[test]
+fn tensor_cores_compute_poseidon() {
+    let Some(gpu) = device() else { return };
+    const STATE: usize = (K + 2) * L * N;
+    let states = states_with_zeros();
+    let (mut keys, mut jobs, mut blocks, mut wanted) = (vec![0u32; states.len() * KEY_SIZE], vec![], vec![], vec![]);
+    for (i, (state, block)) in states.iter().enumerate() {
+        keys[i * KEY_SIZE + STATE..][..T].copy_from_slice(&state.map(Fe::value));
+        jobs.extend([i as u32, (i * RATE) as u32, IS_BLOCK]);
+        blocks.extend(block.map(Fe::value));
+        let mut state = *state;
+        state.iter_mut().zip(block).for_each(|(cell, element)| *cell = *cell + *element);
+        permute(&mut state, &mut Trace::default());
+        wanted.extend(state[..RATE].iter().map(|x| x.value()));
+        let mut start = [Fe::ZERO; T];
+        start[..RATE].copy_from_slice(&state[..RATE]);
+        permute(&mut start, &mut Trace::default());
+        wanted.extend(start.map(Fe::value));
+    }
+    assert_eq!((jobs.len(), keys.len()), (states.len() * JOB_SIZE, states.len() * KEY_SIZE));
+    let all: Vec<u8> = [keys, jobs, blocks].concat().iter().flat_map(|word| word.to_le_bytes()).collect();
+    let outs = 4 * START_SIZE * states.len();
+    let (memory, mut host) = (gpu.alloc(all.len() + outs).unwrap(), gpu.alloc_host(all.len() + outs).unwrap());
+    CudaGpu::host_write(&host, 0, &all);
+    let (at, from) = (CudaGpu::address(&memory), CudaGpu::host_address(&host));
+    let (keys, starts) = (at, at + all.len() as u64);
+    let jobs = keys + (4 * KEY_SIZE * states.len()) as u64;
+    let messages = jobs + (4 * JOB_SIZE * states.len()) as u64;
+    for &tensor in &gpu.tensor_forms()[1..] {
+        let config = Config { family: Family::Shake, n: 16, defines: vec![("TENSOR", tensor)] };
+        let kernels = gpu.kernels(&config, &[(Kernel::ZkTensor, 128), (Kernel::ZkTensorFew, 128)]).unwrap();
+        let mut queue = gpu.queue().unwrap();
+        let shapes = [(1, 1, 128), (states.len(), 1, 128), (states.len(), 2, 256), (77, 3, 128), (16, 2, 128)];
+        let both = [Kernel::ZkTensor, Kernel::ZkTensorFew].into_iter();
+        for (kernel, (count, blocks, threads)) in both.flat_map(|kernel| shapes.map(|shape| (kernel, shape))) {
+            let args = AbsorbMessage { keys, jobs, messages, starts }.args(count as u32);
+            let steps = [
+                Step::Upload { to: at, from, bytes: all.len() },
+                Step::Zero { at: starts, bytes: outs },
+                Step::Launch(Launch { kernel, blocks, threads, args }),
+                Step::Download { to: from + all.len() as u64, from: starts, bytes: outs },
+            ];
+            queue.submit(&kernels, &steps).unwrap();
+            queue.wait().unwrap();
+            let words = CudaGpu::host_bytes(&mut host, all.len()..all.len() + outs).as_chunks::<4>().0;
+            let found: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
+            for (i, (found, wanted)) in found.chunks(START_SIZE).zip(wanted.chunks(RATE + T)).enumerate() {
+                let right = if i < count { found[..RATE + T] == *wanted } else { found.iter().all(|word| *word == 0) };
+                assert!(right, "form {tensor}, {kernel:?}, state {i} of {count}, {blocks} blocks of {threads}");
+            }
+        }
+    }
 }

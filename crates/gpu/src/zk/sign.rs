@@ -70,8 +70,8 @@ impl<G: Gpu> ZkGpu<G> {
         steps.extend([
             self.threads(16 * keys_count, ExpandA { raw, raw_words: words, keys }),
             self.blocks(keys_count, PrepareKeys { raw, keys, flags: 0 }),
-            self.threads(keys_count, AbsorbTr { keys }),
-            self.threads(count, AbsorbMessage { keys, jobs: jobs_at, messages, starts }),
+            self.sponge(keys_count, AbsorbTr { keys }),
+            self.sponge(count, AbsorbMessage { keys, jobs: jobs_at, messages, starts }),
             self.threads(count, SeedMasks { keys, jobs: jobs_at, messages, starts }),
         ]);
         self.run(&steps)?;
@@ -94,8 +94,8 @@ impl<G: Gpu> ZkGpu<G> {
                 self.memory.upload(tries, 4 * TRY_SIZE * total),
                 self.threads(L * total, ExpandY { attempts: attempts_at, starts, made }),
                 self.blocks(total, Commit { keys, jobs: jobs_at, attempts: attempts_at, made }),
-                self.threads(total, HashCommitment { attempts: attempts_at, starts, made }),
-                self.threads(total, Draw { made }),
+                self.sponge(total, HashCommitment { attempts: attempts_at, starts, made }),
+                self.sponge(total, Draw { made }),
                 self.blocks(total, Respond { keys, jobs: jobs_at, attempts: attempts_at, made, passes }),
                 self.blocks(total, Select { attempts: attempts_at, made, passes, signatures: signatures_at }),
                 self.memory.download(flags, 4 * total),

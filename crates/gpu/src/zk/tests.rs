@@ -367,7 +367,8 @@ fn memory_that_does_not_grow_is_an_error() {
 fn policies_are_checked() {
     let with = |name, value| ZkPolicy::default().with(&Policy(vec![(name, value)]));
     assert_eq!(with("fp64", 1).unwrap().fp64, 1);
-    for (name, value) in [("fp64", 2), ("block", 0), ("block", 512), ("width", 0), ("blocks", 1)] {
+    assert_eq!(with("tensor", 2).unwrap().tensor, 2);
+    for (name, value) in [("fp64", 2), ("tensor", 3), ("block", 0), ("block", 512), ("width", 0), ("blocks", 1)] {
         assert!(with(name, value).is_err(), "{name}");
     }
 }

@@ -59,11 +59,11 @@ impl<G: Gpu> ZkGpu<G> {
             self.threads(16 * keys_count, ExpandA { raw, raw_words: words, keys }),
             self.blocks(keys_count, PrepareKeys { raw, keys, flags: OF_PUBLIC }),
             self.threads(keys_count, tr),
-            self.threads(keys_count, AbsorbTr { keys }),
-            self.threads(count, AbsorbMessage { keys, jobs: jobs_at, messages, starts }),
-            self.threads(count, DrawOfSignatures { made, signatures }),
+            self.sponge(keys_count, AbsorbTr { keys }),
+            self.sponge(count, AbsorbMessage { keys, jobs: jobs_at, messages, starts }),
+            self.sponge(count, DrawOfSignatures { made, signatures }),
             self.blocks(count, Recompute { keys, jobs: jobs_at, made, signatures, verdicts: verdicts_at }),
-            self.threads(count, CompareCommitment { starts, made, signatures, verdicts: verdicts_at }),
+            self.sponge(count, CompareCommitment { starts, made, signatures, verdicts: verdicts_at }),
             self.memory.download(verdicts, 4 * count),
         ]);
         self.run(&steps)?;
