@@ -59,7 +59,7 @@
 #define MADE_C 1856u
 #define MADE_DRAWS 1868u
 #define MADE_SIG 1913u
-#define MADE_SIZE 2498u
+#define MADE_SIZE 2500u  // a multiple of four words
 #define Y_SIZE 144u
 #define SIG_Z 9u
 #define SIG_SIZE 585u

@@ -23,6 +23,9 @@ FN U64 ended(U32 tail) { return u64(0u, 0x1f0000u | tail); }
     AT(p, i) = x; AT(p, (i) + 1u) = y; AT(p, (i) + 2u) = z; AT(p, (i) + 3u) = w; }
 #endif
 
+// Two lanes, in the same way.
+#define PUT_LANES(p, i, x, y) PUT_QUAD(p, i, U32(x), U32((x) >> 32), U32(y), U32((y) >> 32))
+
 // Word i of what was squeezed.
 FN U32 squeezed(ARRIN(U64, A, 25), int i) { return i % 2 == 0 ? U32(A[i / 2]) : U32(A[i / 2] >> 32); }
 #endif
