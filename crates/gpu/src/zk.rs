@@ -50,7 +50,7 @@ pub struct ZkPolicy {
     /// Threads of a compute unit that Poseidon's registers leave room for. So many attempts run concurrently on it: for open jobs, or with later
     /// κ for the same jobs.
     pub fill: u32,
-    /// Attempts at one signature in a round, at most.
+    /// Attempts at one signature in a round, at most, if that fills the device.
     pub width: u32,
     /// Jobs of a pass, at most.
     pub pass: u32,
@@ -58,7 +58,7 @@ pub struct ZkPolicy {
 
 impl Default for ZkPolicy {
     fn default() -> ZkPolicy {
-        ZkPolicy { threads: 1, fp64: FP64, tensor: 0, block: 128, fill: 256, width: 16, pass: 1 << 18 }
+        ZkPolicy { threads: 1, fp64: FP64, tensor: 0, block: 128, fill: 256, width: 16, pass: 1 << 16 }
     }
 }
 
@@ -79,9 +79,9 @@ const POSEIDON_CYCLES: [f64; 3] = [21.0 * 1657.0 / 64.0, 21.0 * 889.0 / 64.0, 21
 const ONE_STATE_A_QUAD: usize = 32;
 
 /// Programs in flight, for each operation: while the host lays one out or takes its results, the GPU computes others. (An H200 with 16
-/// cores makes 11.7 million private keys a second with four, 11.1 with three, in passes of 32,768; it signs 947,000 messages with three, 918,000 with two,
-/// 938,000 with four. Verifying is slower with three.)
-const QUEUE: [u32; 3] = [4, 3, 2];
+/// cores makes 11.7 million private keys a second with four, 11.1 with three, in passes of 32,768. It verifies 11.0 million signatures with three, 9.4
+/// with two. It signs equally fast with two to four.)
+const QUEUE: [u32; 3] = [4, 3, 3];
 
 /// Private keys of a pass, at most: the link has nothing to do while the first ones are computed. (An H200 makes 12.8 million a second, 12.4
 /// with twice as many.)
@@ -266,6 +266,14 @@ impl<'a, K> DistinctKeys<'a, K> {
     }
 }
 
+/// A launch on the side stream instead of the main one.
+fn on_side(step: Step) -> Step {
+    match step {
+        Step::Launch(launch) => Step::SideLaunch(launch),
+        other => other,
+    }
+}
+
 /// The number of unwanted jobs, keys and attempts that come first in a pass, so that no wanted one has its usual place.
 fn pad(places: Places) -> usize {
     usize::from(places == Places::Other)
@@ -308,7 +316,10 @@ impl<G: Gpu> ZkDilithiumPrograms for Gpus<G> {
         let (gpu, _) = self.gpu(device)?;
         let forms = gpu.tensor_forms();
         let tensor = forms[forms.len() - 1];
-        let policy = ZkPolicy { fp64: gpu.has_fast_doubles().into(), tensor, ..ZkPolicy::default() }.with(policy)?;
+        let default = ZkPolicy { fp64: gpu.has_fast_doubles().into(), tensor, ..ZkPolicy::default() };
+        // Whole waves, and a program's attempts at most: long calls have several programs, which compute while others' hosts look at results.
+        let pass = (2 * gpu.facts().compute_units * default.fill).max(default.pass);
+        let policy = ZkPolicy { pass, ..default }.with(policy)?;
         if !forms.contains(&policy.tensor) {
             let what = format!("policy axis tensor is {}, {} has {forms:?}", policy.tensor, gpu.facts().id);
             return Err(Error::Value { what });

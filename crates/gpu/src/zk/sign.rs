@@ -1,8 +1,8 @@
 //! Signing: rounds of attempts until no job is open.
 
 use super::pass::PassLayout;
-use super::{DistinctKeys, ZkGpu, padded};
-use crate::gpu::{Gpu, put_words};
+use super::{DistinctKeys, ZkGpu, on_side, padded};
+use crate::gpu::{Gpu, Step, put_words};
 use crate::ring::in_threads;
 use hypergrove_engine::{Error, ZkSign};
 use hypergrove_kernels::arguments::{
@@ -23,14 +23,20 @@ struct OpenJob {
     kappa: u32,
 }
 
-/// The attempts of a round: those of a job run concurrently, with rising κ. `fill` attempts take as long as one.
+/// Attempts at one signature in a round that leaves the device idle. All of them fail with a probability of 2^-15.
+const WIDEST: usize = 64;
+
+/// The attempts of a round: those of a job run concurrently, with rising κ. `fill` attempts fill the device, and a quarter of them takes as long as
+/// one.
 fn round(open: &mut [OpenJob], most: usize, fill: usize, width: usize) -> Vec<[u32; TRY_SIZE]> {
     let mut jobs = open.len().min(most);
     if jobs > fill {
         jobs -= jobs % fill;
     }
-    // If there are fewer jobs than `fill`, further attempts go ahead with later κ.
-    let total = jobs.max(fill.min(jobs * width)).min(most);
+    // If there are fewer jobs than `fill`, further attempts go ahead with later κ. Those of few jobs are often in vain, so half of the device has to do.
+    let ahead = (if 2 * jobs <= fill { fill / 2 } else { fill }).min(jobs * width);
+    let idle = (fill / 4).min(jobs * width.max(WIDEST));
+    let total = jobs.max(ahead).max(idle).min(most);
     let mut attempts = Vec::with_capacity(total);
     for (i, open) in open[..jobs].iter_mut().enumerate() {
         for _ in 0..total / jobs + usize::from(i < total % jobs) {
@@ -55,7 +61,7 @@ impl<G: Gpu> ZkGpu<G> {
         let messages = padded(pad, jobs, parallel, |job| job.message);
         let fill = (self.gpu.facts().compute_units * self.policy.fill) as usize;
         let width = self.policy.width as usize;
-        let most = self.limits.attempts.min(count * width) + pad;
+        let most = self.limits.attempts.min(count * width.max(WIDEST)) + pad;
         let at = self.inputs(&mut layout, (table.keys.len(), SK_BYTES), &messages)?;
         let (made, signatures) = (layout.device(most * MADE_SIZE), layout.device(count * SIG_BYTES / 4));
         let (tries, flags) = (layout.both(most * TRY_SIZE), layout.both(most));
@@ -68,11 +74,13 @@ impl<G: Gpu> ZkGpu<G> {
         let messages = self.memory.at(at.messages);
         let (keys_count, words) = (table.keys.len(), (SK_BYTES / 4) as u32);
         steps.extend([
-            self.threads(16 * keys_count, ExpandA { raw, raw_words: words, keys }),
             self.blocks(keys_count, PrepareKeys { raw, keys, flags: 0 }),
+            Step::Fork,
+            on_side(self.threads(16 * keys_count, ExpandA { raw, raw_words: words, keys })),
             self.sponge(keys_count, AbsorbTr { keys }),
             self.sponge(count, AbsorbMessage { keys, jobs: jobs_at, messages, starts }),
             self.threads(count, SeedMasks { keys, jobs: jobs_at, messages, starts }),
+            Step::Join,
         ]);
         self.run(&steps)?;
         let [made, attempts_at, signatures_at, passes] =
@@ -120,9 +128,16 @@ mod tests {
         assert_eq!(round(&mut open(3), 8, 4, 16), [[0, 0], [0, 4], [1, 8], [2, 16]]);
         assert_eq!(round(&mut open(5), 2, 4, 16), [[0, 0], [1, 8]]);
         assert_eq!(round(&mut open(5), 8, 2, 16).len(), 4);
-        assert_eq!(round(&mut open(1), 8, 4, 3), [[0, 0], [0, 4], [0, 8]]);
+        assert_eq!(round(&mut open(1), 8, 8, 3), [[0, 0], [0, 4], [0, 8]]);
+        assert_eq!(round(&mut open(4), 64, 8, 16).len(), 4, "half of the device");
+        assert_eq!(round(&mut open(5), 64, 8, 16).len(), 8);
         let mut later = open(2);
         round(&mut later, 8, 3, 16);
         assert_eq!(round(&mut later, 8, 3, 16), [[0, 8], [0, 12], [1, 12]]);
+        // A round that leaves the device idle is as wide as a quarter of it, and no wider than `WIDEST`.
+        assert_eq!(round(&mut open(2), 4096, 400, 16).len(), 100);
+        assert_eq!(round(&mut open(2), 4096, 4000, 16).len(), 2 * WIDEST);
+        assert_eq!(round(&mut open(20), 4096, 400, 16).len(), 200);
+        assert_eq!(round(&mut open(8), 4096, 400, 16).len(), 128);
     }
 }

@@ -1,8 +1,8 @@
 //! Verification: a pass is one stream of launches.
 
 use super::pass::PassLayout;
-use super::{DistinctKeys, ZkGpu, padded};
-use crate::gpu::Gpu;
+use super::{DistinctKeys, ZkGpu, on_side, padded};
+use crate::gpu::{Gpu, Step};
 use crate::ring::in_threads;
 use hypergrove_engine::{Error, ZkVerify};
 use hypergrove_kernels::arguments::{
@@ -55,14 +55,17 @@ impl<G: Gpu> ZkGpu<G> {
         let [made, signatures, verdicts_at, jobs_at, messages] =
             [made, signatures, verdicts, at.jobs, at.messages].map(|part| self.memory.at(part));
         let keys_count = table.keys.len();
+        // μ and w₁ do not depend on each other. Of few jobs, both are long chains that leave the device idle.
         steps.extend([
+            Step::Fork,
+            on_side(self.threads(keys_count, tr)),
+            on_side(self.sponge(keys_count, AbsorbTr { keys })),
+            on_side(self.sponge(count, AbsorbMessage { keys, jobs: jobs_at, messages, starts })),
             self.threads(16 * keys_count, ExpandA { raw, raw_words: words, keys }),
             self.blocks(keys_count, PrepareKeys { raw, keys, flags: OF_PUBLIC }),
-            self.threads(keys_count, tr),
-            self.sponge(keys_count, AbsorbTr { keys }),
-            self.sponge(count, AbsorbMessage { keys, jobs: jobs_at, messages, starts }),
             self.sponge(count, DrawOfSignatures { made, signatures }),
             self.blocks(count, Recompute { keys, jobs: jobs_at, made, signatures, verdicts: verdicts_at }),
+            Step::Join,
             self.sponge(count, CompareCommitment { starts, made, signatures, verdicts: verdicts_at }),
             self.memory.download(verdicts, 4 * count),
         ]);
