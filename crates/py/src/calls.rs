@@ -20,9 +20,9 @@ use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PySequence};
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::{fmt, iter};
 use zeroize::Zeroizing;
 
 /// A signature of a longer message takes long to verify.
@@ -318,7 +318,8 @@ impl<S: PyScheme> VerifyKeys<S> {
             }
             // The engine wants a key in its table.
             if !values.is_empty() {
-                *self = VerifyKeys::Table(values.iter().map(|value| set.public_key(value)).collect(), of);
+                *self =
+                    VerifyKeys::Table(values.iter().map(|value| S::VerifyingKey::of_bytes(*set, value)).collect(), of);
             }
         }
         if let (VerifyKeys::Table(_, of), Some(picked)) = (self, picked) {
@@ -362,6 +363,6 @@ impl<S: PyScheme> PrivateRows<S> {
         let row = if index < 0 { index + rows as isize } else { index };
         let row = usize::try_from(row).ok().filter(|row| *row < rows);
         let row = row.ok_or_else(|| PyIndexError::new_err(format!("index {index}, of {rows}")))?;
-        Ok(self.set.private_key(&self.bytes[row * width..][..width]).into())
+        Ok(S::SigningKey::of_bytes(self.set, &self.bytes[row * width..][..width]).into())
     }
 }

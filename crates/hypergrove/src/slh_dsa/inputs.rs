@@ -213,15 +213,21 @@ pub struct Input<'a> {
     pub(super) mode: Mode<'a>,
     pub(super) message: JobMessage<'a>,
     pub(super) randomizer: Randomizer<'a>,
-    /// Replace what the mode and the randomizer borrowed, if the input is owned.
-    pub(super) own: Option<Box<(Vec<u8>, Zeroizing<Vec<u8>>)>>,
+    /// What the mode and the randomizer would borrow, if the input is owned.
+    pub(super) own: Option<Box<Own>>,
+}
+
+/// A context, and opt_rand if it is given.
+pub(super) struct Own {
+    context: Vec<u8>,
+    given: Zeroizing<Vec<u8>>,
 }
 
 impl<'a> Input<'a> {
     pub(super) fn into_owned(self) -> Input<'static> {
         let own = self.own.unwrap_or_else(|| {
             let given = if let Randomizer::Given(bytes) = self.randomizer { bytes } else { &[] };
-            Box::new((context(&self.mode).to_vec(), Zeroizing::new(given.to_vec())))
+            Box::new(Own { context: context(&self.mode).to_vec(), given: Zeroizing::new(given.to_vec()) })
         });
         let mode = match self.mode {
             Mode::Internal => Mode::Internal,
@@ -241,7 +247,7 @@ impl<'a> Input<'a> {
 
     pub(super) fn read(&self) -> (Mode<'_>, Message<'_>, Randomizer<'_>) {
         let (mut mode, mut randomizer) = (self.mode, self.randomizer);
-        if let Some((context, given)) = self.own.as_deref() {
+        if let Some(Own { context, given }) = self.own.as_deref() {
             if mode != Mode::Internal {
                 mode = mode.with_context(context);
             }
