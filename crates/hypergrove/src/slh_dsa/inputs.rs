@@ -213,7 +213,7 @@ pub struct Input<'a> {
     pub(super) mode: Mode<'a>,
     pub(super) message: JobMessage<'a>,
     pub(super) randomizer: Randomizer<'a>,
-    /// What the mode and the randomizer would borrow, if the input is owned.
+    /// If the input is owned, these replace all that the mode and the randomizer would borrow.
     pub(super) own: Option<Box<Own>>,
 }
 
