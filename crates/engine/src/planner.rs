@@ -151,7 +151,8 @@ impl<G: Clone + PartialEq> Filling<G> {
                 if fits(middle) { rows = middle } else { too_many = middle }
             }
         }
-        if rows < most && rows > LANES { rows - rows % LANES } else { rows }
+        let in_lanes = rows - rows % LANES;
+        if rows < most && in_lanes > 0 && self.rows + in_lanes >= bounds.least { in_lanes } else { rows }
     }
 }
 

@@ -78,13 +78,13 @@ impl Job for HashJob<'_> {
     /// A message stays whole. So the front may have more blocks, if they are those of its first message.
     fn cut(&mut self, rows: usize) -> Option<Self> {
         let all = self.messages.len();
+        if all < 2 || self.blocks < 2 {
+            return None;
+        }
         let (mut count, mut too_many) = (1, all);
         while too_many - count > 1 {
             let middle = count.midpoint(too_many);
             if blocks_of(self.messages.range(0..middle)) <= rows { count = middle } else { too_many = middle }
-        }
-        if count >= all || self.blocks < 2 {
-            return None;
         }
         let messages = self.messages.range(0..count);
         let blocks = blocks_of(messages).min(self.blocks - 1);
@@ -156,6 +156,9 @@ impl Inner {
     }
 
     fn hash(&self, scheduler: &Scheduler, messages: Messages<'_>, digests: &mut [[u8; 32]]) -> Result<(), Error> {
+        if messages.is_empty() {
+            return Ok(());
+        }
         let kind = Kind::sha256(messages.longest());
         let group = Group { kind, threads: scheduler.options.threads };
         if !scheduler.live().any(|worker| worker.takes(group)) {

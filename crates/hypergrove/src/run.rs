@@ -233,7 +233,7 @@ impl<S: Scheme> Job for GenerateJob<'_, S> {
 }
 
 /// The most keys of a list whose seeds one thread draws or copies at a time.
-const KEYS_OF_A_THREAD: usize = 128;
+pub(crate) const KEYS_OF_A_THREAD: usize = 128;
 
 /// The queue size of one job that owns this many bytes.
 pub(crate) fn one_of(bytes: usize) -> Size {

@@ -23,6 +23,15 @@ fn block_of(chunk: usize) -> usize {
     (chunk / BLOCKS_OF_A_CHUNK).clamp(1, MOST_OF_A_BLOCK)
 }
 
+impl Scheduler {
+    /// Fails if no device does work of this kind.
+    pub fn check_kind(&self, kind: Kind) -> Result<(), Error> {
+        self.same_process()?;
+        let group = Group { kind, threads: self.options.threads };
+        Classifier::new(self, self.devices().0, None).learn(group).map(drop)
+    }
+}
+
 /// Joins jobs that are at hand to blocks.
 pub(super) struct Joined<'a, 'j, J: Job> {
     /// The first jobs, which were looked at already.

@@ -1,6 +1,8 @@
 //! Rows as the scheduler sees them: calls, and blocks that it cuts out of them.
 
-use super::foreign::{Copied, ForeignColumns, ForeignTarget, copied_bytes, copies_at_a_time, copy_columns};
+use super::foreign::{
+    Copied, ForeignColumns, ForeignTarget, copied_bytes, copies_at_a_time, copy_columns, have_widths,
+};
 use super::{RowMemory, RowStatus};
 use crate::{Error, ErrorKind};
 use hypergrove_engine::scheduler::{Checks, IsWanted, Job, Outcomes, Run, Scheduler, zeros};
@@ -350,7 +352,7 @@ impl<'a, C: Rows> CallOfRows<'a, C> {
         let Results { out, statuses, rows, handed_out } = &mut self.results;
         let mut block =
             RowBlock { columns: self.columns, rows: 0..*rows, is_wanted, checks, statuses, out: out.lend(), copied: 0 };
-        block.copied = block.copied_bytes().0;
+        block.copied = block.copied_bytes();
         (block, handed_out)
     }
 
@@ -388,7 +390,10 @@ pub(super) fn run_calls<C: Rows>(
     let rows = counts.iter().sum();
     let mut waiting = counts.into_iter().enumerate().filter(|(_, rows)| *rows > 0).peekable();
     let (mut completed, mut refused, mut failed) = (0, Vec::new(), Ok(()));
+    let kind = calls.first().map(|call| call.columns.kind());
     let done = caught(|| {
+        // A kind that no device takes is an error of the calls, not of their rows.
+        kind.map_or(Ok(()), |kind| scheduler.check_kind(kind))?;
         let lent = calls.iter_mut().map(|call| call.block(is_wanted, scheduler.work.checks));
         let (blocks, mut handed_out): (Vec<_>, Vec<_>) = lent.unzip();
         let mut blocks = blocks.into_iter().filter(|block| !block.rows.is_empty());
@@ -449,15 +454,25 @@ pub(crate) struct RowBlock<'a, C> {
 }
 
 impl<C: Rows> RowBlock<'_, C> {
-    /// The bytes that are copied for all rows, and the most that are copied for one row.
-    fn copied_bytes(&self) -> (usize, usize) {
-        let (all, each) = copied_bytes(&self.columns.foreign(), self.rows.clone());
-        (all.saturating_add(self.rows.len() * self.out.copied()), each.saturating_add(self.out.copied()))
+    /// The bytes that are copied for all rows.
+    fn copied_bytes(&self) -> usize {
+        let of_columns = copied_bytes(&self.columns.foreign(), self.rows.clone());
+        of_columns.saturating_add(self.rows.len() * self.out.copied())
     }
 
     /// How many rows need at most so many bytes of copies.
     fn rows_within(&self, bytes: usize) -> usize {
-        if self.copied <= bytes { self.rows.len() } else { bytes / self.copied_bytes().1 }
+        if self.copied <= bytes {
+            return self.rows.len();
+        }
+        let (columns, mut left) = (self.columns.foreign(), bytes);
+        let of_row = |row: usize| copied_bytes(&columns, row..row + 1).saturating_add(self.out.copied());
+        if have_widths(&columns) {
+            let each = of_row(self.rows.start);
+            return bytes.checked_div(each).unwrap_or(usize::MAX).min(self.rows.len());
+        }
+        let fits = |row: &usize| left.checked_sub(of_row(*row)).map(|rest| left = rest).is_some();
+        self.rows.clone().take_while(fits).count()
     }
 
     /// Reborrows the block.
@@ -487,7 +502,7 @@ impl<C: Rows> Job for RowBlock<'_, C> {
         let front = self.rows.start..self.rows.start + rows;
         self.rows.start = front.end;
         let mut front = RowBlock { rows: front, statuses, out: self.out.split(rows), ..*self };
-        front.copied = front.copied_bytes().0;
+        front.copied = front.copied_bytes();
         self.copied = self.copied.saturating_sub(front.copied);
         Some(front)
     }

@@ -113,20 +113,18 @@ impl<'a> ForeignColumn<'a> {
     }
 }
 
-/// The bytes that are copied for some rows of columns, and the most for one row.
-pub(super) fn copied_bytes(columns: &ForeignColumns<'_>, rows: Range<usize>) -> (usize, usize) {
+/// The bytes that are copied for some rows of columns.
+pub(super) fn copied_bytes(columns: &ForeignColumns<'_>, rows: Range<usize>) -> usize {
     let of = |column: &ForeignColumn<'_>| match column.width() {
-        Some(width) => (rows.len().saturating_mul(width), width),
-        None => rows
-            .clone()
-            .map(|row| column.length(row))
-            .fold((0, 0), |(all, most), length| (length.saturating_add(all), length.max(most))),
+        Some(width) => rows.len().saturating_mul(width),
+        None => rows.clone().map(|row| column.length(row)).fold(0, usize::saturating_add),
     };
-    columns
-        .iter()
-        .flatten()
-        .map(of)
-        .fold((0, 0), |(all, each), (bytes, most)| (bytes.saturating_add(all), most.saturating_add(each)))
+    columns.iter().flatten().map(of).fold(0, usize::saturating_add)
+}
+
+/// Whether each column copies equally many bytes for all its rows.
+pub(super) fn have_widths(columns: &ForeignColumns<'_>) -> bool {
+    columns.iter().flatten().all(|column| column.width().is_some())
 }
 
 /// The bytes of copies that are made and computed at a time.

@@ -4,6 +4,7 @@ use super::block::{Computed, Copies, Lent, RowBlock, Rows, of_calls};
 use super::columns::{MessageRows, RowVerifyingKeys, SignatureRows};
 use super::foreign::{ForeignColumn, ForeignColumns};
 use super::status::RowStatus;
+use crate::run::KEYS_OF_A_THREAD;
 use crate::scheme::{Failed, KeyColumns, ParameterSet, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying};
 use crate::types::{SchemeKey, SchemeTypes, copied, in_succession};
 use crate::{Error, Op};
@@ -361,11 +362,19 @@ impl<S: Scheme> Rows for KeyRows<'_, S> {
         Self: 'l,
     {
         let set = lent.blocks[0].columns.set;
-        let columns = lent.blocks.iter_mut().map(|RowBlock { columns, rows, out, .. }| {
-            let size = set.sizes().seeds;
-            let seeds = columns.seeds.map(|seeds| &seeds[rows.start * size..rows.end * size]);
+        let Sizes { seeds: of_seeds, private: of_private, public: of_public, .. } = set.sizes();
+        // A device's threads share the keys of a chunk.
+        let columns = lent.blocks.iter_mut().flat_map(|RowBlock { columns, rows, out, .. }| {
+            let mut seeds = columns.seeds.map(|seeds| &seeds[rows.start * of_seeds..rows.end * of_seeds]);
             let [private, public] = &mut out.columns;
-            KeyColumns { seeds, private, public }
+            let mut public = &mut **public;
+            private.chunks_mut(KEYS_OF_A_THREAD * of_private).map(move |private| {
+                let keys = private.len() / of_private;
+                let seeds = seeds.as_mut().map(|seeds| seeds.split_off(..keys * of_seeds).expect("seeds for all"));
+                let public =
+                    public.split_off_mut(..public.len().min(keys * of_public)).expect("no more than there are");
+                KeyColumns { seeds, private, public }
+            })
         });
         set.keygen(lent.run, &mut columns.collect::<Vec<_>>(), memory)?;
         // The caller gets no statuses of keys.

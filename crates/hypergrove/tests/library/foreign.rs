@@ -322,6 +322,23 @@ fn copies_take_of_the_budget() {
     }
 }
 
+/// One long message makes no small groups of the others: rows are copied together as long as they fit.
+#[test]
+fn rows_are_copied_together_by_their_own_length() {
+    let host = Mock { jobs: 200, ..mock(1, 1) };
+    let (engine, one) = (host.builder().threads(1).memory_budget(1 << 30).build().unwrap(), key(1));
+    // One thread copies 4 MiB at a time.
+    let mut texts = vec![vec![1; 100_000]; 100];
+    texts.push(vec![2; 5 << 20]);
+    let watched = Watched::of(&texts, false);
+    let (mut all, mut statuses) = (vec![0; 101 * P.sig_bytes()], [RowStatus::default(); 101]);
+    engine.sign_rows(&rows_of(&one, &watched), &mut all, &mut statuses).unwrap();
+    assert!(statuses == [RowStatus::Signed; 101] && watched.reads() == [1; 101]);
+    let mut runs: Vec<usize> = host.log.runs.lock().unwrap().iter().map(|(_, jobs)| *jobs).collect();
+    runs.sort_unstable();
+    assert_eq!(runs, [1, 18, 41, 41], "one group for each 4 MiB, and one for the long row");
+}
+
 /// Memory for copies that a device reaches is kept for the next call.
 #[test]
 fn memory_that_devices_reach_is_kept() {

@@ -129,6 +129,20 @@ fn signatures_go_to_their_rows_when_they_are_checked() {
     }
 }
 
+/// If no device can prepare a program, that is an error of the call, and no status of its rows.
+#[test]
+fn a_kind_that_no_device_takes_is_an_error_of_the_call() {
+    let full = || Error::OutOfMemory { device: "gpu:0".into(), needs: 2, has: 1 };
+    let gpu = Mock { count: 1, ..sound() }.preparing(move |_| Err(full()));
+    let (engine, key) = (gpu.builder().build().unwrap(), Set::key(1));
+    let rows = SignRows::new(RowSigningKeys::One(&key), Column::packed(b"ab", 1));
+    let (mut signatures, mut statuses) = (vec![1; 2 * SIG_BYTES], [RowStatus::Signed; 2]);
+    let mut progress = 0;
+    let done = engine.sign_rows_with_progress(&rows, &mut signatures, &mut statuses, |rows| progress = rows);
+    assert!(matches!(done, Err(Error::OutOfMemory { .. })), "{done:?}");
+    assert!(is_zero(&signatures) && statuses == [RowStatus::NotComputed; 2] && progress == 0);
+}
+
 /// The memory budget counts no signature that the caller has memory for, and no more chunks than zkDilithium has in flight.
 #[test]
 fn chunks_are_as_large_as_the_budget_allows() {
