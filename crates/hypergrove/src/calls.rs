@@ -34,7 +34,7 @@ pub struct Calls<S: SchemeTypes> {
     pub(crate) submit_verify: for<'a> fn(&Queue, &Scheduler, VerifyJob<'a, S>) -> Submitted<VerifyJob<'a, S>, bool>,
     pub(crate) submit_generate:
         fn(&Queue, &Scheduler, GenerateJob<'static, S>) -> Submitted<GenerateJob<'static, S>, S::SigningKey>,
-    /// Runs calls of rows; see [`run_calls`].
+    /// Runs calls of rows; see [`run_calls`](crate::rows::run_calls).
     pub(crate) rows: fn(
         &Scheduler,
         &mut [Result<CallColumns<'_, '_, S>, Error>],
