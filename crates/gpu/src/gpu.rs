@@ -174,7 +174,7 @@ pub trait Gpu: Send + Sync + Sized + 'static {
         false
     }
     /// The forms of Poseidon that the device can run, from the slowest to the fastest: a beginning of
-    /// [`TENSOR_FORMS`](hypergrove_kernels::TENSOR_FORMS).
+    /// [`TENSOR_FORMS`].
     fn tensor_forms(&self) -> &'static [u32] {
         &TENSOR_FORMS[..1]
     }
