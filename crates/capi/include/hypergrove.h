@@ -138,7 +138,7 @@ typedef struct hg_engine_options {
      * NULL: the CPU, and GPUs for batches where measurements say they are faster. */
     const char *const *devices;
     size_t device_count;
-    /* Bytes of the host's memory for programs and batches. 0: 256 MiB, or 2 GiB for each GPU. */
+    /* Bytes of the host's memory for programs and batches. 0: 256 MiB, or 2 GiB for each GPU, but at most half of what is free. */
     uint64_t memory;
     /* A directory for compiled GPU kernels, which no other user may write. NULL: kernels are compiled in every process. */
     const char *cache;

@@ -2,6 +2,7 @@
 
 use crate::staged::{self, Identity, PairMember, Staged, identity};
 pub(crate) use crate::staged::{Access, directory};
+use hypergrove::backend::free_memory;
 use hypergrove::quote::{Quote, may_be_key};
 use hypergrove_files::text::{Position, is_raw_private_key, private_key, without_mark};
 use hypergrove_lab::failure::Failure;
@@ -100,7 +101,7 @@ impl Source {
         let most = known.map_or(0, |length| length.min(limit).saturating_add(1));
         let mut bytes = Vec::new();
         // A sparse file has any length, and some systems promise more memory than they have.
-        let fits = most <= SHORT || available().is_none_or(|free| most <= free);
+        let fits = most <= SHORT || free_memory().is_none_or(|free| most <= free);
         if !fits || usize::try_from(most).map_or(true, |most| bytes.try_reserve_exact(most).is_err()) {
             let length = grouped(length.unwrap_or(limit));
             let failure = Failure::new(format!("{self} has {length} bytes, more than there is memory for"));
@@ -153,13 +154,6 @@ impl Source {
             Source::File(path) => Box::new(File::open(path)?),
         })
     }
-}
-
-/// Bytes of memory that a program can have without taking others' away, where the system tells.
-pub(crate) fn available() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// The paths that a list names, one a line, or each ended by NUL; at least one.

@@ -1,8 +1,9 @@
 //! Messages: in memory if they are short or their scheme needs that, else read in pieces.
 
 use crate::args::{Bytes, MachineOptions};
-use crate::files::{Source, available};
+use crate::files::Source;
 use crate::schemes::InTool;
+use hypergrove::backend::free_memory;
 use hypergrove::schemes::{SignJob, VerifyJob};
 use hypergrove::{Engine, Mode, ReadError};
 use hypergrove_lab::failure::Failure;
@@ -72,7 +73,7 @@ impl<'a> Messages<'a> {
             (Some(chosen), _) => chosen,
             (None, Some(1..)) => u64::MAX,
             // A pipe, or a file that the system makes up.
-            (None, _) => available().unwrap_or(u64::MAX),
+            (None, _) => free_memory().unwrap_or(u64::MAX),
         };
         let too_large = |has: &str| {
             let (room, hint) = match self.chosen {

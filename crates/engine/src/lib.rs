@@ -8,6 +8,7 @@ mod error;
 pub mod estimate;
 #[doc(hidden)]
 pub mod forward;
+mod free_memory;
 pub mod hash;
 pub mod nodes;
 pub mod planner;
@@ -31,6 +32,7 @@ pub use device::{
     Abilities, Axis, DEVICE_TIMEOUT, Device, Places, Policy, STAGES, StageTime, THREADS, Timing, time_limit,
 };
 pub use error::{Error, ErrorKind, Size};
+pub use free_memory::free_memory;
 pub use hash::{Hasher, Messages, Sha256Programs};
 pub use process::Process;
 pub use reference::Reference;

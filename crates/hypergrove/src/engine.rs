@@ -32,6 +32,9 @@ pub const MEMORY_BUDGET: u64 = 256 << 20;
 /// all, where programs are made anew for most chunks, 1.4 M/s.)
 pub const DEVICE_MEMORY_BUDGET: u64 = 2 << 30;
 
+/// The least default memory budget in bytes, where less than twice as much is free: all that an engine of the CPU needs to work, if slowly.
+const LEAST_MEMORY_BUDGET: u64 = 16 << 20;
+
 /// The default number of jobs that an engine's queue of tickets holds; see [`EngineBuilder::queue`].
 pub const QUEUED_JOBS: usize = 1 << 16;
 
@@ -95,7 +98,8 @@ setters! {
     /// thread. If the system starts fewer, the engine works with these: see [`Engine::notices`].
     threads(threads: usize) => threads: Some(threads);
     /// Sets the memory budget: bytes of the host's memory for prepared programs, for each call's results, and for the messages that its
-    /// jobs own. By default [`MEMORY_BUDGET`], or [`DEVICE_MEMORY_BUDGET`] for each device that has memory of its own. By default, a
+    /// jobs own. By default [`MEMORY_BUDGET`], or [`DEVICE_MEMORY_BUDGET`] for each device that has memory of its own, but at most half of the
+    /// memory that is free when the engine is built, in the system and in the process's control groups. By default, a
     /// message that is larger than the budget is signed alone; with a budget of the caller's, it is an error.
     memory_budget(bytes: u64) => memory_budget: Some(bytes);
     /// Sets how many jobs the queue of [tickets](Engine::submit) holds, and how many bytes these jobs may own; by default [`QUEUED_JOBS`] and
@@ -159,7 +163,7 @@ impl EngineBuilder {
         if devices.is_empty() {
             return Err(Error::Value { what: "an engine without a device; name at least one".into() });
         }
-        let by_devices = MemoryBudget::ByDevices { each: DEVICE_MEMORY_BUDGET, none: MEMORY_BUDGET };
+        let free = || hypergrove_engine::free_memory().map_or(u64::MAX, |free| free / 2).max(LEAST_MEMORY_BUDGET);
         let notices = Arc::new(Mutex::default());
         #[cfg(feature = "tables")]
         let know: KnowledgeSource = {
@@ -170,7 +174,10 @@ impl EngineBuilder {
         let know: KnowledgeSource = Arc::new(|_, _| Arc::new(hypergrove_engine::estimate::Unmeasured));
         let options = Options {
             threads,
-            memory: self.memory_budget.map_or(by_devices, MemoryBudget::Chosen),
+            memory: match self.memory_budget {
+                Some(bytes) => MemoryBudget::Chosen(bytes),
+                None => MemoryBudget::ByDevices { each: DEVICE_MEMORY_BUDGET, none: MEMORY_BUDGET, most: free() },
+            },
             device_timeout: self.device_timeout.unwrap_or(DEVICE_TIMEOUT),
         };
         let work = WorkOptions { checks: self.checks, ..WorkOptions::default() };

@@ -422,7 +422,7 @@ mod tests {
     fn devices_with_memory_raise_the_default_budget() {
         let cpu = Reference.devices().unwrap().remove(0);
         let gpu = Device { memory: 1 << 30, ..cpu.clone() };
-        let by_default = MemoryBudget::ByDevices { each: 20, none: 3 };
+        let by_default = MemoryBudget::ByDevices { each: 20, none: 3, most: 30 };
         assert_eq!(by_default.of([&cpu].into_iter()), 3);
         assert_eq!(by_default.of([&gpu, &cpu, &gpu].into_iter()), 40);
         assert_eq!(MemoryBudget::Chosen(7).of([&gpu, &gpu].into_iter()), 7);

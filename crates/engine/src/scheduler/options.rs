@@ -21,12 +21,14 @@ pub struct Options {
 pub enum MemoryBudget {
     /// So many bytes, which the caller chose.
     Chosen(u64),
-    /// By default, so many bytes for `each` device that has memory of its own, and for an engine that has `none`.
+    /// By default, so many bytes for `each` device that has memory of its own, and for an engine that has `none`, but `most` at most.
     ByDevices {
         /// For each device with memory of its own.
         each: u64,
         /// For all devices, if none has memory of its own.
         none: u64,
+        /// The upper limit, whatever the devices.
+        most: u64,
     },
 }
 
@@ -35,9 +37,9 @@ impl MemoryBudget {
     pub(super) fn of<'d>(self, devices: impl Iterator<Item = &'d Device>) -> u64 {
         match self {
             MemoryBudget::Chosen(bytes) => bytes,
-            MemoryBudget::ByDevices { each, none } => match devices.filter(|device| device.memory > 0).count() {
-                0 => none,
-                devices => devices as u64 * each,
+            MemoryBudget::ByDevices { each, none, most } => match devices.filter(|device| device.memory > 0).count() {
+                0 => none.min(most),
+                devices => most.min(devices as u64 * each),
             },
         }
     }
