@@ -81,10 +81,19 @@ macro_rules! ternary {
     };
 }
 
+/// Shifts by a constant `i32`. The intrinsics take a constant `u32`, which stable Rust cannot make of it, so each bit of the count is a shift of
+/// its own. The compiler merges them into one instruction. (Intrinsics that take the count as a vector are none that Miri knows.)
+macro_rules! by_bits {
+    ($shift:ident, $x:expr, $count:ident, $($bit:literal)*) => {{
+        let x = $x;
+        $(let x = if $count & $bit == 0 { x } else { $shift::<$bit>(x) };)*
+        x
+    }};
+}
+
 x86_vector!(U32x16, __m512i, u32, 16, 4, 4,
     set1 _mm512_set1_epi32, add _mm512_add_epi32, xor _mm512_xor_si512, and _mm512_and_si512, or _mm512_or_si512,
-    andnot _mm512_andnot_si512, shr |x, S| _mm512_srlv_epi32(x, _mm512_set1_epi32(S)), shl |x, S| _mm512_sllv_epi32(x, _mm512_set1_epi32(S)),
-    // The counts are constants: the compiler makes immediates of them (the immediate intrinsics want a u32).
+    andnot _mm512_andnot_si512, shr |x, S| by_bits!(_mm512_srli_epi32, x, S, 1 2 4 8 16), shl |x, S| by_bits!(_mm512_slli_epi32, x, S, 1 2 4 8 16),
     rotr |x, R, L| _mm512_ror_epi32::<R>(x),
     bswap |x| _mm512_shuffle_epi8(x, swap32()),
     transpose transpose32,
@@ -94,8 +103,7 @@ x86_vector!(U32x16, __m512i, u32, 16, 4, 4,
 );
 x86_vector!(U64x8, __m512i, u64, 8, 2, 4,
     set1 _mm512_set1_epi64, add _mm512_add_epi64, xor _mm512_xor_si512, and _mm512_and_si512, or _mm512_or_si512,
-    andnot _mm512_andnot_si512, shr |x, S| _mm512_srlv_epi64(x, _mm512_set1_epi64(S as i64)), shl |x, S| _mm512_sllv_epi64(x, _mm512_set1_epi64(S as i64)),
-    // The counts are constants: the compiler makes immediates of them (the immediate intrinsics want a u32).
+    andnot _mm512_andnot_si512, shr |x, S| by_bits!(_mm512_srli_epi64, x, S, 1 2 4 8 16 32), shl |x, S| by_bits!(_mm512_slli_epi64, x, S, 1 2 4 8 16 32),
     rotr |x, R, L| _mm512_ror_epi64::<R>(x),
     bswap |x| _mm512_shuffle_epi8(x, swap64()),
     transpose transpose64,
