@@ -12,7 +12,6 @@ mod cell;
 mod choice;
 mod chunk_memory;
 mod compute;
-mod deadlines;
 #[cfg(test)]
 mod doubles;
 mod job;

@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 mod batch;
+mod deadlines;
 mod dispatch;
 mod entry;
 mod line;

@@ -2,7 +2,7 @@
 
 use super::entry::Holds;
 use super::gone;
-use super::line::{LineId, Patience, TakenBatch, Tell, with_checks};
+use super::line::{Begun, LineId, Patience, TakenBatch, Tell, with_checks};
 use super::state::{Shared, State, set};
 use crate::scheduler::permits::lock;
 use crate::{Error, Process};
@@ -111,20 +111,18 @@ impl Shared {
                     drop(state);
                     self.refuse(batch, gone())
                 }
-                Some(mut batch) => {
+                Some(TakenBatch { line_id, jobs, entries, begin }) => {
                     state.running += 1;
-                    state.taken += batch.jobs();
+                    state.taken += jobs;
                     set(&self.is_busy, true);
                     // This thread may be the dispatcher that was to look at the other lines, or may have left jobs for other devices.
                     let wakes = (patience.is_some() || !self.scheduler.is_host_alone()) && self.rouse(&mut state);
                     drop(state);
                     self.wake(wakes);
-                    let (line_id, jobs) = (batch.line_id(), batch.jobs());
                     // Not under the lock, for which submitters would wait meanwhile.
-                    let size = batch.take_jobs(&self.counters);
-                    let tickets = batch.len();
+                    let Begun { size, tickets, finish } = begin(entries, &self.counters);
                     self.count_out(size);
-                    let tell = batch.run(&self.scheduler, &self.counters);
+                    let tell = finish(Ok(&self.scheduler), &self.counters);
                     self.complete((line_id, jobs, tickets), tell)
                 }
                 None if state.is_gone => break,
@@ -159,9 +157,9 @@ impl Shared {
     }
 
     /// Sets an error as the result of a batch's jobs.
-    pub(super) fn refuse(&self, mut batch: Box<dyn TakenBatch>, why: Error) -> MutexGuard<'_, State> {
-        let size = batch.take_jobs(&self.counters);
-        (batch.refuse(why).tell)();
+    pub(super) fn refuse(&self, batch: TakenBatch, why: Error) -> MutexGuard<'_, State> {
+        let Begun { size, finish, .. } = (batch.begin)(batch.entries, &self.counters);
+        (finish(Err(why), &self.counters).tell)();
         self.count_out(size);
         lock(&self.state)
     }

@@ -1,16 +1,16 @@
 //! An entry of the queue: a job and its result, as the queue and the job's ticket see it.
 
-use super::line::{LineId, PlaceInLine, with_checks};
+use super::line::{LineId, with_checks};
 use super::state::Shared;
+use super::waiting::{AnyEntry, PlaceInLine};
 use super::{Queued, Size, cancelled, quietly};
 use crate::Error;
 use crate::scheduler::cell::{Cell, Resolved, Wake};
-use crate::scheduler::deadlines::Expires;
 use crate::scheduler::permits::lock;
 use crate::scheduler::stats::{Counter, TicketCounters};
 use crate::scheduler::{CancelToken, Checks};
 use crate::scheme::Kind;
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
@@ -82,7 +82,7 @@ fn waiter_of<J: Queued>(resolved: Resolved<J::Out>) -> Wake<J::Out> {
 }
 
 /// An entry, as its ticket sees it.
-pub(super) trait Holds<T>: Expires {
+pub(super) trait Holds<T>: AnyEntry {
     fn cell(&self) -> &Cell<T>;
     fn shared(&self) -> Option<Arc<Shared>>;
     /// The jobs that it counts for.
@@ -93,7 +93,6 @@ pub(super) trait Holds<T>: Expires {
     fn run_here(&self, shared: &Shared);
     fn set_deadline(&self, at: Instant);
     fn discard(&self, result: Result<T, Error>);
-    fn as_expiring(self: Arc<Self>) -> Weak<dyn Expires>;
 }
 
 impl<J: Queued> Holds<J::Out> for Entry<J> {
@@ -148,19 +147,23 @@ impl<J: Queued> Holds<J::Out> for Entry<J> {
     fn discard(&self, result: Result<J::Out, Error>) {
         quietly(|| drop(result.map(J::discard)));
     }
-
-    fn as_expiring(self: Arc<Self>) -> Weak<dyn Expires> {
-        Arc::downgrade(&self) as Weak<dyn Expires>
-    }
 }
 
-impl<J: Queued> Expires for Entry<J> {
+impl<J: Queued> AnyEntry for Entry<J> {
+    fn place(&self) -> &PlaceInLine {
+        &self.place
+    }
+
     fn expire(&self) {
         self.end(Error::DeadlineExceeded, |counters| &counters.expired);
     }
 
     fn cancel(&self) {
         self.end(cancelled("its caller wants no result"), |counters| &counters.cancelled);
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
     }
 }
 

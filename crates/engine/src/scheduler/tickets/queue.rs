@@ -1,19 +1,19 @@
 //! The queue of an engine: it takes jobs in, if there is room, and gives tickets for them.
 
+use super::batch::begin;
+use super::deadlines::{Clock, Deadlines};
 use super::dispatch::Alone;
 use super::entry::Entry;
-use super::line::{Entries, Line, PlaceInLine, core_among};
+use super::line::Line;
 use super::state::{Shared, State};
-use super::waiting::Waiting;
+use super::waiting::{PlaceInLine, Waiting, core_among};
 use super::{Queued, Room, Size, Ticket, cancelled};
 use crate::scheduler::cell::{Cell, Wake};
-use crate::scheduler::deadlines::{Clock, Deadlines};
 use crate::scheduler::permits::lock;
 use crate::scheduler::scale::BatchLimits;
 use crate::scheduler::stats::{TicketCounters, TicketStats};
 use crate::scheduler::{CancelToken, Scheduler, WorkOptions};
 use crate::{Error, Process};
-use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::current;
@@ -67,19 +67,18 @@ impl Shared {
         }
         let known = state.lines.iter().position(|line| line.id == entry.line_id());
         let at = known.unwrap_or_else(|| {
-            let entries: Box<dyn Entries> = Box::new(Waiting::<J>::default());
             let (most, of_thread, slots) = match self.scheduler.is_host_alone() {
                 true => (usize::MAX, Some(1), self.slots()),
                 false => (FIRST_BATCH, None, usize::MAX),
             };
             let limits = BatchLimits { most, of_thread, lanes: 1, slots, devices: 1 };
-            state.lines.push(Line { id: entry.line_id(), limits, running: 0, taken: 0, withdrawn: 0, entries });
+            let (id, entries, by_all_threads) = (entry.line_id(), Waiting::default(), J::BY_ALL_THREADS);
+            state.lines.push(Line { id, limits, running: 0, taken: 0, entries, by_all_threads, begin: begin::<J> });
             state.lines.len() - 1
         });
         state.queued += entry.size.jobs;
-        let waiting: &mut dyn Any = &mut *state.lines[at].entries;
-        let waiting: &mut Waiting<J> = waiting.downcast_mut().expect("a line has one type of job");
-        waiting.push(entry);
+        let (jobs, since) = (entry.size.jobs, entry.since);
+        state.lines[at].entries.push(entry, jobs, since);
         let wakes = self.rouse(&mut state);
         drop(state);
         self.wake(wakes);

@@ -1,8 +1,9 @@
 //! The queue's state, which dispatchers, tickets and the engine share: what is queued and what runs.
 
-use super::line::{Line, LineId, Patience, PlaceInLine, TakenBatch, whole};
+use super::deadlines::{Clock, Deadlines};
+use super::line::{Line, LineId, Patience, TakenBatch, whole};
+use super::waiting::PlaceInLine;
 use super::{Size, cancelled, quietly};
-use crate::scheduler::deadlines::{Clock, Deadlines};
 use crate::scheduler::permits::lock;
 use crate::scheduler::stats::TicketCounters;
 use crate::scheduler::{Scheduler, Worker};
@@ -13,9 +14,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// Withdrawn jobs leave their entries in the line until these are more than this number, and more than half of the line.
-const FEW: usize = 64;
 
 /// The jobs that are queued, and the threads that work on them.
 #[derive(Default)]
@@ -73,7 +71,7 @@ impl State {
     }
 
     /// Takes a batch out of the queue: from the line whose turn it is and whose jobs wait for no others. With `all`, takes all jobs of a line.
-    pub(super) fn take(&mut self, all: bool, slots: usize, patience: Option<Patience>) -> Option<Box<dyn TakenBatch>> {
+    pub(super) fn take(&mut self, all: bool, slots: usize, patience: Option<Patience>) -> Option<TakenBatch> {
         let in_flight = self.queued + self.taken;
         for at in (self.next..self.lines.len()).chain(0..self.next) {
             let line = &mut self.lines[at];
@@ -86,7 +84,7 @@ impl State {
                 // that holds all tickets gets 88,700 to 90,300/s. With shares for three threads, whose batches fill lanes less, it gets 85,800 to
                 // 88,200.)
                 Some(few) if line.entries.jobs() < line.limits.most => {
-                    match patience.is_some() || line.entries.by_all_threads() {
+                    match patience.is_some() || line.by_all_threads {
                         true => few,
                         false => whole(few.min(in_flight.div_ceil(slots)), line.limits.lanes),
                     }
@@ -98,13 +96,14 @@ impl State {
                 }
                 _ => line.limits.most,
             };
-            let taker = line.taker(slots);
-            if let Some(batch) = line.entries.take(most, taker, &mut line.withdrawn) {
+            let (entries, jobs) = line.entries.take(most, line.taker(slots));
+            if !entries.is_empty() {
                 if !all {
                     line.running += 1;
-                    line.taken += batch.jobs();
+                    line.taken += jobs;
                 }
-                self.queued -= batch.jobs();
+                let batch = TakenBatch { line_id: line.id, jobs, entries, begin: line.begin };
+                self.queued -= jobs;
                 self.next = (at + 1) % self.lines.len();
                 return Some(batch);
             }
@@ -209,11 +208,7 @@ impl Shared {
             && line.entries.withdraw(size.jobs, place)
         {
             *queued -= size.jobs;
-            line.withdrawn += 1;
-            if line.entries.jobs() == 0 || (line.withdrawn > FEW && line.withdrawn > line.entries.len() / 2) {
-                line.entries.compact();
-                line.withdrawn = 0;
-            }
+            line.entries.tidy();
         }
         self.release(state);
     }

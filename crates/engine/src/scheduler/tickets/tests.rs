@@ -1,11 +1,12 @@
 //! Tickets of jobs that wait for the test, and times by a clock that the test sets.
 
+use super::batch::begin;
+use super::deadlines::Clock;
 use super::entry::{Entry, Holds};
-use super::line::{Entries, Line, PlaceInLine, TakenBatch, Taker, whole};
-use super::waiting::Waiting;
+use super::line::{Begun, Line, whole};
+use super::waiting::{PlaceInLine, Taker, Waiting};
 use super::*;
 use crate::scheduler::cell::Cell;
-use crate::scheduler::deadlines::Clock;
 use crate::scheduler::permits::lock;
 use crate::scheduler::scale::BatchLimits;
 use crate::scheduler::stats::TicketCounters;
@@ -452,34 +453,8 @@ fn a_callback_of_cancelled_work_waits_for_a_job_of_its_batch() {
     assert_eq!((stats.cancelled, stats.queued, stats.queued_bytes), (1, 0, 0));
 }
 
-/// The entries of a line, as a number of jobs only.
-struct Jobless(usize);
-
-impl Entries for Jobless {
-    fn take(&mut self, _: usize, _: Taker, _: &mut usize) -> Option<Box<dyn TakenBatch>> {
-        None
-    }
-    fn len(&self) -> usize {
-        self.0
-    }
-    fn jobs(&self) -> usize {
-        self.0
-    }
-    fn by_all_threads(&self) -> bool {
-        false
-    }
-    fn withdraw(&mut self, jobs: usize, _: &PlaceInLine) -> bool {
-        self.0 -= jobs;
-        true
-    }
-    fn since(&self) -> Option<Instant> {
-        None
-    }
-    fn compact(&mut self) {}
-}
-
 /// A line of jobs that threads on these cores submitted one after the other, and its entries.
-fn line_of_cores(cores: &[usize]) -> (Waiting<Gated>, Vec<Arc<Entry<Gated>>>) {
+fn line_of_cores(cores: &[usize]) -> (Waiting, Vec<Arc<Entry<Gated>>>) {
     let mut line = Waiting::default();
     let entry = |core: &usize| {
         Arc::new(Entry {
@@ -496,7 +471,7 @@ fn line_of_cores(cores: &[usize]) -> (Waiting<Gated>, Vec<Arc<Entry<Gated>>>) {
         })
     };
     let entries: Vec<_> = cores.iter().map(entry).collect();
-    entries.iter().for_each(|entry| line.push(entry.clone()));
+    entries.iter().for_each(|entry| line.push(entry.clone(), 1, entry.since));
     (line, entries)
 }
 
@@ -505,10 +480,10 @@ fn a_batch_begins_with_the_jobs_of_its_core() {
     let (mut line, entries) = line_of_cores(&[1, 0, 1, 0, 2, 0, 0]);
     let mut left: Vec<usize> = (0..entries.len()).collect();
     let mut take = |most: usize, core: usize, in_flight: usize| {
-        let mut batch = line.take(most, Taker { core, in_flight }, &mut 0).expect("jobs wait");
-        batch.take_jobs(&TicketCounters::default());
+        let (batch, _) = line.take(most, Taker { core, in_flight });
+        let Begun { tickets, .. } = begin::<Gated>(batch, &TicketCounters::default());
         let taken = left.extract_if(.., |number| lock(&entries[*number].job).is_none()).collect::<Vec<_>>();
-        assert_eq!((batch.len(), line.len(), line.jobs()), (taken.len(), left.len(), left.len()));
+        assert_eq!((tickets, line.len(), line.jobs()), (taken.len(), left.len(), left.len()));
         taken
     };
     assert_eq!(take(2, 0, 7), [1, 3]);
@@ -520,20 +495,18 @@ fn a_batch_begins_with_the_jobs_of_its_core() {
     // A core without jobs takes the oldest, and so does one whose jobs do not fill its batch.
     assert_eq!(take(1, 7, 9), [2]);
     assert_eq!(take(9, 0, 9), [4]);
-    assert!(line.take(1, Taker { core: 0, in_flight: 9 }, &mut 0).is_none() && line.since().is_none());
+    assert!(line.take(1, Taker { core: 0, in_flight: 9 }).0.is_empty() && line.since().is_none());
 }
 
 #[test]
 fn a_job_is_withdrawn_from_the_jobs_of_its_core() {
     let (mut line, entries) = line_of_cores(&[0, 1, 0, 1]);
-    let mut withdrawn = 0;
-    assert_eq!(line.take(1, Taker { core: 1, in_flight: 4 }, &mut withdrawn).map(|batch| batch.len()), Some(1));
+    assert_eq!(line.take(1, Taker { core: 1, in_flight: 4 }).1, 1);
     // The job of the batch is no longer in the line.
     let in_line: Vec<_> = entries.iter().map(|entry| line.withdraw(1, &entry.place)).collect();
     assert_eq!((in_line, line.len(), line.jobs()), (vec![true, false, true, true], 3, 0));
-    withdrawn = 3;
-    assert!(line.take(4, Taker { core: 0, in_flight: 4 }, &mut withdrawn).is_none());
-    assert_eq!((withdrawn, line.len()), (0, 0));
+    assert!(line.take(4, Taker { core: 0, in_flight: 4 }).0.is_empty());
+    assert_eq!(line.len(), 0);
     let (mut line, entries) = line_of_cores(&[0, 1, 0]);
     assert!(line.withdraw(1, &entries[0].place));
     line.compact();
@@ -555,7 +528,7 @@ fn batches_of_a_thread_fill_lanes() {
 /// Batches, two at most, that a line may begin with: on a GPU a second one is full, or has a third of all jobs at least.
 #[test]
 fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
-    let id = (Some(Kind::sha256(0)), Checks::default(), TypeId::of::<Jobless>());
+    let id = (Some(Kind::sha256(0)), Checks::default(), TypeId::of::<Gated>());
     for (of_thread, queued, running, taken, may) in [
         (None, 0, 0, 0, false),
         (None, 1, 0, 0, true),
@@ -568,7 +541,8 @@ fn jobs_wait_for_a_fair_share_while_a_gpu_works() {
         (Some(1), 90, 2, 10, false),
     ] {
         let limits = BatchLimits { most: 1000, of_thread, lanes: 1, slots: 2, devices: 1 };
-        let line = Line { id, limits, running, taken, withdrawn: 0, entries: Box::new(Jobless(queued)) };
+        let (entries, _) = line_of_cores(&vec![0; queued]);
+        let line = Line { id, limits, running, taken, entries, by_all_threads: false, begin: begin::<Gated> };
         assert_eq!(line.may_begin(), may, "{queued} wait, {running} batches of {taken} jobs run");
     }
 }

@@ -1,9 +1,10 @@
 //! Tickets: the handles of submitted jobs, and those that cancel them.
 
+use super::deadlines::When;
 use super::entry::Holds;
 use super::state::Shared;
+use super::waiting::AnyEntry;
 use crate::scheduler::cell::Callback;
-use crate::scheduler::deadlines::{Expires, When};
 use crate::scheduler::permits::lock;
 use crate::{Error, Process};
 use std::pin::Pin;
@@ -29,6 +30,12 @@ impl<T> Ticket<T> {
 
     fn same_process(&self) -> Result<(), Error> {
         if self.process == Process::current() { Ok(()) } else { Err(Error::of_parent()) }
+    }
+
+    /// The entry, for those who may end the job.
+    fn any_entry(&self) -> Weak<dyn AnyEntry> {
+        let entry: Arc<dyn AnyEntry> = self.entry.clone();
+        Arc::downgrade(&entry)
     }
 
     /// Waits for the result. If the engine has nothing else to do, jobs do not wait for others, and the ticket has neither a deadline nor
@@ -67,7 +74,7 @@ impl<T> Ticket<T> {
 
     /// Returns a handle that cancels the job later, even after [`on_done`](Ticket::on_done) has consumed the ticket.
     pub fn canceller(&self) -> Canceller {
-        Canceller { entry: self.entry.clone().as_expiring(), process: self.process }
+        Canceller { entry: self.any_entry(), process: self.process }
     }
 
     /// Sets a deadline. If the result is not known at this time, it becomes [`Error::DeadlineExceeded`], and a job that has not begun
@@ -85,7 +92,7 @@ impl<T> Ticket<T> {
             let mut state = lock(&shared.state);
             shared.spawn(&mut state, "hypergrove-deadlines", |shared| shared.deadlines.watch(&shared.clock))
         };
-        let when = shared.deadlines.add(at, self.entry.clone().as_expiring(), start);
+        let when = shared.deadlines.add(at, self.any_entry(), start);
         self.deadline = Some(Deadline { shared: Arc::downgrade(&shared), when, process: self.process });
         self
     }
@@ -125,7 +132,7 @@ impl<T> Future for Ticket<T> {
 /// Cancels a ticket's job; see [`Ticket::canceller`].
 #[derive(Clone)]
 pub struct Canceller {
-    entry: Weak<dyn Expires>,
+    entry: Weak<dyn AnyEntry>,
     process: Process,
 }
 

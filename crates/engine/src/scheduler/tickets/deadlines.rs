@@ -1,17 +1,10 @@
 //! Deadlines of tickets, on a thread that starts with the first of them.
 
-use super::permits::lock;
+use super::waiting::AnyEntry;
+use crate::scheduler::permits::lock;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError, Weak};
 use std::time::Instant;
-
-/// A job that may have a deadline, and may be cancelled.
-pub(super) trait Expires: Send + Sync {
-    /// Ends the job because its deadline passed.
-    fn expire(&self);
-    /// Ends the job because it is cancelled.
-    fn cancel(&self);
-}
 
 /// A clock: [`Instant::now`], or one that a test sets. It never goes back, as no `Instant` does. It may stand still, or jump far ahead, as some
 /// systems' clocks do when the machine has slept.
@@ -22,7 +15,7 @@ pub(super) type When = (Instant, u64);
 
 #[derive(Default)]
 struct State {
-    waiting: BTreeMap<When, Weak<dyn Expires>>,
+    waiting: BTreeMap<When, Weak<dyn AnyEntry>>,
     /// The number of deadlines so far.
     count: u64,
     /// Whether the thread has started.
@@ -40,7 +33,7 @@ pub(super) struct Deadlines {
 impl Deadlines {
     /// Adds a deadline, and has the thread started if there is none yet. `start` gives whether there is one. Without it, a deadline that passed is noticed
     /// when the result comes.
-    pub(super) fn add(&self, at: Instant, of: Weak<dyn Expires>, start: impl FnOnce() -> bool) -> When {
+    pub(super) fn add(&self, at: Instant, of: Weak<dyn AnyEntry>, start: impl FnOnce() -> bool) -> When {
         let mut state = lock(&self.state);
         state.is_watched = state.is_watched || start();
         state.count += 1;
