@@ -21,67 +21,62 @@ pub struct Bounds {
 
 /// Successive rows of one kind, as the scheduler sees them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Block<G = Group> {
+pub struct Block {
     /// The group whose program does the rows, or why none can.
-    pub group: Result<G, Error>,
+    pub group: Result<Group, Error>,
     /// Bytes that the rows and their results take while they are worked on.
     pub held: u64,
     /// The number of rows.
     pub count: usize,
 }
 
-/// Weighs groups for the planner, on the device that the sub-batch is for.
-pub trait Weigh<G> {
-    /// Whether the device executes this group.
-    fn takes(&self, group: &G) -> bool;
-    /// Rows of this group that one program takes.
-    fn most(&self, group: &G) -> usize;
-    /// Bytes of the program for up to `rows` rows of a group.
-    fn program(&self, group: &G, rows: usize) -> u64;
-    /// Predicted time of one row in a full sub-batch.
-    fn seconds(&self, group: &G) -> f64;
-}
-
-/// Whoever has the rows of blocks, and cuts a block in two.
-pub trait Cuts<G = Group> {
-    /// Cuts so many rows, or about so many, off the front of the block whose first row has this number. Returns both parts, neither of them empty;
-    /// `None` if these rows stay together.
-    fn cut(&self, first: usize, block: &Block<G>, rows: usize) -> Option<(Block<G>, Block<G>)>;
-}
-
-/// Cuts blocks whose rows all hold as many bytes.
-pub struct Alike;
-
-impl<G: Clone> Cuts<G> for Alike {
-    fn cut(&self, _: usize, block: &Block<G>, rows: usize) -> Option<(Block<G>, Block<G>)> {
-        let held = (u128::from(block.held) * rows as u128 / block.count as u128) as u64;
-        let back = Block { held: block.held - held, count: block.count - rows, ..block.clone() };
-        Some((Block { held, count: rows, ..block.clone() }, back))
+impl Block {
+    /// Cuts so many rows off the front, if all rows hold as many bytes.
+    pub fn split(&self, rows: usize) -> (Block, Block) {
+        let held = (u128::from(self.held) * rows as u128 / self.count as u128) as u64;
+        let back = Block { held: self.held - held, count: self.count - rows, ..self.clone() };
+        (Block { held, count: rows, ..self.clone() }, back)
     }
 }
 
+/// Weighs groups for the planner, on the device that the sub-batch is for.
+pub trait Weigh {
+    /// Whether the device executes this group.
+    fn takes(&self, group: Group) -> bool;
+    /// Rows of this group that one program takes.
+    fn most(&self, group: Group) -> usize;
+    /// Bytes of the program for up to `rows` rows of a group.
+    fn program(&self, group: Group, rows: usize) -> u64;
+    /// Predicted time of one row in a full sub-batch.
+    fn seconds(&self, group: Group) -> f64;
+}
+
+/// Cuts so many rows, or about so many, off the front of the block whose first row has this number. Returns both parts, neither of them empty;
+/// `None` if these rows stay together.
+pub type Cut<'c> = &'c dyn Fn(usize, &Block, usize) -> Option<(Block, Block)>;
+
 /// An output of [`SubBatches`], each block with the number of its first row.
 #[derive(Debug, PartialEq)]
-pub enum SubBatch<G = Group> {
+pub enum SubBatch {
     /// Blocks to be worked on together, their rows without gaps, and the bytes that they and their results take.
-    Run(Vec<(usize, Block<G>)>, u64),
+    Run(Vec<(usize, Block)>, u64),
     /// A block that exceeds the memory by itself and cannot be cut, and the bytes that it needs.
-    TooLarge(usize, Block<G>, u64),
+    TooLarge(usize, Block, u64),
 }
 
 /// A stream of rows in blocks, which is cut into sub-batches. It takes at most one block more from its source than it gives out. The source may have no
 /// block now and another one later. By `size_hint` it says how many rows are left at most.
-pub struct SubBatches<I, G = Group> {
+pub struct SubBatches<I> {
     source: I,
     /// The number of the first row of the source's next block.
     next: usize,
     /// Blocks that were taken from the source and not given out, or were given back, in order.
-    waiting: VecDeque<(usize, Block<G>)>,
+    waiting: VecDeque<(usize, Block)>,
 }
 
 /// The rows of one group in the sub-batch that is being filled.
-struct GroupRows<G> {
-    group: G,
+struct GroupRows {
+    group: Group,
     rows: usize,
     /// The most that one program takes.
     most: usize,
@@ -92,9 +87,9 @@ struct GroupRows<G> {
 }
 
 /// A sub-batch that is being filled.
-struct Filling<G> {
-    blocks: Vec<(usize, Block<G>)>,
-    groups: Vec<GroupRows<G>>,
+struct Filling {
+    blocks: Vec<(usize, Block)>,
+    groups: Vec<GroupRows>,
     rows: usize,
     held: u64,
 }
@@ -102,15 +97,15 @@ struct Filling<G> {
 /// Where time or memory limits the rows, they are a multiple of this number, so that few lanes of a CPU stay empty.
 const LANES: usize = 16;
 
-impl<G: Clone + PartialEq> Filling<G> {
+impl Filling {
     /// The index of the group's rows, which may be none so far. `None` if the device does not execute the group.
-    fn group(&mut self, weigh: &dyn Weigh<G>, group: &G) -> Option<usize> {
-        if let Some(at) = self.groups.iter().position(|of| of.group == *group) {
+    fn group(&mut self, weigh: &dyn Weigh, group: Group) -> Option<usize> {
+        if let Some(at) = self.groups.iter().position(|of| of.group == group) {
             return Some(at);
         }
         let (seconds, most) = (weigh.seconds(group), weigh.most(group));
         weigh.takes(group).then(|| {
-            self.groups.push(GroupRows { group: group.clone(), rows: 0, most, seconds, program: 0 });
+            self.groups.push(GroupRows { group, rows: 0, most, seconds, program: 0 });
             self.groups.len() - 1
         })
     }
@@ -122,10 +117,10 @@ impl<G: Clone + PartialEq> Filling<G> {
 
     /// Bytes that are needed with `rows` more rows, which hold so many bytes, of the group with this index. Programs run one after the other, so the
     /// largest one counts.
-    fn needs(&self, weigh: &dyn Weigh<G>, at: Option<usize>, rows: usize, held: u64) -> u64 {
-        let of = |(nth, of): (usize, &GroupRows<G>)| match at {
+    fn needs(&self, weigh: &dyn Weigh, at: Option<usize>, rows: usize, held: u64) -> u64 {
+        let of = |(nth, of): (usize, &GroupRows)| match at {
             Some(at) if at == nth && (of.rows == 0 || bucket(of.rows) != bucket(of.rows + rows)) => {
-                weigh.program(&of.group, bucket(of.rows + rows))
+                weigh.program(of.group, bucket(of.rows + rows))
             }
             _ => of.program,
         };
@@ -134,7 +129,7 @@ impl<G: Clone + PartialEq> Filling<G> {
     }
 
     /// How many rows of a block suit this sub-batch, one at least: the block is cut if it has more.
-    fn share(&self, weigh: &dyn Weigh<G>, bounds: &Bounds, at: usize, block: &Block<G>) -> usize {
+    fn share(&self, weigh: &dyn Weigh, bounds: &Bounds, at: usize, block: &Block) -> usize {
         let of = &self.groups[at];
         let of_time = ((bounds.time.as_secs_f64() - self.seconds()) / of.seconds).ceil();
         let of_time = (of_time as usize).max(bounds.least.saturating_sub(self.rows));
@@ -156,18 +151,18 @@ impl<G: Clone + PartialEq> Filling<G> {
     }
 }
 
-impl<G: Clone + PartialEq, I: Iterator<Item = Block<G>>> SubBatches<I, G> {
+impl<I: Iterator<Item = Block>> SubBatches<I> {
     /// A stream that takes its blocks from `source`.
-    pub fn new(source: I) -> SubBatches<I, G> {
+    pub fn new(source: I) -> SubBatches<I> {
         SubBatches { source, next: 0, waiting: VecDeque::new() }
     }
 
     /// The next block of those that were taken from the source already.
-    pub fn waiting(&self) -> Option<&(usize, Block<G>)> {
+    pub fn waiting(&self) -> Option<&(usize, Block)> {
         self.waiting.front()
     }
 
-    fn take(&mut self) -> Option<(usize, Block<G>)> {
+    fn take(&mut self) -> Option<(usize, Block)> {
         let block = self.source.next()?;
         let first = self.next;
         self.next += block.count;
@@ -175,7 +170,7 @@ impl<G: Clone + PartialEq, I: Iterator<Item = Block<G>>> SubBatches<I, G> {
     }
 
     /// The next block, which stays in the stream.
-    pub fn peek(&mut self) -> Option<&(usize, Block<G>)> {
+    pub fn peek(&mut self) -> Option<&(usize, Block)> {
         if self.waiting.is_empty() {
             let next = self.take();
             self.waiting.extend(next);
@@ -184,7 +179,7 @@ impl<G: Clone + PartialEq, I: Iterator<Item = Block<G>>> SubBatches<I, G> {
     }
 
     /// Takes the next block out of the stream.
-    pub fn pop(&mut self) -> Option<(usize, Block<G>)> {
+    pub fn pop(&mut self) -> Option<(usize, Block)> {
         self.waiting.pop_front().or_else(|| self.take())
     }
 
@@ -200,7 +195,7 @@ impl<G: Clone + PartialEq, I: Iterator<Item = Block<G>>> SubBatches<I, G> {
     }
 
     /// Takes blocks back that were given out, to be given out again. They follow each other, as [`cut`](SubBatches::cut) gives them.
-    pub fn give_back(&mut self, blocks: Vec<(usize, Block<G>)>) {
+    pub fn give_back(&mut self, blocks: Vec<(usize, Block)>) {
         let Some((first, _)) = blocks.first() else { return };
         let at = self.waiting.partition_point(|(other, _)| other < first);
         let later = self.waiting.split_off(at);
@@ -211,19 +206,19 @@ impl<G: Clone + PartialEq, I: Iterator<Item = Block<G>>> SubBatches<I, G> {
     /// The next sub-batch, whose rows follow each other: between them there can be rows that are still given out. Its last block is cut where it suits.
     /// `TooLarge` if the first block exceeds the memory by itself and cannot be cut. `None` if there are no more rows, or the next ones are not for this
     /// device.
-    pub fn cut(&mut self, weigh: &dyn Weigh<G>, cuts: &dyn Cuts<G>, bounds: Bounds) -> Option<SubBatch<G>> {
+    pub fn cut(&mut self, weigh: &dyn Weigh, cut: Cut<'_>, bounds: Bounds) -> Option<SubBatch> {
         let mut filling = Filling { blocks: Vec::new(), groups: Vec::new(), rows: 0, held: 0 };
         while let Some((first, mut block)) = self.pop() {
             let follows = filling.blocks.last().is_none_or(|(last, block)| last + block.count == first);
             // A block without a group is a bad one, whose error is its result: it fits anywhere.
-            let group = block.group.as_ref().ok().filter(|_| follows);
+            let group = block.group.as_ref().ok().filter(|_| follows).copied();
             let at = group.map(|group| filling.group(weigh, group));
             let mut is_cut = false;
             if let Some(Some(at)) = at {
                 // A block may hold more bytes for some rows than for others, so it is weighed again when it was cut.
                 while let rows @ 1.. = filling.share(weigh, &bounds, at, &block)
                     && rows < block.count
-                    && let Some((front, back)) = cuts.cut(first, &block, rows)
+                    && let Some((front, back)) = cut(first, &block, rows)
                 {
                     self.waiting.push_front((first + front.count, back));
                     (block, is_cut) = (front, true);
@@ -251,7 +246,7 @@ impl<G: Clone + PartialEq, I: Iterator<Item = Block<G>>> SubBatches<I, G> {
             let mut is_full = false;
             if let Some(of) = at.map(|at| &mut filling.groups[at]) {
                 if of.rows == 0 || bucket(of.rows) != bucket(of.rows + block.count) {
-                    of.program = weigh.program(&of.group, bucket(of.rows + block.count));
+                    of.program = weigh.program(of.group, bucket(of.rows + block.count));
                 }
                 of.rows += block.count;
                 is_full = of.rows >= of.most;
@@ -269,42 +264,46 @@ impl<G: Clone + PartialEq, I: Iterator<Item = Block<G>>> SubBatches<I, G> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::Kind;
     use std::cell::Cell;
 
     /// A program takes 100 bytes and 10 a row; a row of group 9 takes a second, others none; two rows of group 7 fill a program; the device declines
     /// group 8. Blocks of group 6 are cut; their rows hold 10 bytes, but for row 0, which holds the rest.
     struct Fake;
-    impl Weigh<u8> for Fake {
-        fn takes(&self, group: &u8) -> bool {
-            *group != 8
+    impl Weigh for Fake {
+        fn takes(&self, group: Group) -> bool {
+            group.kind.op != 8
         }
-        fn most(&self, group: &u8) -> usize {
-            if *group == 7 { 2 } else { usize::MAX }
+        fn most(&self, group: Group) -> usize {
+            if group.kind.op == 7 { 2 } else { usize::MAX }
         }
-        fn program(&self, _: &u8, rows: usize) -> u64 {
+        fn program(&self, _: Group, rows: usize) -> u64 {
             assert!(rows.is_power_of_two());
             100 + 10 * rows as u64
         }
-        fn seconds(&self, group: &u8) -> f64 {
-            f64::from(u8::from(*group == 9))
+        fn seconds(&self, group: Group) -> f64 {
+            f64::from(u8::from(group.kind.op == 9))
         }
     }
-    impl Cuts<u8> for Fake {
-        fn cut(&self, _: usize, block: &Block<u8>, rows: usize) -> Option<(Block<u8>, Block<u8>)> {
-            assert!((1..block.count).contains(&rows), "no part is empty");
-            let back = Block { count: block.count - rows, held: 10 * (block.count - rows) as u64, ..block.clone() };
-            let front = Block { count: rows, held: block.held - back.held, ..block.clone() };
-            (block.group == Ok(6)).then_some((front, back))
-        }
+
+    fn cut(_: usize, block: &Block, rows: usize) -> Option<(Block, Block)> {
+        assert!((1..block.count).contains(&rows), "no part is empty");
+        let back = Block { count: block.count - rows, held: 10 * (block.count - rows) as u64, ..block.clone() };
+        let front = Block { count: rows, held: block.held - back.held, ..block.clone() };
+        (block.group == Ok(group(6))).then_some((front, back))
+    }
+
+    fn group(op: u8) -> Group {
+        Group { kind: Kind { op, ..Kind::sha256(0) }, threads: 1 }
     }
 
     /// A row of a group, or a bad one of group 0.
-    fn row((group, held): (u8, u64)) -> Block<u8> {
+    fn row((op, held): (u8, u64)) -> Block {
         let bad = Error::Value { what: "a bad row".into() };
-        Block { group: if group > 0 { Ok(group) } else { Err(bad) }, held, count: 1 }
+        Block { group: if op > 0 { Ok(group(op)) } else { Err(bad) }, held, count: 1 }
     }
 
-    fn stream(rows: &[(u8, u64)]) -> SubBatches<impl Iterator<Item = Block<u8>>, u8> {
+    fn stream(rows: &[(u8, u64)]) -> SubBatches<impl Iterator<Item = Block>> {
         SubBatches::new(rows.iter().copied().map(row))
     }
 
@@ -312,7 +311,7 @@ mod tests {
 
     fn sizes(jobs: &[(u8, u64)], bounds: Bounds) -> Vec<usize> {
         let (mut next, mut subs) = (0, stream(jobs));
-        std::iter::from_fn(|| subs.cut(&Fake, &Fake, bounds))
+        std::iter::from_fn(|| subs.cut(&Fake, &cut, bounds))
             .map(|sub| {
                 let (indices, size): (Vec<usize>, usize) = match sub {
                     SubBatch::Run(jobs, held) => {
@@ -353,8 +352,8 @@ mod tests {
         assert_eq!(sizes(&jobs, Bounds { memory: 200, ..UNBOUNDED }), [1, 0, 1, 0]);
         let mut subs = stream(&jobs);
         let bounds = Bounds { memory: 200, ..UNBOUNDED };
-        subs.cut(&Fake, &Fake, bounds);
-        assert_eq!(subs.cut(&Fake, &Fake, bounds), Some(SubBatch::TooLarge(1, row((1, 900)), 1010)));
+        subs.cut(&Fake, &cut, bounds);
+        assert_eq!(subs.cut(&Fake, &cut, bounds), Some(SubBatch::TooLarge(1, row((1, 900)), 1010)));
     }
 
     #[test]
@@ -363,40 +362,40 @@ mod tests {
         assert_eq!(sizes(&[(7, 0), (1, 0), (1, 0), (7, 0), (1, 0)], UNBOUNDED), [4, 1]);
         // The job that the device declines stays first, for another device.
         let mut subs = stream(&[(1, 0), (1, 0), (8, 0)]);
-        assert!(matches!(subs.cut(&Fake, &Fake, UNBOUNDED), Some(SubBatch::Run(jobs, 0)) if jobs.len() == 2));
-        assert_eq!((subs.cut(&Fake, &Fake, UNBOUNDED), subs.waiting()), (None, Some(&(2, row((8, 0))))));
+        assert!(matches!(subs.cut(&Fake, &cut, UNBOUNDED), Some(SubBatch::Run(jobs, 0)) if jobs.len() == 2));
+        assert_eq!((subs.cut(&Fake, &cut, UNBOUNDED), subs.waiting()), (None, Some(&(2, row((8, 0))))));
     }
 
     #[test]
     fn what_is_given_back_comes_again_and_first() {
         let mut subs = SubBatches::new((0..10).map(|i| row((1, i))));
         let bounds = Bounds { jobs: 3, ..UNBOUNDED };
-        let cut = |subs: &mut SubBatches<_, u8>| match subs.cut(&Fake, &Fake, bounds) {
+        let next = |subs: &mut SubBatches<_>| match subs.cut(&Fake, &cut, bounds) {
             Some(SubBatch::Run(jobs, _)) => jobs,
             other => panic!("{other:?}"),
         };
-        let [first, second, third] = [(); 3].map(|()| cut(&mut subs));
+        let [first, second, third] = [(); 3].map(|()| next(&mut subs));
         assert_eq!(subs.left(), Some(1));
         subs.give_back(third);
         subs.give_back(first);
         assert_eq!((subs.left(), subs.waiting()), (Some(7), Some(&(0, row((1, 0))))));
         // No sub-batch skips over jobs that are still out.
-        let indices = |jobs: Vec<(usize, Block<u8>)>| jobs.iter().map(|job| job.0).collect::<Vec<_>>();
-        assert_eq!(indices(cut(&mut subs)), [0, 1, 2]);
+        let indices = |jobs: Vec<(usize, Block)>| jobs.iter().map(|job| job.0).collect::<Vec<_>>();
+        assert_eq!(indices(next(&mut subs)), [0, 1, 2]);
         subs.give_back(second[1..].to_vec());
         assert_eq!(subs.peek(), Some(&(4, row((1, 4)))));
-        assert_eq!(indices(cut(&mut subs)), [4, 5, 6]);
-        assert_eq!(indices(cut(&mut subs)), [7, 8, 9]);
+        assert_eq!(indices(next(&mut subs)), [4, 5, 6]);
+        assert_eq!(indices(next(&mut subs)), [7, 8, 9]);
         assert_eq!(subs.peek(), None);
-        assert_eq!(subs.cut(&Fake, &Fake, bounds), None);
+        assert_eq!(subs.cut(&Fake, &cut, bounds), None);
     }
 
     #[test]
     fn blocks_are_cut_to_the_bounds_and_weighed_again() {
-        let many = |count, held| Block { group: Ok(6), held, count };
-        let cut = |block: &Block<u8>, bounds| {
+        let many = |count, held| Block { group: Ok(group(6)), held, count };
+        let parts = |block: &Block, bounds| {
             let mut subs = SubBatches::new([block.clone()].into_iter());
-            let counts = std::iter::from_fn(|| match subs.cut(&Fake, &Fake, bounds)? {
+            let counts = std::iter::from_fn(|| match subs.cut(&Fake, &cut, bounds)? {
                 SubBatch::Run(blocks, held) => {
                     assert_eq!(held, blocks.iter().map(|(_, block)| block.held).sum::<u64>());
                     Some((blocks[0].0, blocks.iter().map(|(_, block)| block.count).sum()))
@@ -405,17 +404,17 @@ mod tests {
             });
             counts.collect::<Vec<_>>()
         };
-        assert_eq!(cut(&many(100, 1000), UNBOUNDED), [(0, 100)]);
-        assert_eq!(cut(&many(100, 1000), Bounds { jobs: 40, ..UNBOUNDED }), [(0, 40), (40, 40), (80, 20)]);
+        assert_eq!(parts(&many(100, 1000), UNBOUNDED), [(0, 100)]);
+        assert_eq!(parts(&many(100, 1000), Bounds { jobs: 40, ..UNBOUNDED }), [(0, 40), (40, 40), (80, 20)]);
         // 840 for a program of 64 rows, and 10 a row; a multiple of the lanes.
-        assert_eq!(cut(&many(100, 1000), Bounds { memory: 1240, ..UNBOUNDED }), [(0, 48), (48, 48), (96, 4)]);
+        assert_eq!(parts(&many(100, 1000), Bounds { memory: 1240, ..UNBOUNDED }), [(0, 48), (48, 48), (96, 4)]);
         // 110 for the program of a row and 40 for the first row; then 140 for the program of four rows, and 10 a row.
-        assert_eq!(cut(&many(5, 80), Bounds { memory: 180, ..UNBOUNDED }), [(0, 2), (2, 3)]);
+        assert_eq!(parts(&many(5, 80), Bounds { memory: 180, ..UNBOUNDED }), [(0, 2), (2, 3)]);
         // The first row alone exceeds the memory.
-        assert_eq!(cut(&many(5, 840), Bounds { memory: 500, ..UNBOUNDED }), [(0, 1000), (1, 4)]);
+        assert_eq!(parts(&many(5, 840), Bounds { memory: 500, ..UNBOUNDED }), [(0, 1000), (1, 4)]);
         // The rest of one block goes with the next one.
         let mut subs = SubBatches::new([many(5, 50), many(5, 50)].into_iter());
-        let mut next = || match subs.cut(&Fake, &Fake, Bounds { jobs: 4, ..UNBOUNDED }) {
+        let mut next = || match subs.cut(&Fake, &cut, Bounds { jobs: 4, ..UNBOUNDED }) {
             Some(SubBatch::Run(blocks, _)) => blocks.iter().map(|(first, block)| (*first, block.count)).collect(),
             _ => Vec::new(),
         };
@@ -431,7 +430,7 @@ mod tests {
         });
         let mut subs = SubBatches::new(source);
         for round in 1..=10 {
-            subs.cut(&Fake, &Fake, Bounds { memory: 160, ..UNBOUNDED });
+            subs.cut(&Fake, &cut, Bounds { memory: 160, ..UNBOUNDED });
             assert_eq!(pulled.get(), 4 * round + 1);
         }
     }

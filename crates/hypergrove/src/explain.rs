@@ -3,7 +3,7 @@
 use crate::engine::{Engine, Inner};
 use crate::jobs::GenerateJob;
 use crate::keys::SigningKey;
-use hypergrove_engine::planner::{Alike, Block, SubBatch, SubBatches};
+use hypergrove_engine::planner::{Block, SubBatch, SubBatches};
 use hypergrove_engine::scheduler::{Scale, Worker, slots};
 use hypergrove_engine::scheme::{Group, Kind};
 use hypergrove_engine::{Device, Error, Policy, PolicySource};
@@ -112,7 +112,7 @@ impl Inner {
         let mut jobs = SubBatches::new(Some(all).filter(|_| batch > 0).into_iter());
         let others = live.iter().filter(|other| !std::ptr::eq(**other, worker)).copied();
         let bounds = scale.bounds(memory, Some(group), others);
-        let sub_batch = match jobs.cut(&scale, &Alike, bounds) {
+        let sub_batch = match jobs.cut(&scale, &|_, block, rows| Some(block.split(rows)), bounds) {
             Some(SubBatch::Run(blocks, _)) => blocks.iter().map(|(_, block)| block.count).sum(),
             Some(SubBatch::TooLarge(.., needs)) if needs > scheduler.memory_budget() => {
                 return Err(scheduler.out_of_memory(worker, needs));

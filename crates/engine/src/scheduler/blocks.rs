@@ -3,7 +3,7 @@
 use super::permits::lock;
 use super::{Job, Outcomes, Place, Run, Sink};
 use crate::Error;
-use crate::planner::{Block, Cuts};
+use crate::planner::Block;
 use crate::scheme::{Group, GroupFacts};
 use std::collections::VecDeque;
 use std::mem::{replace, take};
@@ -114,7 +114,9 @@ impl<J: Job> OpenBlock<J> {
 }
 
 /// The operations by which the scheduler handles blocks of any type of job.
-pub(super) trait Client: Cuts + Sync {
+pub(super) trait Client: Sync {
+    /// Cuts a block: see [`Cut`](crate::planner::Cut).
+    fn cut(&self, first: usize, block: &Block, rows: usize) -> Option<(Block, Block)>;
     /// Bytes that the jobs of the block own whose first row has this number.
     fn owned(&self, first: usize) -> usize;
     /// Bytes of the output of a block, computed from the facts about its group.
@@ -277,7 +279,7 @@ fn share_out<J: Job>(all: Outcomes<J::Out>, blocks: Vec<(&mut Members<J>, &mut O
     }
 }
 
-impl<J: Job> Cuts for Blocks<J> {
+impl<J: Job> Client for Blocks<J> {
     fn cut(&self, first: usize, block: &Block, rows: usize) -> Option<(Block, Block)> {
         let mut table = lock(&self.0);
         let at = table.find(first);
@@ -293,9 +295,7 @@ impl<J: Job> Cuts for Blocks<J> {
         table.states.insert(at + 1, (first + parts.0.count, back));
         Some(parts)
     }
-}
 
-impl<J: Job> Client for Blocks<J> {
     fn owned(&self, first: usize) -> usize {
         match lock(&self.0).get(first) {
             State::Waits(jobs) => jobs.as_slice().iter().map(J::owned).sum(),

@@ -190,17 +190,17 @@ impl Scale<'_> {
     }
 }
 
-impl Weigh<Group> for Scale<'_> {
-    fn takes(&self, group: &Group) -> bool {
-        self.worker.takes(*group)
+impl Weigh for Scale<'_> {
+    fn takes(&self, group: Group) -> bool {
+        self.worker.takes(group)
     }
-    fn most(&self, group: &Group) -> usize {
-        self.facts(*group).map_or(usize::MAX, |facts| facts.most())
+    fn most(&self, group: Group) -> usize {
+        self.facts(group).map_or(usize::MAX, |facts| facts.most())
     }
-    fn program(&self, group: &Group, rows: usize) -> u64 {
-        self.bytes(*group, rows)
+    fn program(&self, group: Group, rows: usize) -> u64 {
+        self.bytes(group, rows)
     }
-    fn seconds(&self, group: &Group) -> f64 {
-        self.facts(*group).map_or(0.0, |facts| facts.seconds())
+    fn seconds(&self, group: Group) -> f64 {
+        self.facts(group).map_or(0.0, |facts| facts.seconds())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Call, CallDevice};
 use crate::Error;
-use crate::planner::SubBatch;
+use crate::planner::{Block, SubBatch};
 use crate::scheduler::blocks::{Numbered, counted};
 use crate::scheduler::permits::Permit;
 use crate::scheduler::producer::{Readiness, patience};
@@ -183,7 +183,9 @@ impl<'a> Call<'a> {
             _ => {}
         }
         let permit = self.devices[device].permit(&self.signal, device)?;
-        let mut cut = self.jobs.cut(&scale, self.client, bounds);
+        let client = self.client;
+        let cut_block = |first: usize, block: &Block, rows: usize| client.cut(first, block, rows);
+        let mut cut = self.jobs.cut(&scale, &cut_block, bounds);
         if let Some(SubBatch::TooLarge(first, block, needs)) = cut {
             let memory = scheduler.memory_alone(self.client.owned(first));
             if block.group.is_err() || needs > memory {
@@ -199,7 +201,7 @@ impl<'a> Call<'a> {
             }
             self.devices.iter_mut().for_each(|device| device.spare.clear());
             (bounds.memory, bounds.jobs, self.whole) = (memory, 1, true);
-            cut = self.jobs.cut(&scale, self.client, bounds);
+            cut = self.jobs.cut(&scale, &cut_block, bounds);
         }
         let Some(SubBatch::Run(jobs, held)) = cut else { return None };
         self.fresh = self.fresh.max(jobs[0].0 + counted(&jobs));
