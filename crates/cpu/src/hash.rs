@@ -3,7 +3,7 @@
 use hypergrove_engine::{Axis, Error, Hasher, Messages, Timing};
 use hypergrove_lanes::Sha256;
 use rayon::prelude::*;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Messages of a task that fill a thread's lanes several times over, so that sorting and the last lanes cost little.
 const TASK: usize = 256;
@@ -41,6 +41,5 @@ impl Hasher for CpuHasher {
         }
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
     }
-
-    hypergrove_engine::forward!(self => self; hashes_on_host);
+    fn time_limit(&mut self, _: Option<Duration>) {}
 }

@@ -17,7 +17,8 @@ pub use hypergrove_lanes::{Isa, Lattice, MessagePart, SHA256_START, Sha256, Twea
 pub use policy::CpuPolicy;
 
 use hypergrove_engine::{
-    Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms, capabilities,
+    Axis, Backend, Device, Error, Hasher, Policy, Program, SelfTest, Sha256Programs, SlhDsaPrograms,
+    ZkDilithiumPrograms,
 };
 use hypergrove_fips205::Params;
 use hypergrove_fips205::plan::Plan;
@@ -108,17 +109,21 @@ impl Backend for Cpu {
         format!("{} {:?}", env!("CARGO_PKG_VERSION"), CpuPolicy::default())
     }
 
-    hypergrove_engine::forward!(self => self; is_host);
-
-    capabilities!(has programs;);
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        Some(self)
+    }
+    fn sha256(&self) -> Option<&dyn Sha256Programs> {
+        Some(self)
+    }
+    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
+        Some(self)
+    }
 }
 
 impl SlhDsaPrograms for Cpu {
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
         Ok(policy::axes(!self.chosen))
     }
-
-    hypergrove_engine::forward!(self => self; on_threads);
 
     fn bytes(&self, _: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64 {
         let policy = CpuPolicy::of(policy).unwrap_or_default();

@@ -10,13 +10,13 @@ use crate::verify::{Verification, VerifyGroup};
 use crate::wots;
 use hypergrove_engine::nodes::CachedNodes;
 use hypergrove_engine::trace::{Step, TraceContext};
-use hypergrove_engine::{Batch, Digests, Error, Key, Places, Program, Timing, Work, forward, wiped};
+use hypergrove_engine::{Batch, Digests, Error, Key, Places, Program, Timing, Work, wiped};
 use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::{Adrs, AdrsType, Params, Position};
 use hypergrove_lanes::{AdrsWords, KeyState, Keys, Steps, TweakableHash};
 use rayon::prelude::*;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) struct CpuProgram {
     /// The hash in usual lanes, and in other lanes.
@@ -377,7 +377,7 @@ impl Program for CpuProgram {
         Ok(timing)
     }
 
-    forward!(self => self; no_time_limit);
+    fn time_limit(&mut self, _: Option<Duration>) {}
 
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         let (p, each) = (self.plan.params, kept_bytes(self.plan.params));

@@ -18,8 +18,8 @@ pub enum SelfTest {
     Off,
 }
 
-/// The devices of one kind: facts about them, and their capabilities, by which callers ask for programs. A backend that lacks a capability answers
-/// `None`. No method has a default, so that a backend that wraps another one must forward each.
+/// The devices of one kind: facts about them, and their capabilities, by which callers ask for programs. By default a backend lacks a capability, and
+/// knows no more of its devices than it must. A backend that wraps another one forwards each method.
 pub trait Backend: Send + Sync {
     /// The backend's name: `cpu`, `cuda`, `vulkan`, `reference`.
     fn name(&self) -> &'static str;
@@ -28,29 +28,47 @@ pub trait Backend: Send + Sync {
     /// Which known answers an engine asks for before it uses a device.
     fn self_test(&self) -> SelfTest;
     /// Why there are no devices: no driver, no hardware. `None` if there are devices, or if no reason is known.
-    fn absent(&self) -> Option<String>;
+    fn absent(&self) -> Option<String> {
+        None
+    }
     /// Notices for the user about what the backend has done and left out so far, one line each. For example, it did not read a cache of compiled code that
     /// other users can write to.
-    fn notices(&self) -> Vec<String>;
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// The most compressions a second that the whole device can compute, which no plan can exceed. They are measured by this call, or follow from the
     /// device's model. `None` if they are not known.
-    fn rates(&self, device: &Device) -> Option<Rates>;
+    fn rates(&self, _device: &Device) -> Option<Rates> {
+        None
+    }
     /// Cycles a second of the device, at most; `None` if the number is not known.
-    fn clock(&self, device: &Device) -> Option<f64>;
+    fn clock(&self, _device: &Device) -> Option<f64> {
+        None
+    }
     /// Names what measured times depend on, apart from the choices that a policy can make: the kernels' sources, and the default policy. A tuning table with
     /// another fingerprint is stale.
     fn fingerprint(&self, device: &Device) -> String;
     /// Bytes of the device's own memory that are free now; `None` if it has none, or does not report them.
-    fn free(&self, device: &Device) -> Option<u64>;
+    fn free(&self, _device: &Device) -> Option<u64> {
+        None
+    }
 
     /// Plans of SLH-DSA.
-    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms>;
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        None
+    }
     /// SHA-256 of messages.
-    fn sha256(&self) -> Option<&dyn Sha256Programs>;
+    fn sha256(&self) -> Option<&dyn Sha256Programs> {
+        None
+    }
     /// zkDilithium.
-    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms>;
+    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
+        None
+    }
     /// Memory of the host that devices reach by themselves.
-    fn host_memory(&self) -> Option<&dyn HostMemory>;
+    fn host_memory(&self) -> Option<&dyn HostMemory> {
+        None
+    }
 }
 
 /// Allocates memory of the host that devices of a backend reach by themselves, because it is pinned and mapped by them. No thread has to

@@ -126,14 +126,18 @@ pub trait Hasher: Send {
     /// copy. `None` if the device has no memory of its own.
     fn resident(
         &mut self,
-        messages: Messages<'_>,
-        copies: usize,
-        runs: usize,
-        digests: &mut [[u8; 32]],
-    ) -> Result<Option<Vec<Duration>>, Error>;
+        _messages: Messages<'_>,
+        _copies: usize,
+        _runs: usize,
+        _digests: &mut [[u8; 32]],
+    ) -> Result<Option<Vec<Duration>>, Error> {
+        Ok(None)
+    }
     /// Measures the bytes a second from the host's memory to the device's while nothing else is done: no messages from the host's memory are hashed
     /// faster. `None` if the device has no memory of its own.
-    fn link(&mut self) -> Result<Option<f64>, Error>;
+    fn link(&mut self) -> Result<Option<f64>, Error> {
+        Ok(None)
+    }
     /// Sets how long a wait for the device may take from now on: see [`Program::time_limit`](crate::Program::time_limit).
     fn time_limit(&mut self, limit: Option<Duration>);
 }

@@ -9,7 +9,7 @@ use hypergrove_fips205::plan::{Op, Plan, Slot};
 use hypergrove_fips205::reference::{Implied, implied_by, pk_root, sign_at, xmss_node};
 use hypergrove_fips205::{Adrs, AdrsType};
 use sha2::{Digest, Sha256};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Executes plans with [`hypergrove_fips205::reference`], one job after the other on the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,19 +36,22 @@ impl Backend for Reference {
     fn self_test(&self) -> SelfTest {
         SelfTest::Off
     }
-    crate::forward!(self => self; is_host);
     /// Empty, because the reference has no space.
     fn fingerprint(&self, _: &Device) -> String {
         String::new()
     }
-    crate::capabilities!(has slh_dsa, sha256;);
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        Some(self)
+    }
+    fn sha256(&self) -> Option<&dyn Sha256Programs> {
+        Some(self)
+    }
 }
 
 impl SlhDsaPrograms for Reference {
     fn space(&self, _: &Device, _: &Plan) -> Result<Vec<Axis>, Error> {
         Ok(Vec::new())
     }
-    crate::forward!(self => self; on_threads);
     fn bytes(&self, _: &Device, plan: &Plan, batch: usize, _: &Policy) -> u64 {
         let (p, jobs) = (plan.params, batch as u64);
         let slots = ((p.k + 1 + p.d) * p.n) as u64;
@@ -83,7 +86,7 @@ impl Hasher for ReferenceHasher {
         }
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
     }
-    crate::forward!(self => self; hashes_on_host);
+    fn time_limit(&mut self, _: Option<Duration>) {}
 }
 
 struct ReferenceProgram {
@@ -149,7 +152,7 @@ impl Program for ReferenceProgram {
         Ok(Timing { execute: start.elapsed(), ..Timing::default() })
     }
 
-    crate::forward!(self => self; no_time_limit);
+    fn time_limit(&mut self, _: Option<Duration>) {}
 
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Error> {
         let (p, op) = (self.plan.params, self.plan.op);

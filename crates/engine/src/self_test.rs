@@ -11,7 +11,7 @@ use crate::scheduler::{lock, outside_pools};
 use crate::trace::{self, Step, TraceContext};
 use crate::{
     Backend, Batch, Device, Digests, Error, Hasher, Key, Messages, Policy, Program, SelfTest, Sha256Programs,
-    SlhDsaPrograms, THREADS, Timing, Work, capabilities, forward,
+    SlhDsaPrograms, THREADS, Timing, Work, ZkDilithiumPrograms, forward,
 };
 use hypergrove_fips205::digest::prf_msg;
 use hypergrove_fips205::params::*;
@@ -329,6 +329,7 @@ impl TestedProgram {
     }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a default says nothing of the program")]
 impl Program for TestedProgram {
     fn plan(&self) -> &Plan {
         self.program.plan()
@@ -364,16 +365,26 @@ impl Program for TestedProgram {
     forward!(self => self.program; time_limit);
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a default says nothing of the subject")]
 impl Backend for SelfTested {
-    forward!(self => self.subject; name, devices, absent, notices, rates, clock, fingerprint, free);
+    forward!(self => self.subject; name, devices, absent, notices, rates, clock, fingerprint, free, host_memory);
 
     fn self_test(&self) -> SelfTest {
         SelfTest::Off
     }
-    capabilities!(around subject;);
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        self.subject.slh_dsa().map(|_| self as _)
+    }
+    fn sha256(&self) -> Option<&dyn Sha256Programs> {
+        self.subject.sha256().map(|_| self as _)
+    }
+    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
+        self.subject.zkdilithium().map(|_| self as _)
+    }
 }
 
 /// Used only if the subject has the capability: otherwise [`Backend::slh_dsa`] gives `None`.
+#[deny(clippy::missing_trait_methods, reason = "a default says nothing of the subject")]
 impl SlhDsaPrograms for SelfTested {
     forward!(self => self.subject.slh_dsa().expect("the subject has SLH-DSA"); space, jobs, compile, queue, abilities, bytes);
 
@@ -434,7 +445,7 @@ pub fn known_answer(backend: &dyn Backend, device: &Device, params: &'static Par
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Axis, Reference, capabilities};
+    use crate::{Axis, Reference};
     use hypergrove_testkit::toys::{TOY_SHA2_16, TOY_SHAKE_24, every_set};
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
     use std::sync::mpsc::channel;
@@ -491,7 +502,12 @@ mod tests {
             self.0
         }
         forward!(self => Reference; devices, absent, notices, rates, clock, fingerprint, free);
-        capabilities!(has slh_dsa, sha256;);
+        fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+            Some(self)
+        }
+        fn sha256(&self) -> Option<&dyn Sha256Programs> {
+            Some(self)
+        }
     }
 
     impl SlhDsaPrograms for Double {

@@ -117,37 +117,39 @@ impl Batch<'_> {
     }
 }
 
+/// Jobs of a full program for each thread. At a chunk's end all threads wait for the last one, which takes a millisecond or two. (16 cores that verify
+/// 16,384 rows of 128s reach 56 % of 16 engines of one thread each with 64 jobs a thread, 91 % with 256 and 97 % with 1,024.)
+const JOBS_OF_A_THREAD: usize = 1024;
+
 /// Prepares plans of SLH-DSA for the devices of a backend.
 pub trait SlhDsaPrograms: Send + Sync {
     /// The axes that can be tuned for this plan. `Err(Unsupported)` declines the plan.
     fn space(&self, device: &Device, plan: &Plan) -> Result<Vec<Axis>, Error>;
     /// Jobs of one program that fill the device: more jobs make it no faster. For a device with memory of its own, programs are made for that many
-    /// jobs if there are as many. For other devices programs may be smaller, so that results come out sooner. See [`jobs_on_threads`] for devices
-    /// that compute on the host's threads.
-    fn jobs(&self, device: &Device, plan: &Plan, policy: &Policy) -> usize;
+    /// jobs if there are as many. For other devices programs may be smaller, so that results come out sooner. By default the device computes on as many
+    /// of the host's threads as the policy has: the jobs fill the widest lanes of every thread several times over. They are so many that handing results
+    /// out costs little, even if a job takes only microseconds.
+    fn jobs(&self, _device: &Device, _plan: &Plan, policy: &Policy) -> usize {
+        JOBS_OF_A_THREAD * policy.get(THREADS).unwrap_or(1) as usize
+    }
     /// Compiles the code that [`prepare`](SlhDsaPrograms::prepare) would compile for the same arguments, and does nothing more. So the code of
     /// several policies may be compiled concurrently before each of them is prepared. `prepare` reports code that cannot be compiled.
-    fn compile(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy);
+    /// By default all code is compiled already.
+    fn compile(&self, _device: &Device, _plan: &Plan, _batch: usize, _policy: &Policy) {}
     /// Programs of this plan in flight that keep the device busy, at most [`Device::queue`].
-    fn queue(&self, device: &Device, plan: &Plan) -> u32;
+    fn queue(&self, device: &Device, _plan: &Plan) -> u32 {
+        device.queue
+    }
     /// The abilities of programs of this plan.
-    fn abilities(&self, device: &Device, plan: &Plan) -> Abilities;
+    fn abilities(&self, _device: &Device, _plan: &Plan) -> Abilities {
+        Abilities::NONE
+    }
     /// Bytes of the host's memory that a program prepared for batches of up to `batch` jobs holds, scratch of all its threads included. The batch
     /// itself and its output are the caller's, and the device's own memory does not count. The call is cheap, because planning makes it often.
     fn bytes(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> u64;
     /// Prepares a program for batches of up to `batch` jobs, and allocates all that can be allocated. If the device's own memory does not suffice,
     /// `Err(OutOfMemory)` makes the caller try fewer jobs.
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error>;
-}
-
-/// Jobs of a full program for each thread. At a chunk's end all threads wait for the last one, which takes a millisecond or two. (16 cores that verify
-/// 16,384 rows of 128s reach 56 % of 16 engines of one thread each with 64 jobs a thread, 91 % with 256 and 97 % with 1,024.)
-const OF_A_THREAD: usize = 1024;
-
-/// Gives [`SlhDsaPrograms::jobs`] of a device that computes on as many of the host's threads as the policy has. The jobs fill the widest lanes of
-/// every thread several times over. They are so many that handing results out costs little, even if a job takes only microseconds.
-pub fn jobs_on_threads(policy: &Policy) -> usize {
-    OF_A_THREAD * policy.get(THREADS).unwrap_or(1) as usize
 }
 
 /// Checks roots that a device computed: the index of the first job, and n bytes for each job. An error says what is wrong with them.

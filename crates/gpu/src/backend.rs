@@ -8,7 +8,7 @@ use crate::program::{self, FEW_JOBS, GpuProgram, Shape};
 use crate::sha256::{GpuHasher, HashPolicy};
 use hypergrove_engine::{
     Abilities, Axis, Backend, Device, Error, Hasher, HostMemory, Policy, Program, ReachableMemory, SelfTest,
-    Sha256Programs, SlhDsaPrograms, capabilities,
+    Sha256Programs, SlhDsaPrograms, ZkDilithiumPrograms,
 };
 use hypergrove_fips205::plan::{Op, Plan, Rates};
 use hypergrove_kernels::{CPU_FINGERPRINT, FINGERPRINT};
@@ -122,7 +122,18 @@ impl<G: Gpu> Backend for Gpus<G> {
     fn free(&self, device: &Device) -> Option<u64> {
         self.gpu(device).ok()?.0.free().ok()
     }
-    capabilities!(has programs, host_memory;);
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        Some(self)
+    }
+    fn sha256(&self) -> Option<&dyn Sha256Programs> {
+        Some(self)
+    }
+    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
+        Some(self)
+    }
+    fn host_memory(&self) -> Option<&dyn HostMemory> {
+        Some(self)
+    }
 }
 
 impl<G: Gpu> SlhDsaPrograms for Gpus<G> {

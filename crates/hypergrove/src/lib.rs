@@ -167,7 +167,7 @@ pub mod backend {
     pub use hypergrove_engine::{
         Abilities, Accept, Axis, Batch, Digests, Hasher, HostMemory, Key, Messages, Places, Policy, Program,
         ReachableMemory, Reference, SelfTest, Sha256Programs, Size, SlhDsaPrograms, THREADS, Work, ZkDilithium,
-        ZkDilithiumPrograms, ZkSign, ZkVerify, capabilities, forward, free_memory, wiped,
+        ZkDilithiumPrograms, ZkSign, ZkVerify, forward, free_memory, wiped,
     };
     pub use hypergrove_fips205::plan::{Forest, Plan, Slot, Stage};
 }

@@ -4,7 +4,7 @@
 //! `LD_LIBRARY_PATH`, then into those that root has configured. Whoever may write to one of the former chooses what a process
 //! executes that loads a driver, so that no driver is loaded while another user may.
 
-use hypergrove::backend::{Reference, capabilities, forward};
+use hypergrove::backend::{Reference, forward};
 use hypergrove::{Backend, Device, Error};
 use std::sync::OnceLock;
 
@@ -84,6 +84,5 @@ impl Backend for NotLoaded {
         Some(self.why.into())
     }
     // It has no devices, about which the rest would say something.
-    forward!(self => Reference; notices, self_test, rates, clock, fingerprint, free);
-    capabilities!();
+    forward!(self => Reference; self_test, fingerprint);
 }

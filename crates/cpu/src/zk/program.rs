@@ -12,7 +12,7 @@ use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKeyBytes};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Jobs of one call for each thread, enough to keep lanes filled.
 const JOBS_OF_A_THREAD: usize = 2 * MOST;
@@ -104,7 +104,7 @@ impl hypergrove_engine::ZkDilithium for CpuZk {
     fn bytes(&self) -> u64 {
         (self.lanes.thread_bytes() * self.threads) as u64
     }
-    hypergrove_engine::forward!(self => self; no_time_limit);
+    fn time_limit(&mut self, _: Option<Duration>) {}
 
     fn keygen(
         &mut self,

@@ -10,7 +10,7 @@ use hypergrove::rows::{Column, RowSigningKeys, RowStatus, SignRows};
 use hypergrove::zkdilithium;
 use hypergrove::*;
 use hypergrove_cpu::{Cpu, Lattice};
-use hypergrove_engine::{Program, ZkDilithium, capabilities, forward};
+use hypergrove_engine::{Program, ZkDilithium, forward};
 use hypergrove_gpu::{Gpus, Wrapper};
 use hypergrove_testkit::faults::{Faults, FaultyHash, FaultyLattice, Site, WithFaults, random};
 use hypergrove_testkit::toys::{TOY_SHA2_16, TOY_SHA2_24, TOY_SHA2_32, TOY_SHAKE_24};
@@ -37,7 +37,12 @@ struct FaultyCpu(Cpu, Arc<Faults>);
 
 impl Backend for FaultyCpu {
     forward!(self => self.0; name, devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa, zkdilithium;);
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        Some(self)
+    }
+    fn zkdilithium(&self) -> Option<&dyn ZkDilithiumPrograms> {
+        Some(self)
+    }
 }
 
 impl ZkDilithiumPrograms for FaultyCpu {
@@ -62,7 +67,9 @@ struct Unchecked(Arc<dyn Backend>);
 
 impl Backend for Unchecked {
     forward!(self => self.0; name, devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa;);
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        Some(self)
+    }
 }
 
 impl SlhDsaPrograms for Unchecked {
