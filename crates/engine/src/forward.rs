@@ -102,19 +102,4 @@ macro_rules! forward {
     (@ time_limit $self:ident $to:expr) => {
         fn time_limit(&mut $self, limit: Option<std::time::Duration>) { $to.time_limit(limit) }
     };
-
-    (@ resident $self:ident $to:expr) => {
-        fn resident(
-            &mut $self,
-            messages: $crate::Messages<'_>,
-            copies: usize,
-            runs: usize,
-            digests: &mut [[u8; 32]],
-        ) -> Result<Option<Vec<std::time::Duration>>, $crate::Error> {
-            $to.resident(messages, copies, runs, digests)
-        }
-    };
-    (@ link $self:ident $to:expr) => {
-        fn link(&mut $self) -> Result<Option<f64>, $crate::Error> { $to.link() }
-    };
 }

@@ -192,71 +192,74 @@ const MESSAGE_SHA256: u128 = 0x248d6a61d20638b8e5c026930c3e6039;
 /// As many messages as fill any lanes.
 const MESSAGES: usize = 40;
 
-/// Has a device hash copies of the known message. A wrong digest is an error.
-fn hashes(device: &str, hasher: &mut dyn Hasher) -> Result<(), Error> {
+/// Whether a device hashes copies of the known message rightly.
+fn hashes(hasher: &mut dyn Hasher) -> Result<bool, Error> {
     let mut digests = [[0; 32]; MESSAGES];
     hasher.run(Messages::equal(&MESSAGE.repeat(MESSAGES), MESSAGE.len())?, &mut digests)?;
     let first = |digest: &[u8; 32]| u128::from_be_bytes(digest[..16].try_into().expect("16 bytes"));
-    match digests.iter().all(|digest| first(digest) == MESSAGE_SHA256) {
-        true => Ok(()),
-        false => Err(wrong(device, "SHA-256 of messages")),
-    }
+    Ok(digests.iter().all(|digest| first(digest) == MESSAGE_SHA256))
 }
 
-/// The work that was tested, and the policy: another policy may run other code.
+/// The work that is tested, as errors name it, and the policy: another policy may run other code.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Subject {
-    what: TestedKind,
+    what: String,
     policy: Policy,
 }
 
 impl Subject {
     /// Leaves out the number of threads, which changes no code.
-    pub(crate) fn new(what: TestedKind, policy: &Policy) -> Subject {
+    pub(crate) fn new(what: impl Into<String>, policy: &Policy) -> Subject {
         let others = policy.0.iter().copied().filter(|(axis, _)| *axis != THREADS);
-        Subject { what, policy: Policy(others.collect()) }
+        Subject { what: what.into(), policy: Policy(others.collect()) }
+    }
+
+    /// An op, by a set that stands for others.
+    fn of_op(op: Op, p: &Params, policy: &Policy) -> Subject {
+        Subject::new(format!("{} by {p}", title(op)), policy)
+    }
+
+    /// Messages that a program of this op hashes by itself.
+    fn of_messages(op: Op, p: &Params, policy: &Policy) -> Subject {
+        Subject::new(format!("hashing messages for {} by {p}", title(op)), policy)
     }
 }
 
-#[derive(Clone, PartialEq)]
-pub(crate) enum TestedKind {
-    /// The name of a set, and an op.
-    Plan(&'static str, Op),
-    /// Messages that a program of an op hashes for a set, by the set's name.
-    Messages(&'static str, Op),
-    Sha256,
-    /// All operations of a scheme, by its name.
-    Scheme(&'static str),
-}
-
 /// The results of a device's tests so far.
-#[derive(Default)]
-pub(crate) struct Results(Mutex<Vec<(Subject, Result<(), Error>)>>);
+pub(crate) struct Results {
+    device: String,
+    settled: Mutex<Vec<(Subject, Result<(), Error>)>>,
+}
 
 impl Results {
     /// Tests a subject that was not tested yet; a wrong answer is remembered as well as a right one. Other threads wait for the result meanwhile. A
-    /// device that fails without an answer is asked again the next time. `is_alone` says that the test uses no thread but its own.
+    /// device that fails without an answer is asked again the next time. `is_alone` says that the test uses no thread but its own. `ask` says whether
+    /// the answer is right.
     pub(crate) fn settle(
         &self,
-        subject: Subject,
+        subject: &Subject,
         is_alone: bool,
-        ask: impl FnOnce() -> Result<(), Error> + Send,
+        ask: impl FnOnce() -> Result<bool, Error> + Send,
     ) -> Result<(), Error> {
-        let mut results = lock(&self.0);
-        if let Some((_, result)) = results.iter().find(|(known, _)| *known == subject) {
+        let mut settled = lock(&self.settled);
+        if let Some((_, result)) = settled.iter().find(|(known, _)| known == subject) {
             return result.clone();
         }
         // The steps of the test are no steps of the caller's jobs.
         let test = || outside_pools(is_alone, |_| TraceContext::default().enter(ask));
-        let result = trace::step(Step::SelfTest, 0, test);
+        let result = match trace::step(Step::SelfTest, 0, test) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(wrong(&self.device, &subject.what)),
+            Err(why) => Err(why),
+        };
         if matches!(result, Ok(()) | Err(Error::Inconsistent { .. })) {
-            results.push((subject, result.clone()));
+            settled.push((subject.clone(), result.clone()));
         }
         result
     }
 
     fn has_passed(&self, subject: &Subject) -> bool {
-        lock(&self.0).contains(&(subject.clone(), Ok(())))
+        lock(&self.settled).contains(&(subject.clone(), Ok(())))
     }
 }
 
@@ -280,24 +283,23 @@ impl SelfTested {
         let mut devices = lock(&self.devices);
         match devices.iter().find(|(index, _)| *index == device.index) {
             Some((_, results)) => results.clone(),
-            None => devices.push_mut((device.index, Arc::default())).1.clone(),
+            None => {
+                let results = Results { device: device.id(), settled: Mutex::default() };
+                devices.push_mut((device.index, Arc::new(results))).1.clone()
+            }
         }
     }
 }
 
-/// Gives a program the known job. A wrong answer is an error.
-fn ask(device: &str, known: &KnownAnswer, program: &mut dyn Program) -> Result<(), Error> {
+/// Gives a program the known job, and says whether its answer is right.
+fn ask(known: &KnownAnswer, program: &mut dyn Program) -> Result<bool, Error> {
     let op = program.plan().op;
-    match answer(program)? == known.1[op as usize] {
-        true => Ok(()),
-        false => Err(wrong(device, &format!("{} by {}", title(op), known.0))),
-    }
+    Ok(answer(program)? == known.1[op as usize])
 }
 
 /// A program of a device that was not tested fully yet.
 struct TestedProgram {
     program: Box<dyn Program>,
-    device: String,
     known: &'static KnownAnswer,
     subject: Subject,
     results: Arc<Results>,
@@ -318,13 +320,11 @@ impl TestedProgram {
     /// cached nodes.
     fn prove_messages(&mut self, Untested { backend, device, policy }: &Untested) -> Result<(), Error> {
         let op = self.program.plan().op;
-        let subject = Subject::new(TestedKind::Messages(self.known.0.name, op), policy);
-        self.results.settle(subject, false, || {
+        self.results.settle(&Subject::of_messages(op, self.known.0, policy), false, || {
             let programs = backend.slh_dsa_on(device)?;
             let plan = Plan::new(self.known.0, op);
             let mut program = programs.prepare(device, &plan, HASHED, &policy.with(THREADS, 1))?;
-            let what = || format!("hashing messages for {} by {}", title(op), self.known.0);
-            if hashes_messages(&mut *program)? { Ok(()) } else { Err(wrong(&self.device, &what())) }
+            hashes_messages(&mut *program)
         })
     }
 }
@@ -340,7 +340,7 @@ impl Program for TestedProgram {
     }
     fn prove(&mut self, jobs: usize) -> Result<(), Error> {
         if !self.has_passed {
-            self.results.settle(self.subject.clone(), false, || ask(&self.device, self.known, &mut *self.program))?;
+            self.results.settle(&self.subject, false, || ask(self.known, &mut *self.program))?;
             self.has_passed = true;
         }
         let Some(untested) = self.messages.take_if(|_| jobs >= HASHED) else { return Ok(()) };
@@ -392,26 +392,26 @@ impl SlhDsaPrograms for SelfTested {
     fn prepare(&self, device: &Device, plan: &Plan, batch: usize, policy: &Policy) -> Result<Box<dyn Program>, Error> {
         let programs = self.subject.slh_dsa_on(device)?;
         let (known, op, results) = (known(self.mode, plan.params), tested(plan.op), self.results(device));
-        let subject = Subject::new(TestedKind::Plan(known.0.name, op), policy);
+        let subject = Subject::of_op(op, known.0, policy);
         let mut has_passed = results.has_passed(&subject);
         let is_known_plan = std::ptr::eq(known.0, plan.params) && op == plan.op && plan.cached_layers == 0;
         if !has_passed && !is_known_plan {
-            results.settle(subject.clone(), self.mode == SelfTest::SharedCode, || {
+            results.settle(&subject, self.mode == SelfTest::SharedCode, || {
                 let mut program = programs.prepare(device, &Plan::new(known.0, op), 1, &policy.with(THREADS, 1))?;
-                ask(&device.id(), known, &mut *program)
+                ask(known, &mut *program)
             })?;
             has_passed = true;
         }
         let program = programs.prepare(device, plan, batch, policy)?;
         let hashes = (1..usize::MAX).contains(&program.hashes())
-            && !results.has_passed(&Subject::new(TestedKind::Messages(known.0.name, plan.op), policy));
+            && !results.has_passed(&Subject::of_messages(plan.op, known.0, policy));
         if has_passed && !hashes {
             return Ok(program);
         }
         let (backend, policy) = (self.subject.clone(), policy.clone());
         let untested = || Untested { backend, device: device.clone(), policy };
         let messages = hashes.then(untested);
-        Ok(Box::new(TestedProgram { program, device: device.id(), known, subject, results, has_passed, messages }))
+        Ok(Box::new(TestedProgram { program, known, subject, results, has_passed, messages }))
     }
 }
 
@@ -425,9 +425,9 @@ impl Sha256Programs for SelfTested {
         let hashers = self.subject.sha256_on(device)?;
         let mut hasher = hashers.prepare(device, policy)?;
         let is_alone = self.mode == SelfTest::SharedCode;
-        self.results(device).settle(Subject::new(TestedKind::Sha256, policy), is_alone, || match self.mode {
-            SelfTest::SharedCode => hashes(&device.id(), &mut *hashers.prepare(device, &policy.with(THREADS, 1))?),
-            _ => hashes(&device.id(), &mut *hasher),
+        self.results(device).settle(&Subject::new("SHA-256 of messages", policy), is_alone, || match self.mode {
+            SelfTest::SharedCode => hashes(&mut *hashers.prepare(device, &policy.with(THREADS, 1))?),
+            _ => hashes(&mut *hasher),
         })?;
         Ok(hasher)
     }
@@ -439,7 +439,8 @@ pub fn known_answer(backend: &dyn Backend, device: &Device, params: &'static Par
     let known = known(SelfTest::EverySet, params);
     let programs = backend.slh_dsa_on(device)?;
     let mut program = programs.prepare(device, &Plan::new(known.0, tested(op)), 1, &Policy::default())?;
-    ask(&device.id(), known, &mut *program)
+    let is_right = ask(known, &mut *program)?;
+    if is_right { Ok(()) } else { Err(wrong(&device.id(), &format!("{} by {}", title(op), known.0))) }
 }
 
 #[cfg(test)]
@@ -545,7 +546,7 @@ mod tests {
             digests[MESSAGES - 1][0] ^= 1;
             Ok(Timing::default())
         }
-        forward!(self => self.0; resident, link, time_limit);
+        forward!(self => self.0; time_limit);
     }
 
     /// Both tasks of the pool's only thread want the device's results. The first begins the other while it prepares a program, as a thread that waits

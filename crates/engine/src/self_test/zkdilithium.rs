@@ -1,6 +1,6 @@
 //! Known answers of zkDilithium, which [`SelfTested`] asks a device for before it is used.
 
-use super::{Subject, TestedKind, half_digest, wrong};
+use super::{Subject, half_digest, wrong};
 use crate::{
     Device, Error, Places, Policy, SelfTest, SelfTested, THREADS, ZkDilithium, ZkDilithiumPrograms, ZkSign, ZkVerify,
 };
@@ -62,8 +62,8 @@ impl ZkDilithiumPrograms for SelfTested {
     fn prepare(&self, device: &Device, policy: &Policy) -> Result<Box<dyn ZkDilithium>, Error> {
         let programs = self.subject.zkdilithium_on(device)?;
         let is_alone = self.mode == SelfTest::SharedCode;
-        self.results(device).settle(Subject::new(TestedKind::Scheme(NAME), policy), is_alone, || {
-            zkdilithium_of(&device.id(), &mut *programs.prepare(device, &policy.with(THREADS, 1))?)
+        self.results(device).settle(&Subject::new(NAME, policy), is_alone, || {
+            zkdilithium_of(&device.id(), &mut *programs.prepare(device, &policy.with(THREADS, 1))?).map(|()| true)
         })?;
         programs.prepare(device, policy)
     }
