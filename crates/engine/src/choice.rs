@@ -3,6 +3,7 @@
 use crate::backend::Backend;
 use crate::device::{Axis, Device, Policy, THREADS};
 use hypergrove_fips205::plan::Plan;
+use std::mem::replace;
 
 /// The source of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,15 +60,18 @@ pub(crate) struct Chosen {
     untried: Vec<Policy>,
     /// Runs that were not judged, because other programs shared the device.
     overlapped: u32,
+    /// Runs of the policy that is measured, and the seconds a job of the fastest of them.
+    runs: u32,
+    least: f64,
     state: State,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 enum State {
-    /// The policy is measured: the runs so far, and the seconds a job of the fastest run.
-    Watched(u32, f64),
-    /// A neighbour is measured: the runs so far, the seconds a job of the fastest run, and the choice and seconds a job that it must beat.
-    Trial(u32, f64, Choice, f64),
+    /// The policy is measured.
+    Watched,
+    /// A neighbour is measured: the choice, and the seconds a job, that it must beat.
+    Trial(Choice, f64),
     /// No policy is tried any more.
     Settled,
 }
@@ -80,8 +84,8 @@ impl Chosen {
         untried.retain(fits);
         untried.truncate(MOST_TRIALS);
         untried.reverse();
-        let state = if predicted { State::Watched(0, f64::INFINITY) } else { State::Settled };
-        Chosen { choice, bytes: None, untried, overlapped: 0, state }
+        let state = if predicted { State::Watched } else { State::Settled };
+        Chosen { choice, bytes: None, untried, overlapped: 0, runs: 0, least: f64::INFINITY, state }
     }
 
     /// The choice, whose `why` also counts the runs that were not judged.
@@ -103,17 +107,16 @@ impl Chosen {
             self.overlapped = self.overlapped.saturating_add(1);
             return false;
         }
-        match self.state.clone() {
+        (self.runs, self.least) = (self.runs.saturating_add(1), self.least.min(seconds));
+        if self.runs < RUNS {
+            return false;
+        }
+        let least = self.least;
+        match replace(&mut self.state, State::Settled) {
             State::Settled => false,
-            State::Watched(runs, least) if runs + 1 < RUNS => {
-                self.state = State::Watched(runs + 1, least.min(seconds));
-                false
-            }
-            State::Watched(_, least) => {
-                let least = least.min(seconds);
+            State::Watched => {
                 let Some((predicted, sigma)) = self.choice.seconds else { return false };
                 if least <= FAR * predicted || least <= predicted + 3.0 * sigma {
-                    self.state = State::Settled;
                     return false;
                 }
                 let far = format!("measured {} a job, predicted {}", time(least), time(predicted));
@@ -125,12 +128,7 @@ impl Chosen {
                 };
                 self.next(measured, least)
             }
-            State::Trial(runs, least, before, old) if runs + 1 < RUNS => {
-                self.state = State::Trial(runs + 1, least.min(seconds), before, old);
-                false
-            }
-            State::Trial(_, least, before, old) => {
-                let least = least.min(seconds);
+            State::Trial(before, old) => {
                 let differs = self.choice.policy.0.iter().find(|(axis, v)| before.policy.get(axis) != Some(*v));
                 let (axis, value) = differs.copied().unwrap_or(("policy", 0));
                 let attempt = format!("{axis} = {value} takes {}", time(least));
@@ -144,18 +142,15 @@ impl Chosen {
         }
     }
 
-    /// Tries the next neighbour of `best`, or settles for it.
+    /// Tries the next neighbour of `best`; without one, `best` stays.
     fn next(&mut self, best: Choice, seconds: f64) -> bool {
-        self.bytes = None;
+        (self.bytes, self.runs, self.least) = (None, 0, f64::INFINITY);
         match self.untried.pop() {
             Some(policy) => {
                 self.choice = Choice { policy, ..best.clone() };
-                self.state = State::Trial(0, f64::INFINITY, best, seconds);
+                self.state = State::Trial(best, seconds);
             }
-            None => {
-                self.choice = best;
-                self.state = State::Settled;
-            }
+            None => self.choice = best,
         }
         true
     }
