@@ -14,15 +14,10 @@ pub struct Messages<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Spans<'a> {
-    Equal {
-        each: usize,
-        count: usize,
-    },
+    /// Each has so many bytes.
+    Equal(usize),
     /// Where each message ends in a larger buffer, in which the first message begins at `base`.
-    Ends {
-        ends: &'a [usize],
-        base: usize,
-    },
+    Ends { ends: &'a [usize], base: usize },
 }
 
 impl<'a> Messages<'a> {
@@ -32,7 +27,7 @@ impl<'a> Messages<'a> {
             let what = format!("{} bytes are no whole messages of {each} bytes each", bytes.len());
             return Err(Error::Value { what });
         }
-        Ok(Messages { bytes, spans: Spans::Equal { each, count: bytes.len() / each } })
+        Ok(Messages { bytes, spans: Spans::Equal(each) })
     }
 
     /// Message i ends before byte `ends[i]` and begins where the previous message ends; the last message ends with the bytes.
@@ -47,7 +42,7 @@ impl<'a> Messages<'a> {
     /// The number of messages.
     pub fn len(&self) -> usize {
         match self.spans {
-            Spans::Equal { count, .. } => count,
+            Spans::Equal(each) => self.bytes.len() / each,
             Spans::Ends { ends, .. } => ends.len(),
         }
     }
@@ -65,7 +60,7 @@ impl<'a> Messages<'a> {
     /// The length of every message, if it is known that all have the same.
     pub fn each(&self) -> Option<usize> {
         match self.spans {
-            Spans::Equal { each, .. } => Some(each),
+            Spans::Equal(each) => Some(each),
             Spans::Ends { .. } => None,
         }
     }
@@ -78,7 +73,7 @@ impl<'a> Messages<'a> {
     /// How many messages end at byte `end` or before, in order.
     pub fn ended_by(&self, end: usize) -> usize {
         match self.spans {
-            Spans::Equal { each, count } => count.min(end / each),
+            Spans::Equal(each) => self.len().min(end / each),
             Spans::Ends { ends, base } => ends.partition_point(|at| at - base <= end),
         }
     }
@@ -86,7 +81,7 @@ impl<'a> Messages<'a> {
     /// Where message i begins among the bytes; for i = [`len`](Messages::len), where the last message ends.
     pub fn start(&self, i: usize) -> usize {
         match self.spans {
-            Spans::Equal { each, .. } => i * each,
+            Spans::Equal(each) => i * each,
             Spans::Ends { .. } if i == 0 => 0,
             Spans::Ends { ends, base } => ends[i - 1] - base,
         }
@@ -101,7 +96,7 @@ impl<'a> Messages<'a> {
     pub fn range(&self, range: Range<usize>) -> Messages<'a> {
         let (start, end) = (self.start(range.start), self.start(range.end));
         let spans = match self.spans {
-            Spans::Equal { each, .. } => Spans::Equal { each, count: range.len() },
+            Spans::Equal(each) => Spans::Equal(each),
             Spans::Ends { ends, base } => Spans::Ends { ends: &ends[range], base: base + start },
         };
         Messages { bytes: &self.bytes[start..end], spans }

@@ -7,7 +7,6 @@ use super::permits::lock;
 use super::producer::{ProducedJobs, Producer};
 use super::{Job, Scheduler, Sink, Worker, slots};
 use crate::Error;
-use crate::scheme::Kind;
 use crate::trace::Step;
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -16,16 +15,6 @@ use std::time::Instant;
 
 /// Jobs that may be taken ahead before it is known how many fill a chunk.
 const FIRST_AHEAD: usize = 1024;
-
-/// A call that begins.
-struct Begun<'a> {
-    devices: Vec<&'a Worker>,
-    /// The number of rows, if it is known.
-    total: Option<usize>,
-    /// The kind and number of jobs if the speed of the call is to be recorded, and whether the host takes part.
-    measured: Option<(Kind, usize, bool)>,
-    began: Instant,
-}
 
 impl Scheduler {
     /// Runs any number of jobs that are at hand, whose source does not block: on the device `on` alone, or on all devices. `total` is the number
@@ -38,7 +27,7 @@ impl Scheduler {
         sink: &mut Sink<'_, J::Out>,
     ) -> Result<(), Error> {
         self.same_process()?;
-        let (devices, may_switch) = on.map_or_else(|| self.devices(), |only| (vec![only], false));
+        let (mut devices, may_switch) = on.map_or_else(|| self.devices(), |only| (vec![only], false));
         let mut jobs = jobs.fuse();
         // A single job has permits of its own.
         let first = jobs.next();
@@ -63,16 +52,18 @@ impl Scheduler {
                 taken.extend(first);
                 taken.extend(second);
                 let most = jobs.size_hint().1.map(|most| most.saturating_add(taken.len()));
-                let Begun { devices, total: all, measured, began } = self.begin(devices, total.or(most), kind);
-                let blocks = Blocks::default();
-                let classifier = Classifier::new(self, devices.clone(), all);
+                let (left, total) = (total, total.or(most));
+                let with_host = kind.zip(total).and_then(|(kind, total)| self.wants_host(&devices, kind, total));
+                devices.retain(|worker| with_host != Some(false) || worker.is_discrete());
+                let (blocks, began) = (Blocks::default(), Instant::now());
+                let classifier = Classifier::new(self, devices.clone(), total);
                 let taken = taken.into_iter();
-                let mut source = Joined { taken, jobs, left: total, classifier, head: None, blocks: &blocks };
+                let mut source = Joined { taken, jobs, left, classifier, head: None, blocks: &blocks };
                 let mut sink = |first, _, refused| blocks.hand_out(first, refused, sink);
                 let mut call = Call::new(self, (devices, may_switch), &blocks, &mut source, None);
                 self.trace_of_call().counted(Step::Call, || call.run(None, &mut sink)).1?;
                 // Calls with more checks take longer, which says nothing about the others.
-                if let Some((kind, total, with_host)) = measured
+                if let (Some(kind), Some(total), Some(with_host)) = (kind, total, with_host)
                     && self.work.checks.are_plain()
                 {
                     self.rates.know(kind, total, with_host, total as f64 / began.elapsed().as_secs_f64().max(1e-9));
@@ -80,18 +71,6 @@ impl Scheduler {
                 Ok(())
             }
         }
-    }
-
-    /// Chooses the devices of a call of so many rows, the first of which are of this kind.
-    fn begin<'a>(&'a self, devices: Vec<&'a Worker>, total: Option<usize>, kind: Option<Kind>) -> Begun<'a> {
-        let measured = kind
-            .zip(total)
-            .and_then(|(kind, total)| self.wants_host(&devices, kind, total).map(|with_host| (kind, total, with_host)));
-        let devices: Vec<_> = match measured {
-            Some((_, _, false)) => devices.into_iter().filter(|worker| worker.is_discrete()).collect(),
-            _ => devices,
-        };
-        Begun { devices, total, measured, began: Instant::now() }
     }
 
     /// Whether a thread of its own should take the jobs of a source that may block, of which there are at most so many; see
