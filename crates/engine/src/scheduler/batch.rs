@@ -59,7 +59,7 @@ impl Scheduler {
                 let classifier = Classifier::new(self, devices.clone(), total);
                 let taken = taken.into_iter();
                 let mut source = Joined { taken, jobs, left, classifier, head: None, blocks: &blocks };
-                let mut sink = |first, _, refused| blocks.hand_out(first, refused, sink);
+                let mut sink = |first, refused| blocks.hand_out(first, refused, sink);
                 let mut call = Call::new(self, (devices, may_switch), &blocks, &mut source, None);
                 self.trace_of_call().counted(Step::Call, || call.run(None, &mut sink)).1?;
                 // Calls with more checks take longer, which says nothing about the others.
@@ -104,7 +104,7 @@ impl Scheduler {
             }
             let blocks = Blocks::default();
             let mut source = ProducedJobs { producer, jobs: VecDeque::new(), most }.map(|job| blocks.add(job));
-            let mut sink = |first, _, refused| blocks.hand_out(first, refused, sink);
+            let mut sink = |first, refused| blocks.hand_out(first, refused, sink);
             let source: &mut BlockSource<'_> = &mut source;
             let mut call = Call::new(self, (devices, may_switch), &blocks, source, Some(producer));
             self.trace_of_call().counted(Step::Call, || call.run(None, &mut sink)).1

@@ -193,7 +193,7 @@ impl<J: Job> Blocks<J> {
         Block { group, held, count }
     }
 
-    /// Hands out the results of a block, each with the number of jobs that it counts for. A block that was not run gives the error `refused` instead.
+    /// Hands out the results of a block, each with the number of jobs that it counts for. A block that no device does gives its error instead.
     /// If the sink ends the call, the other results are discarded.
     pub(super) fn hand_out(
         &self,
@@ -319,12 +319,8 @@ impl<J: Job> Client for Blocks<J> {
         let mut blocks: Vec<Members<J>> = numbered.iter().map(take).collect();
         drop(table);
         let (groups, group_of) = groups_of(numbered);
-        // A block that no device does has a single job.
-        let refused = |(_, block): &(usize, Block)| {
-            let failed = block.group.as_ref().err().map(|why| (0, why.clone()));
-            Outcomes { results: Vec::new(), failed: failed.into_iter().collect() }
-        };
-        let mut all: Vec<Outcomes<J::Out>> = numbered.iter().map(refused).collect();
+        // A block that no device does has none: its error is handed out.
+        let mut all: Vec<Outcomes<J::Out>> = numbered.iter().map(|_| Vec::new().into()).collect();
         // Each of several groups has memory of its own. After an error of one group, the memory of all is wiped.
         let mut others: Vec<Vec<u8>> = vec![Vec::new(); groups.len().saturating_sub(1)];
         let done = groups.into_iter().enumerate().try_for_each(|(nth, group)| {

@@ -20,6 +20,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use std::vec;
 use zeroize::Zeroize;
 
 /// Results that wait for those of an earlier chunk may take this share of the budget. If they take more, then as many chunks as the call has slots may
@@ -37,8 +38,8 @@ const JOBS_ON_CALLING_THREAD: usize = 128;
 /// Results that are handed out before the call looks after its devices again.
 const AT_A_TIME: usize = 256;
 
-/// Takes blocks that have results or were refused: the number of the block's first row, the number of its rows, and the reason of a refusal.
-pub(super) type BlockSink<'s> = dyn FnMut(usize, usize, Option<Error>) -> ControlFlow<()> + 's;
+/// Takes a block that has results: the number of its first row, and its error if no device does it.
+pub(super) type BlockSink<'s> = dyn FnMut(usize, Option<Error>) -> ControlFlow<()> + 's;
 
 /// The outcome of a chunk.
 enum ChunkOutcome {
@@ -59,13 +60,9 @@ struct Completed {
 
 /// Blocks whose results wait for those of earlier blocks, or are being handed out.
 struct WaitingResults {
-    blocks: Numbered,
-    /// The index of the next block to hand out.
-    next: usize,
+    blocks: vec::IntoIter<(usize, Block)>,
     /// The device that the results come from: should it turn out to compute wrongly, the blocks are done again.
     from: Option<usize>,
-    /// The error of blocks that were refused, which no device made.
-    refused: Option<Error>,
 }
 
 /// A device, and its work for this call.
@@ -403,9 +400,8 @@ impl<'a> Call<'a> {
 
     /// Sets an error as the result of a block.
     fn refuse(&mut self, index: usize, count: usize, why: Error) {
-        let block = Block { group: Err(why.clone()), held: 0, count };
-        self.ready
-            .insert(index, WaitingResults { blocks: vec![(index, block)], next: 0, from: None, refused: Some(why) });
+        let block = Block { group: Err(why), held: 0, count };
+        self.ready.insert(index, WaitingResults { blocks: vec![(index, block)].into_iter(), from: None });
     }
 
     /// Does blocks again whose results came from devices that turned out to compute wrongly, in this call or in another.
@@ -422,10 +418,10 @@ impl<'a> Call<'a> {
         let is_its = |ready: &WaitingResults| ready.from == Some(device);
         let current = self.current.take_if(|(_, ready)| is_its(ready));
         let waiting = self.ready.extract_if(.., |_, ready| is_its(ready));
-        for (first, mut ready) in current.into_iter().chain(waiting).collect::<Vec<_>>() {
+        for (first, ready) in current.into_iter().chain(waiting).collect::<Vec<_>>() {
             self.held.remove(&first);
             self.whole = false;
-            self.again(ready.blocks.split_off(ready.next));
+            self.again(ready.blocks.collect());
         }
     }
 
@@ -460,7 +456,7 @@ impl<'a> Call<'a> {
         let (why, jobs) = match done {
             ChunkOutcome::Done(jobs) if is_doubted => (None, jobs),
             ChunkOutcome::Done(blocks) => {
-                self.ready.insert(first, WaitingResults { blocks, next: 0, from: Some(device), refused: None });
+                self.ready.insert(first, WaitingResults { blocks: blocks.into_iter(), from: Some(device) });
                 return;
             }
             ChunkOutcome::Panicked(with) => resume_unwind(with),
@@ -491,16 +487,15 @@ impl<'a> Call<'a> {
         let (handed_out, goes_on) = TraceContext::current().counted(Step::HandOut, || {
             let (mut goes_on, mut handed_out) = (true, 0);
             while goes_on && handed_out < AT_A_TIME {
-                let Some((number, block)) = ready.blocks.get(ready.next) else { break };
-                goes_on = sink(*number, block.count, ready.refused.clone()).is_continue();
+                let Some((number, block)) = ready.blocks.next() else { break };
+                goes_on = sink(number, block.group.err()).is_continue();
                 handed_out += block.count;
-                ready.next += 1;
                 self.next += block.count;
             }
             (handed_out, goes_on)
         });
         self.handed_out += handed_out;
-        if ready.next == ready.blocks.len() || !goes_on {
+        if ready.blocks.len() == 0 || !goes_on {
             if self.held.remove(first).is_some() {
                 self.whole = false;
             }
