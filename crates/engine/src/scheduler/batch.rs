@@ -48,17 +48,13 @@ impl Scheduler {
             }
             (first, second) => {
                 let kind = first.as_ref().and_then(|job| job.kind().ok());
-                let mut taken = Vec::with_capacity(2);
-                taken.extend(first);
-                taken.extend(second);
-                let most = jobs.size_hint().1.map(|most| most.saturating_add(taken.len()));
-                let (left, total) = (total, total.or(most));
+                let jobs = first.into_iter().chain(second).chain(jobs);
+                let (left, total) = (total, total.or(jobs.size_hint().1));
                 let with_host = kind.zip(total).and_then(|(kind, total)| self.wants_host(&devices, kind, total));
                 devices.retain(|worker| with_host != Some(false) || worker.is_discrete());
                 let (blocks, began) = (Blocks::default(), Instant::now());
                 let classifier = Classifier::new(self, devices.clone(), total);
-                let taken = taken.into_iter();
-                let mut source = Joined { taken, jobs, left, classifier, head: None, blocks: &blocks };
+                let mut source = Joined { jobs, left, classifier, head: None, blocks: &blocks };
                 let mut sink = |first, refused| blocks.hand_out(first, refused, sink);
                 let mut call = Call::new(self, (devices, may_switch), &blocks, &mut source, None);
                 self.trace_of_call().counted(Step::Call, || call.run(None, &mut sink)).1?;

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::planner::Block;
 use crate::scheme::{Group, GroupFacts};
 use std::collections::VecDeque;
-use std::mem::{replace, take};
+use std::mem::replace;
 use std::ops::ControlFlow;
 use std::slice;
 use std::sync::Mutex;
@@ -132,43 +132,51 @@ pub(super) struct Blocks<J: Job>(Mutex<Table<J>>);
 
 struct Table<J: Job> {
     /// The blocks in their order, each with the number of its first row. Results are handed out from the front.
-    states: VecDeque<(usize, State<J>)>,
+    slots: VecDeque<(usize, Slot<J>)>,
     /// The number of the next row.
     next: usize,
 }
 
-/// The state of a block.
-enum State<J: Job> {
-    Waits(Members<J>),
-    Runs,
-    /// The jobs, and a result for each.
-    Done(Members<J>, Outcomes<J::Out>),
+/// The place of a block.
+struct Slot<J: Job> {
+    /// The jobs, unless they run.
+    jobs: Option<Members<J>>,
+    /// A result for each job, once they have run.
+    done: Option<Outcomes<J::Out>>,
+}
+
+impl<J: Job> Drop for Slot<J> {
+    /// Discards results that were not taken.
+    fn drop(&mut self) {
+        self.done.take().into_iter().for_each(discard_all::<J>);
+    }
 }
 
 impl<J: Job> Default for Blocks<J> {
     fn default() -> Blocks<J> {
-        Blocks(Mutex::new(Table { states: VecDeque::new(), next: 0 }))
+        Blocks(Mutex::new(Table { slots: VecDeque::new(), next: 0 }))
     }
 }
 
 impl<J: Job> Table<J> {
-    /// The place of the block whose first row has this number.
+    /// The index of the block whose first row has this number.
     fn find(&self, first: usize) -> usize {
-        self.states.partition_point(|(other, _)| *other < first)
+        self.slots.partition_point(|(other, _)| *other < first)
     }
 
-    fn get(&self, first: usize) -> &State<J> {
-        &self.states[self.find(first)].1
-    }
-
-    fn replace(&mut self, first: usize, state: State<J>) -> State<J> {
+    fn slot(&mut self, first: usize) -> &mut Slot<J> {
         let at = self.find(first);
-        replace(&mut self.states[at].1, state)
+        &mut self.slots[at].1
     }
 
-    fn remove(&mut self, first: usize) -> Option<State<J>> {
+    fn add(&mut self, jobs: Members<J>, count: usize) {
+        self.slots.push_back((self.next, Slot { jobs: Some(jobs), done: None }));
+        self.next += count;
+    }
+
+    fn remove(&mut self, first: usize) -> Slot<J> {
         let at = self.find(first);
-        self.states.remove(at).map(|(_, state)| state)
+        self.slots.remove(at).expect("a block is handed out once").1
     }
 }
 
@@ -180,16 +188,15 @@ fn discard_all<J: Job>(outcomes: Outcomes<J::Out>) {
 impl<J: Job> Blocks<J> {
     /// A single block, whose number is 0.
     pub(super) fn one(jobs: Members<J>) -> Blocks<J> {
-        Blocks(Mutex::new(Table { states: VecDeque::from([(0, State::Waits(jobs))]), next: 0 }))
+        let mut table = Table { slots: VecDeque::new(), next: 0 };
+        table.add(jobs, 0);
+        Blocks(Mutex::new(table))
     }
 
     /// Adds the next block. Rows are numbered in the order in which they come.
     pub(super) fn add(&self, next: OpenBlock<J>) -> Block {
         let OpenBlock { jobs, group, held, count, .. } = next;
-        let mut table = lock(&self.0);
-        let first = table.next;
-        table.states.push_back((first, State::Waits(jobs)));
-        table.next += count;
+        lock(&self.0).add(jobs, count);
         Block { group, held, count }
     }
 
@@ -201,42 +208,39 @@ impl<J: Job> Blocks<J> {
         refused: Option<Error>,
         sink: &mut Sink<'_, J::Out>,
     ) -> ControlFlow<()> {
-        let state = lock(&self.0).remove(first);
+        let mut slot = lock(&self.0).remove(first);
+        let jobs = slot.jobs.take().expect("a block does not run when it is handed out");
         let mut flow = ControlFlow::Continue(());
-        match (state, refused) {
-            (Some(State::Waits(jobs) | State::Done(jobs, _)), Some(why)) => {
-                for job in jobs.as_slice() {
-                    sink(job.count(), Err(why.clone()))?;
+        if let Some(why) = refused {
+            jobs.as_slice().iter().try_for_each(|job| sink(job.count(), Err(why.clone())))?;
+            return flow;
+        }
+        let Outcomes { results, mut failed } =
+            slot.done.take().expect("a block has results before they are handed out");
+        let mut results = results.into_iter();
+        for (number, job) in jobs.as_slice().iter().enumerate() {
+            let failed = failed.remove(&number);
+            let outcome = match (results.next(), failed) {
+                (Some(result), None) => Ok(result),
+                (result, why) => {
+                    result.into_iter().for_each(J::discard);
+                    Err(why.expect("a result or an error for each job"))
                 }
+            };
+            match flow {
+                ControlFlow::Continue(()) => flow = sink(job.count(), outcome),
+                ControlFlow::Break(()) => drop(outcome.map(J::discard)),
             }
-            (Some(State::Done(jobs, Outcomes { results, mut failed })), None) => {
-                let mut results = results.into_iter();
-                for (number, job) in jobs.as_slice().iter().enumerate() {
-                    let failed = failed.remove(&number);
-                    let outcome = match (results.next(), failed) {
-                        (Some(result), None) => Ok(result),
-                        (result, why) => {
-                            result.into_iter().for_each(J::discard);
-                            Err(why.expect("a result or an error for each job"))
-                        }
-                    };
-                    match flow {
-                        ControlFlow::Continue(()) => flow = sink(job.count(), outcome),
-                        ControlFlow::Break(()) => drop(outcome.map(J::discard)),
-                    }
-                }
-            }
-            _ => unreachable!("a block has results before they are handed out"),
         }
         flow
     }
 
     /// The jobs of a single block that was not run.
     pub(super) fn into_jobs(self) -> Vec<J> {
-        match lock(&self.0).remove(0) {
-            Some(State::Waits(Members::Many(jobs))) => jobs,
-            Some(State::Waits(Members::One(job))) => vec![job],
-            _ => Vec::new(),
+        match lock(&self.0).remove(0).jobs.take() {
+            Some(Members::Many(jobs)) => jobs,
+            Some(Members::One(job)) => vec![job],
+            None => Vec::new(),
         }
     }
 
@@ -283,7 +287,7 @@ impl<J: Job> Client for Blocks<J> {
     fn cut(&self, first: usize, block: &Block, rows: usize) -> Option<(Block, Block)> {
         let mut table = lock(&self.0);
         let at = table.find(first);
-        let State::Waits(Members::One(job)) = &mut table.states[at].1 else { return None };
+        let Some(Members::One(job)) = &mut table.slots[at].1.jobs else { return None };
         let of_results = u128::from(block.held.saturating_sub(job.owned() as u64));
         let front = job.cut(rows)?;
         let part = |job: &J| {
@@ -291,31 +295,26 @@ impl<J: Job> Client for Blocks<J> {
             Block { held: of_results.saturating_add(job.owned() as u64), count: job.count(), ..block.clone() }
         };
         let parts = (part(&front), part(job));
-        let back = replace(&mut table.states[at].1, State::Waits(Members::One(front)));
-        table.states.insert(at + 1, (first + parts.0.count, back));
+        let front = Slot { jobs: Some(Members::One(front)), done: None };
+        table.slots.insert(at, (first, front));
+        table.slots[at + 1].0 += parts.0.count;
         Some(parts)
     }
 
     fn owned(&self, first: usize) -> usize {
-        match lock(&self.0).get(first) {
-            State::Waits(jobs) => jobs.as_slice().iter().map(J::owned).sum(),
-            _ => 0,
-        }
+        let mut table = lock(&self.0);
+        table.slot(first).jobs.iter().flat_map(Members::as_slice).map(J::owned).sum()
     }
 
     fn output(&self, first: usize, facts: &GroupFacts) -> usize {
-        match lock(&self.0).get(first) {
-            State::Waits(jobs) => jobs.as_slice().iter().map(|job| job.output(facts)).sum(),
-            _ => 0,
-        }
+        let mut table = lock(&self.0);
+        table.slot(first).jobs.iter().flat_map(Members::as_slice).map(|job| job.output(facts)).sum()
     }
 
     fn run(&self, place: &Place<'_>, numbered: &[(usize, Block)], memory: &mut Vec<u8>) -> Result<(), Error> {
         let mut table = lock(&self.0);
-        let take = |(number, _): &(usize, Block)| match table.replace(*number, State::Runs) {
-            State::Waits(jobs) => jobs,
-            _ => unreachable!("a block waits before it is run"),
-        };
+        let take =
+            |(number, _): &(usize, Block)| table.slot(*number).jobs.take().expect("a block waits before it is run");
         let mut blocks: Vec<Members<J>> = numbered.iter().map(take).collect();
         drop(table);
         let (groups, group_of) = groups_of(numbered);
@@ -348,38 +347,16 @@ impl<J: Job> Client for Blocks<J> {
         }
         let (mut outcomes, mut table) = (all.into_iter(), lock(&self.0));
         for ((number, _), jobs) in numbered.iter().zip(blocks) {
-            let state = match outcomes.next() {
-                Some(outcomes) => State::Done(jobs, outcomes),
-                None => State::Waits(jobs),
-            };
-            table.replace(*number, state);
+            let slot = table.slot(*number);
+            (slot.jobs, slot.done) = (Some(jobs), outcomes.next());
         }
         done
     }
 
     fn discard(&self, blocks: &[(usize, Block)]) {
         for (number, _) in blocks {
-            let mut table = lock(&self.0);
-            let state = table.replace(*number, State::Runs);
-            let (waits, results) = match state {
-                State::Done(jobs, results) => (State::Waits(jobs), Some(results)),
-                other => (other, None),
-            };
-            table.replace(*number, waits);
-            drop(table);
+            let results = lock(&self.0).slot(*number).done.take();
             results.into_iter().for_each(discard_all::<J>);
-        }
-    }
-}
-
-impl<J: Job> Drop for Blocks<J> {
-    /// Discards results that were not taken.
-    fn drop(&mut self) {
-        let table = self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for state in take(&mut table.states).into_iter().map(|(_, state)| state) {
-            if let State::Done(_, results) = state {
-                discard_all::<J>(results);
-            }
         }
     }
 }

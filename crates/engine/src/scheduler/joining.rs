@@ -6,7 +6,6 @@ use crate::Error;
 use crate::planner::Block;
 use crate::scheme::Kind;
 use crate::scheme::{Group, GroupFacts};
-use std::iter::Fuse;
 use std::sync::Arc;
 
 /// The most jobs of a block.
@@ -33,10 +32,8 @@ impl Scheduler {
 }
 
 /// Joins jobs that are at hand to blocks.
-pub(super) struct Joined<'a, 'j, J: Job> {
-    /// The first jobs, which were looked at already.
-    pub(super) taken: std::vec::IntoIter<J>,
-    pub(super) jobs: Fuse<&'a mut (dyn Iterator<Item = J> + 'j)>,
+pub(super) struct Joined<'a, J: Job, I> {
+    pub(super) jobs: I,
     /// The rows that are left, if their number is known. Otherwise each job has one row.
     pub(super) left: Option<usize>,
     pub(super) classifier: Classifier<'a>,
@@ -45,25 +42,16 @@ pub(super) struct Joined<'a, 'j, J: Job> {
     pub(super) blocks: &'a Blocks<J>,
 }
 
-impl<J: Job> Joined<'_, '_, J> {
-    fn next_job(&mut self) -> Option<J> {
-        self.taken.next().or_else(|| self.jobs.next())
-    }
-}
-
-impl<J: Job> Iterator for Joined<'_, '_, J> {
+impl<J: Job, I: Iterator<Item = J>> Iterator for Joined<'_, J, I> {
     type Item = Block;
 
     fn next(&mut self) -> Option<Block> {
         let mut block = match self.head.take() {
             Some(head) => head,
-            None => {
-                let job = self.next_job()?;
-                self.classifier.classify(job)
-            }
+            None => self.classifier.classify(self.jobs.next()?),
         };
         while block.has_room() {
-            let Some(job) = self.next_job() else { break };
+            let Some(job) = self.jobs.next() else { break };
             if let Some(unjoined) = self.classifier.join(&mut block, job) {
                 self.head = Some(unjoined);
                 break;
@@ -75,11 +63,8 @@ impl<J: Job> Iterator for Joined<'_, '_, J> {
 
     /// Counts rows.
     fn size_hint(&self) -> (usize, Option<usize>) {
-        if self.left.is_some() {
-            return (0, self.left);
-        }
-        let taken = self.taken.len() + usize::from(self.head.is_some());
-        (0, self.jobs.size_hint().1.map(|most| most.saturating_add(taken)))
+        let of_jobs = || Some(self.jobs.size_hint().1?.saturating_add(usize::from(self.head.is_some())));
+        (0, self.left.or_else(of_jobs))
     }
 }
 
