@@ -15,18 +15,22 @@ pub(super) type Callback<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
 pub(super) type Then = Box<dyn FnOnce() + Send>;
 
 enum State<T> {
-    Pending(Waiter<T>),
+    Pending(Wake<T>),
     Resolved(Result<T, Error>, Option<Then>),
     /// The result was taken, or nobody wants it.
     Over,
 }
 
-/// Who waits for the result.
-enum Waiter<T> {
+/// Who waits for the result. [`Cell::wake`] notifies them, which runs code of others, so no lock may be held.
+#[must_use]
+pub(super) enum Wake<T> {
+    /// Nobody waits.
     Nobody,
     /// A thread that is blocked.
     Thread,
+    /// The task that polled.
     Task(Waker),
+    /// The function to call. Its ticket is gone, so nobody else takes the result.
     Callback(Callback<T>),
 }
 
@@ -36,47 +40,24 @@ pub(super) struct Cell<T> {
     resolved: Condvar,
 }
 
-/// The waiter that [`Cell::wake`] notifies of the result. Notifying runs code of others, so no lock may be held.
-#[must_use]
-pub(super) enum Wake<T> {
-    /// Nobody waits.
-    Nobody,
-    /// The thread that is blocked.
-    Thread,
-    /// The task that polled.
-    Task(Waker),
-    /// The function to call, and the result.
-    Callback(Callback<T>, Result<T, Error>),
-}
-
 /// The waiter to notify of a result that was accepted, or the result itself, if there was one already or nobody wants it.
 pub(super) type Resolved<T> = Result<Wake<T>, Result<T, Error>>;
 
 impl<T> Cell<T> {
     pub(super) fn new() -> Cell<T> {
-        Cell { state: Mutex::new(State::Pending(Waiter::Nobody)), resolved: Condvar::new() }
+        Cell { state: Mutex::new(State::Pending(Wake::Nobody)), resolved: Condvar::new() }
     }
 
     /// Sets the result, if there is none.
     pub(super) fn resolve(&self, result: Result<T, Error>) -> Resolved<T> {
         let mut state = lock(&self.state);
-        match replace(&mut *state, State::Over) {
-            State::Pending(waiter) => {
-                let wake = match waiter {
-                    // The callback's ticket is gone: nobody else takes the result.
-                    Waiter::Callback(callback) => return Ok(Wake::Callback(callback, result)),
-                    Waiter::Nobody => Wake::Nobody,
-                    Waiter::Thread => Wake::Thread,
-                    Waiter::Task(waker) => Wake::Task(waker),
-                };
-                *state = State::Resolved(result, None);
-                Ok(wake)
-            }
-            before => {
-                *state = before;
-                Err(result)
-            }
+        if !matches!(*state, State::Pending(_)) {
+            return Err(result);
         }
+        let State::Pending(wake) = replace(&mut *state, State::Resolved(result, None)) else {
+            unreachable!("it was looked at")
+        };
+        Ok(wake)
     }
 
     /// Notifies the waiter.
@@ -85,7 +66,7 @@ impl<T> Cell<T> {
             Wake::Nobody => {}
             Wake::Thread => self.wake_thread(None),
             Wake::Task(waker) => waker.wake(),
-            Wake::Callback(callback, result) => callback(result),
+            Wake::Callback(callback) => drop(self.take().map(callback)),
         }
     }
 
@@ -115,7 +96,7 @@ impl<T> Cell<T> {
     pub(super) fn wait(&self, until: Option<Instant>) -> Option<Result<T, Error>> {
         let mut state = lock(&self.state);
         if let State::Pending(waiter) = &mut *state {
-            let before = replace(waiter, Waiter::Thread);
+            let before = replace(waiter, Wake::Thread);
             let is_pending = |state: &mut State<T>| matches!(state, State::Pending(_));
             state = match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 None => self.resolved.wait_while(state, is_pending).unwrap_or_else(PoisonError::into_inner),
@@ -125,7 +106,7 @@ impl<T> Cell<T> {
                 }
             };
             if let State::Pending(waiter) = &mut *state {
-                *waiter = Waiter::Nobody;
+                *waiter = Wake::Nobody;
             }
             let result = take(state);
             // Dropping a task's waker may run anybody's code, so no lock is held.
@@ -140,8 +121,8 @@ impl<T> Cell<T> {
         let mut state = lock(&self.state);
         let State::Pending(waiter) = &mut *state else { return Poll::Ready(take(state)) };
         let before = match waiter {
-            Waiter::Task(known) if known.will_wake(waker) => None,
-            _ => Some(replace(waiter, Waiter::Task(waker.clone()))),
+            Wake::Task(known) if known.will_wake(waker) => None,
+            _ => Some(replace(waiter, Wake::Task(waker.clone()))),
         };
         drop(state);
         drop(before);
@@ -153,7 +134,7 @@ impl<T> Cell<T> {
     pub(super) fn on_done(&self, callback: Callback<T>) -> Option<(Callback<T>, Result<T, Error>)> {
         let mut state = lock(&self.state);
         if let State::Pending(waiter) = &mut *state {
-            let before = replace(waiter, Waiter::Callback(callback));
+            let before = replace(waiter, Wake::Callback(callback));
             drop(state);
             drop(before);
             return None;

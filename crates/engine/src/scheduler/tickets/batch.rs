@@ -100,7 +100,7 @@ fn tell<J: Queued>(all: impl IntoIterator<Item = Waiter<J>>) -> Tell {
             Wake::Nobody => {}
             Wake::Thread => threads.push(entry),
             Wake::Task(_) => tasks.push((entry, wake)),
-            Wake::Callback(..) => callbacks.push((entry, wake)),
+            Wake::Callback(_) => callbacks.push((entry, wake)),
         }
     }
     let runs_code_of_others = !tasks.is_empty() || !callbacks.is_empty();
