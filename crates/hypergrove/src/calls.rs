@@ -1,8 +1,8 @@
 //! The engine's calls for a scheme. They are function pointers, so that each is compiled once, with the scheme: generic calls would be compiled
 //! again in every program that makes them.
 
+use crate::flow::Progress;
 use crate::jobs::{GenerateJob, Refused, SignJob, VerifyJob};
-use crate::rows::block::Progress;
 use crate::rows::columns::CallColumns;
 use crate::rows::foreign::RowMemory;
 use crate::types::SchemeTypes;

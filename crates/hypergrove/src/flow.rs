@@ -21,6 +21,14 @@ impl Flow for ControlFlow<()> {
     }
 }
 
+/// Gets the number of completed rows. Its `Break` ends the call.
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
+
+/// The [`Progress`] of callers that do not ask for it.
+pub(crate) fn no_progress(_: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
 /// A sink that gets the index of each job instead.
 pub(crate) fn indexed<T, F: Flow>(
     mut sink: impl FnMut(usize, Result<T, Error>) -> F,

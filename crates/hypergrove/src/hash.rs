@@ -1,8 +1,8 @@
 //! SHA-256 of many messages (FIPS 180-4).
 
 use crate::engine::{Engine, Inner};
-use crate::flow::Flow;
-use crate::rows::{Column, ForeignColumn, Progress, Results, RowMemory, RowStatus, copies_at_a_time, copy_columns};
+use crate::flow::{Flow, Progress};
+use crate::rows::{CallOfRows, Column, ForeignColumn, Results, RowMemory, RowStatus, copies_at_a_time, copy_columns};
 use crate::slh_dsa::host_isa;
 use hypergrove_cpu::{Cpu, Isa, MessagePart, SHA256_START, Sha256, sha256};
 use hypergrove_engine::programs::typed;
@@ -183,12 +183,12 @@ impl Inner {
     }
 
     /// Hashes rows whose column was checked, in batches that fit the memory.
-    fn hash_rows(&self, column: Column<'_>, mut results: Results<'_>, progress: Progress<'_>) -> Result<(), Error> {
+    fn hash_rows(&self, mut call: CallOfRows<'_, Column<'_>>, progress: Progress<'_>) -> Result<(), Error> {
+        let column = call.columns;
         let scheduler = self.scheduler.of_call();
-        if let (Column::Packed { width: width @ 1.., .. }, Some(span)) = (column, column.span(results.left())) {
-            let (rows, messages) = (results.left().len(), Messages::equal(span, width)?);
-            results
-                .hand_out(rows, RowStatus::Hashed, |sums| self.hash(&scheduler, messages, sums.as_chunks_mut().0))?;
+        if let (Column::Packed { width: width @ 1.., .. }, Some(span)) = (column, column.span(call.left())) {
+            let (rows, messages) = (call.left().len(), Messages::equal(span, width)?);
+            call.hand_out(rows, RowStatus::Hashed, |sums| self.hash(&scheduler, messages, sums.as_chunks_mut().0))?;
             let _ = progress(rows);
             return Ok(());
         }
@@ -201,8 +201,8 @@ impl Inner {
         };
         let room = self.room().min(most);
         let (mut ends, mut copies, mut memory) = (Vec::new(), Vec::new(), None);
-        while !results.left().is_empty() {
-            let Range { start, end } = results.left();
+        while !call.left().is_empty() {
+            let Range { start, end } = call.left();
             ends.clear();
             let mut bytes = 0;
             let most = end.min(start + room / size_of::<usize>());
@@ -220,7 +220,7 @@ impl Inner {
                     &memory.as_deref().unwrap_or_default()[..bytes]
                 }
                 (None, _) => {
-                    results.hand_out(1, RowStatus::BadOffsets, |sum| {
+                    call.hand_out(1, RowStatus::BadOffsets, |sum| {
                         sum.fill(0);
                         Ok(())
                     })?;
@@ -238,7 +238,7 @@ impl Inner {
                 }
             };
             let messages = Messages::new(bytes, &ends)?;
-            results.hand_out(rows.len(), RowStatus::Hashed, |sums| {
+            call.hand_out(rows.len(), RowStatus::Hashed, |sums| {
                 self.hash(&scheduler, messages, sums.as_chunks_mut().0)
             })?;
             if progress(rows.end).is_break() {
@@ -285,7 +285,8 @@ impl Engine {
         statuses.fill(RowStatus::NotComputed);
         messages.check("messages", statuses.len())?;
         Error::check_length("the memory for sums", statuses.len().saturating_mul(SUM), sums.size())?;
-        self.0.hash_rows(messages, Results::new(sums, SUM, statuses), &mut |done| progress(done).flow())
+        let call = CallOfRows::new(messages, statuses.len(), Results::new(sums, SUM, statuses));
+        self.0.hash_rows(call, &mut |done| progress(done).flow())
     }
 
     /// Computes SHA-256 of `count` files or other readers, of any lengths. `open` opens number i, on any of the engine's threads. `sink` gets

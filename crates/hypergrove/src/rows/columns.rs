@@ -3,7 +3,7 @@
 use super::column::Column;
 use super::status::RowStatus;
 use crate::types::{SchemeTypes, copied};
-use std::{fmt, slice};
+use std::fmt;
 
 /// The private keys of [`Engine::sign_rows`](crate::Engine::sign_rows). All keys of SLH-DSA must be of one set and have the same number of cached layers.
 #[derive(Debug)]
@@ -26,20 +26,6 @@ impl<K> Clone for RowSigningKeys<'_, K> {
 }
 
 impl<K> Copy for RowSigningKeys<'_, K> {}
-
-impl<'a, K> RowSigningKeys<'a, K> {
-    /// The keys: at least one, once the call was checked.
-    pub(super) fn all(&self) -> &'a [K] {
-        match self {
-            RowSigningKeys::One(key) => slice::from_ref(key),
-            RowSigningKeys::Table { keys, .. } => keys,
-        }
-    }
-
-    pub(super) fn indices(&self) -> Option<&'a [u32]> {
-        if let RowSigningKeys::Table { of, .. } = self { Some(of) } else { None }
-    }
-}
 
 /// The public keys of [`Engine::verify_rows`](crate::Engine::verify_rows), keys `K` of a scheme `S`. All must be of one set.
 #[derive(Debug)]

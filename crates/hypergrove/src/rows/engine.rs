@@ -1,12 +1,11 @@
 //! The engine's calls of rows.
 
-use super::block::{Progress, no_progress};
 use super::columns::{CallColumns, MessageRows, SignatureRows};
 use super::foreign::RowMemory;
 use super::status::RowStatus;
 use crate::Error;
 use crate::engine::Engine;
-use crate::flow::Flow;
+use crate::flow::{Flow, Progress, no_progress};
 use crate::scheme::{ParameterSet, Scheme};
 use hypergrove_engine::scheduler::Memory;
 

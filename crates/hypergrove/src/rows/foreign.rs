@@ -89,8 +89,8 @@ pub(crate) struct ForeignColumn<'a> {
     wanted: Option<usize>,
 }
 
-/// The columns of a call whose rows are copied: signatures, messages and keys; `None` for a column that is not copied. [`Rows::reader`](super::block::Rows::reader)
-/// gets copies in this order. A device may read the signatures without the host.
+/// The columns of a call whose rows are copied: signatures, messages and keys; `None` for a column that is not copied. Readers of rows get copies in
+/// this order. A device may read the signatures without the host.
 pub(crate) type ForeignColumns<'a> = [Option<ForeignColumn<'a>>; 3];
 
 impl<'a> ForeignColumn<'a> {
@@ -132,7 +132,7 @@ pub(crate) fn copies_at_a_time(has_memory: bool, threads: usize) -> usize {
     if has_memory { COPIES } else { threads.saturating_mul(COPIES_OF_A_THREAD).min(COPIES) }
 }
 
-/// Where the copies of a column's successive rows lie in memory.
+/// Copies of a column's successive rows.
 pub(crate) struct Copied<'a> {
     column: ForeignColumn<'a>,
     rows: Range<usize>,
@@ -140,6 +140,8 @@ pub(crate) struct Copied<'a> {
     width: Option<usize>,
     /// The end of each row's copy, if the rows have no common width.
     ends: Vec<usize>,
+    /// The memory that all copies of a chunk lie in.
+    bytes: &'a [u8],
 }
 
 impl<'a> Copied<'a> {
@@ -152,11 +154,16 @@ impl<'a> Copied<'a> {
             *end
         });
         let ends = ends.collect();
-        Copied { column, rows, start, width, ends }
+        Copied { column, rows, start, width, ends, bytes: &[] }
+    }
+
+    /// The copy of a row.
+    pub(super) fn get(&self, row: usize) -> &'a [u8] {
+        &self.bytes[self.place(row)]
     }
 
     /// The place of a row's copy.
-    pub(super) fn place(&self, row: usize) -> Range<usize> {
+    fn place(&self, row: usize) -> Range<usize> {
         let nth = row - self.rows.start;
         match self.width {
             Some(width) => self.start + nth * width..self.start + (nth + 1) * width,
@@ -179,18 +186,18 @@ impl<'a> Copied<'a> {
     }
 }
 
-/// Copies columns of successive rows, on the threads of `place`, into `memory`, which is replaced if it is too small. Returns where the copies are.
+/// Copies columns of successive rows, on the threads of `place`, into `memory`, which is replaced if it is too small.
 pub(crate) fn copy_columns<'s, 'c>(
     place: &Place<'s>,
     all: Vec<(ForeignColumns<'c>, Range<usize>)>,
-    memory: &mut Option<ChunkMemory<'s>>,
+    memory: &'c mut Option<ChunkMemory<'s>>,
 ) -> Result<Vec<[Option<Copied<'c>>; 3]>, Error> {
     let count = all.iter().map(|(_, rows)| rows.len()).sum();
     let mut end = 0;
     let of = |(columns, rows): (ForeignColumns<'c>, Range<usize>)| {
         columns.map(|column| column.map(|column| Copied::new(column, rows.clone(), &mut end)))
     };
-    let all: Vec<_> = all.into_iter().map(of).collect();
+    let mut all: Vec<_> = all.into_iter().map(of).collect();
     if end > 0 && memory.as_ref().is_none_or(|memory| memory.len() < end) {
         *memory = None;
         *memory = Some(place.scheduler.chunk_memory(place.worker, end)?);
@@ -214,5 +221,7 @@ pub(crate) fn copy_columns<'s, 'c>(
         Ok(())
     };
     trace::step(Step::CopyRows, count, || place.each_of(pieces, &copy))?;
+    let bytes = &memory[..];
+    all.iter_mut().flatten().flatten().for_each(|copied| copied.bytes = bytes);
     Ok(all)
 }

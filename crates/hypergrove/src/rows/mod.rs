@@ -1,21 +1,23 @@
 //! Rows: batches as columns. No object is made for a job, and results go into the caller's memory.
 
-pub(crate) mod block;
+mod block;
+mod call;
 pub(crate) mod column;
 pub(crate) mod columns;
 mod engine;
 pub(crate) mod foreign;
-mod of_scheme;
+mod inputs;
+mod results;
 mod set;
 pub(crate) mod status;
 
-pub(crate) use block::{Progress, Results};
+pub(crate) use call::{CallOfRows, run_calls};
 pub use column::{Column, ForeignRows, Offsets};
 pub use columns::{CallColumns, MessageRows, RowSigningKeys, RowVerifyingKeys, SignatureRows};
 pub(crate) use foreign::{ForeignColumn, copies_at_a_time, copy_columns};
 pub use foreign::{ForeignMemory, RowMemory};
 pub use hypergrove_engine::scheduler::Memory;
-pub(crate) use set::run_calls;
+pub(crate) use results::Results;
 pub use set::{RowCall, RowSet};
 pub use status::RowStatus;
 

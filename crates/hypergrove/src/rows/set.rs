@@ -1,12 +1,11 @@
 //! Sets of rows as jobs. Sets own their memory, because callers of tickets may go on before the rows are done.
 
-use super::block::{self, CallOfRows, Progress, Rows, caught, check_keys, check_rows, no_progress};
+use super::call::{CallOfRows, caught};
 use super::columns::CallColumns;
-use super::foreign::RowMemory;
-use super::of_scheme::KeyRows;
 use crate::calls::submit;
+use crate::flow::no_progress;
 use crate::jobs::Refused;
-use crate::scheme::{ParameterSet, Scheme};
+use crate::scheme::Scheme;
 use crate::tickets::Job;
 use crate::{Engine, Error, ErrorKind, SlhDsa};
 use hypergrove_engine::scheduler::{IsWanted, Queued, Scheduler, Size, Ticket};
@@ -17,61 +16,11 @@ use std::slice::from_mut;
 /// SLH-DSA's [`CallColumns`].
 pub type RowCall<'a> = CallColumns<'a, 'a, SlhDsa>;
 
-impl<S: Scheme> CallColumns<'_, '_, S> {
-    /// Checks the columns of the call. Returns the kind of its program, and the size that it takes in a queue.
-    fn check(&self) -> Result<(Kind, Size), Error> {
-        let (kind, jobs, bytes) = match self {
-            CallColumns::Sign { rows, signatures, statuses } => {
-                check_rows(rows, signatures.len(), statuses.len())?;
-                (rows.kind(), statuses.len(), rows.inputs() + signatures.len() + statuses.len())
-            }
-            CallColumns::Verify { rows, statuses } => {
-                check_rows(rows, 0, statuses.len())?;
-                (rows.kind(), statuses.len(), rows.inputs() + statuses.len())
-            }
-            CallColumns::Keygen { params, seeds, private, public } => {
-                let (rows, public) =
-                    (KeyRows { set: params.scheme(), seeds: *seeds }, public.as_ref().map(|public| public.len()));
-                let count = check_keys(rows, private.len(), public)?;
-                (rows.kind(), count, rows.inputs() + private.len() + public.unwrap_or(0))
-            }
-        };
-        Ok((kind, Size { jobs, bytes: bytes as u64 }))
-    }
-}
-
-/// Runs calls of one kind as one call of the scheduler; see [`block::run_calls`]. A call that was not lent keeps its error. Signatures go to the memory
-/// `into`, if there is one, in place of the call's.
-pub(crate) fn run_calls<S: Scheme>(
-    scheduler: &Scheduler,
-    lent: &mut [Result<CallColumns<'_, '_, S>, Error>],
-    mut into: Option<RowMemory<'_>>,
-    is_wanted: IsWanted<'_>,
-    progress: Option<Progress<'_>>,
-) -> Vec<Result<(), Error>> {
-    /// Runs the calls, all of which match the pattern.
-    macro_rules! run {
-        ($columns:pat => $call:expr) => {{
-            let made = lent.iter_mut().map(|lent| {
-                let $columns = lent.as_mut().map_err(|why| why.clone())? else { unreachable!("its kind was checked") };
-                $call
-            });
-            let made = made.collect();
-            block::run_calls(scheduler, made, is_wanted, progress)
-        }};
-    }
-    match lent.iter().find_map(|lent| lent.as_ref().ok()) {
-        Some(CallColumns::Sign { .. }) => run!(CallColumns::Sign { rows, signatures, statuses } => {
-            CallOfRows::new(&*rows, into.take().unwrap_or(RowMemory::Own(signatures)), statuses)
-        }),
-        Some(CallColumns::Verify { .. }) => run!(CallColumns::Verify { rows, statuses } => {
-            CallOfRows::new(&*rows, RowMemory::Own(&mut []), statuses)
-        }),
-        // No call was lent, or all of them make keys.
-        _ => run!(CallColumns::Keygen { params, seeds, private, public } => {
-            CallOfRows::of_keys(KeyRows { set: params.scheme(), seeds: *seeds }, private, public.as_deref_mut())
-        }),
-    }
+/// Checks the columns of a call. Returns the kind of its program, and the size that it takes in a queue.
+fn check<S: Scheme>(call: &mut CallColumns<'_, '_, S>) -> Result<(Kind, Size), Error> {
+    let call = CallOfRows::of(call, None);
+    let jobs = call.check()?;
+    Ok((call.columns.kind(), Size { jobs, bytes: call.size() as u64 }))
 }
 
 /// Rows that own their memory, for [`Engine::submit`](crate::Engine::submit). The memory may be anything: `Vec`, `Arc`, `Bytes`,
@@ -143,8 +92,8 @@ impl<T, S: Scheme> RowSet<T, S> {
     fn lend(&mut self) -> Result<CallColumns<'_, '_, S>, Error> {
         let wrong = |what: &str| Error::Value { what: format!("the function that lends a set of rows {what}") };
         let RowSet { memory, lend, checked } = self;
-        let call = caught(move || lend(memory)).map_err(|_| wrong("panicked"))?;
-        match *checked == Some(call.check()?) {
+        let mut call = caught(move || lend(memory)).map_err(|_| wrong("panicked"))?;
+        match *checked == Some(check(&mut call)?) {
             true => Ok(call),
             false => Err(wrong("gave other columns than before; it must always give the same")),
         }
@@ -161,7 +110,7 @@ impl<T: Send + 'static, S: Scheme> Job for RowSet<T, S> {
     }
 
     fn submit(mut self, engine: &Engine) -> Result<Ticket<T>, Refused<Self>> {
-        match (self.lend)(&mut self.memory).check() {
+        match check(&mut (self.lend)(&mut self.memory)) {
             Ok((kind, size)) => {
                 self.checked = Some((kind, size));
                 submit(&engine.0.queue, &engine.0.scheduler, self, size, |set| set)

@@ -31,3 +31,10 @@ pub enum RowStatus {
     /// The message was hashed.
     Hashed = 11,
 }
+
+impl RowStatus {
+    /// Whether the row is still to be computed.
+    pub(super) fn is_open(self) -> bool {
+        self == RowStatus::NotComputed
+    }
+}
