@@ -155,9 +155,7 @@ pub mod schemes {
     pub use crate::calls::Calls;
     pub use crate::jobs::{SignJob, VerifyJob};
     pub use crate::rows::{CallColumns, MessageRows, RowVerifyingKeys, SignatureRows};
-    pub use crate::scheme::{
-        Failed, KeyColumns, Of, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
-    };
+    pub use crate::scheme::{Failed, Of, PublicKey, Scheme, SignBatch, Sizes, ToSign, ToVerify, VerifyBatch};
     pub use crate::types::{SchemeKey, SchemeTypes};
 }
 

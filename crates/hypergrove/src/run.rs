@@ -2,7 +2,8 @@
 
 use crate::Op;
 use crate::jobs::{GenerateJob, GivenSeeds, JobKey, SignJob, VerifyJob, own_key, owned};
-use crate::scheme::{KeyColumns, ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying};
+use crate::random::random;
+use crate::scheme::{ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, make_keys};
 use crate::types::SchemeKey;
 use hypergrove_engine::Error;
 use hypergrove_engine::scheduler::{Job, Outcomes, RESULTS_OF_A_THREAD, Run, Size, Wiped, room};
@@ -183,7 +184,7 @@ impl<S: Scheme> Job for Verify<'_, S> {
             (keys.into_iter().map(Cow::Borrowed).collect(), of)
         };
         let work = Verifying { jobs: fitting.len(), of: &of, keys: &keys };
-        let verdicts = if fitting.is_empty() { Vec::new() } else { S::verify(run, &work, memory)? };
+        let verdicts = if fitting.is_empty() { Vec::new() } else { work.verify(run, first.key.scheme(), memory)? };
         let mut verdicts = verdicts.into_iter();
         let mut verdict = || verdicts.next().expect("a verdict on each");
         Ok(jobs.iter().map(|job| fits(job) && verdict()).collect::<Vec<_>>().into())
@@ -207,25 +208,22 @@ impl<S: Scheme> Job for GenerateJob<'_, S> {
         self.set.sizes().private + self.set.output(Op::Keygen, facts)
     }
 
-    fn run(run: &Run<'_>, jobs: &mut [&mut Self], memory: &mut Vec<u8>) -> Result<Outcomes<S::SigningKey>, Error> {
+    fn run(run: &Run<'_>, jobs: &mut [&mut Self], _: &mut Vec<u8>) -> Result<Outcomes<S::SigningKey>, Error> {
         let Some(first) = jobs.first() else { return Ok(Vec::new().into()) };
         let (set, sizes) = (first.set, first.set.sizes());
-        let mut given = Wiped(vec![0; jobs.iter().filter(|job| job.seeds().is_some()).count() * sizes.seeds]);
-        jobs.iter()
-            .filter_map(|job| job.seeds())
-            .zip(given.0.chunks_exact_mut(sizes.seeds))
-            .for_each(|(seeds, to)| S::write_seeds(seeds, to));
-        let (mut private, mut seeds) = (Wiped(vec![0; jobs.len() * sizes.private]), &given.0[..]);
-        let mut left = &mut private.0[..];
-        let alike = jobs.chunk_by(|a, b| a.seeds().is_some() == b.seeds().is_some());
-        let columns = alike.flat_map(|alike| alike.chunks(KEYS_OF_A_THREAD)).map(|alike| {
-            let private = left.split_off_mut(..alike.len() * sizes.private).expect("a place for each key");
-            let has_seeds = alike[0].seeds().is_some();
-            let seeds = has_seeds.then(|| seeds.split_off(..alike.len() * sizes.seeds).expect("all given seeds"));
-            KeyColumns { seeds, private, public: &mut [] }
-        });
-        let mut columns: Vec<KeyColumns<'_>> = columns.collect();
-        set.keygen(run, &mut columns, memory)?;
+        let mut seeds = Wiped(vec![0; jobs.len() * sizes.seeds]);
+        let parts = jobs.chunks(KEYS_OF_A_THREAD).zip(seeds.0.chunks_mut(KEYS_OF_A_THREAD * sizes.seeds));
+        run.place.each_of(parts.collect(), &|(jobs, to): (&[&mut Self], &mut [u8])| {
+            // One request draws the seeds of all these keys.
+            if jobs.iter().any(|job| job.seeds().is_none()) {
+                random(to)?;
+            }
+            let each = jobs.iter().zip(to.chunks_exact_mut(sizes.seeds));
+            each.for_each(|(job, to)| job.seeds().into_iter().for_each(|seeds| S::write_seeds(seeds, to)));
+            Ok(())
+        })?;
+        let mut private = Wiped(vec![0; jobs.len() * sizes.private]);
+        make_keys(run, set, &seeds.0, &mut [&mut private.0])?;
         let private = &private.0;
         let key = |i: usize| S::SigningKey::of_bytes(set, &private[i * sizes.private..][..sizes.private]);
         Ok(run.place.map(jobs.len(), RESULTS_OF_A_THREAD, &key).into())

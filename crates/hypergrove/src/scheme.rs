@@ -6,8 +6,9 @@ use crate::rows::status::RowStatus;
 use crate::types::{SchemeTypes, copied};
 use crate::{Error, Op};
 pub use hypergrove_engine::scheduler::Failed;
-use hypergrove_engine::scheduler::{Checks, Compute, Computed, Output, Parts, Place, Run, compute};
-use hypergrove_engine::scheme::{GroupFacts, Kind};
+use hypergrove_engine::scheduler::{Checks, Compute, Computed, Output, Parts, Place, Run, compute, room};
+use hypergrove_engine::scheme::{Group, GroupFacts, Kind};
+use signature::Keypair;
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -123,36 +124,38 @@ pub trait Scheme: SchemeTypes<Set: ParameterSet<Scheme = Self>> {
     /// The bytes of memory that a row of an operation needs in addition to the caller's, without what is kept of the row itself.
     #[doc(hidden)]
     fn held(op: Op, facts: &GroupFacts, checks: Checks) -> usize;
-    /// Draws the randomness that messages take, for [`Signing::fresh`]; nothing if no message takes any.
+    /// Draws the randomness that messages take, for [`SignBatch::fresh`]; nothing if no message takes any.
     #[doc(hidden)]
     fn draw(_place: &Place<'_>, _jobs: usize, _of: Of<'_, ToSign<'_, Self>>) -> Result<Zeroizing<Vec<u8>>, Error> {
         Ok(Zeroizing::default())
     }
-    /// Signs a range of messages in the places of [`Run::place`], without those that are left out; see [`Output::compute`].
+    /// The keys that a thread checks, at least; see [`Scheme::check_key`].
     #[doc(hidden)]
-    fn sign(
-        run: &Run<'_>,
-        work: &Signing<'_, '_, Self>,
-        range: Range<usize>,
-        left_out: &Failed,
-        out: Parts<'_, '_>,
-    ) -> Result<Computed, Error>;
-    /// Verifies a range of signatures that were just made, but for jobs that failed. Returns the jobs whose keys are damaged.
+    const KEYS_OF_A_CHECK: usize = 1;
+    /// Checks that a key has not changed in memory, before it signs on the device of `run`. A job whose key has an error fails with it.
     #[doc(hidden)]
-    fn check_signatures(
-        run: &Run<'_>,
-        work: &Signing<'_, '_, Self>,
-        range: Range<usize>,
-        failed: &Failed,
-        signatures: &[u8],
-    ) -> Result<Failed, Error>;
-    /// Verifies signatures of the right length. Each verdict has passed the engine's checks. `memory` is kept between chunks.
+    fn check_key(_run: &Run<'_>, _key: &Self::SigningKey) -> Result<(), Error> {
+        Ok(())
+    }
+    /// Signs messages in the places of [`Run::place`].
     #[doc(hidden)]
-    fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Self>, memory: &mut Vec<u8>) -> Result<Vec<bool>, Error>;
-    /// Makes the keys of columns. They have passed the engine's checks, as verdicts have. `memory` is kept between chunks; it holds no secret
-    /// afterwards.
+    fn sign(run: &Run<'_>, work: &SignBatch<'_, '_, Self>, out: Parts<'_, '_>) -> Result<Computed, Error>;
+    /// Finds out why a signature of this key that was just made is not valid. The error is the job's if the key is damaged; else it is the device's,
+    /// and ends the run.
     #[doc(hidden)]
-    fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], memory: &mut Vec<u8>) -> Result<(), Error>;
+    fn blame(run: &Run<'_>, key: &Self::SigningKey, job: usize) -> Result<Error, Error>;
+    /// Verifies signatures of the right length in the places of [`Run::place`]: writes the bytes by which [`Scheme::is_valid`] judges each of them.
+    #[doc(hidden)]
+    fn verify(run: &Run<'_>, work: &VerifyBatch<'_, '_, '_, Self>, out: Parts<'_, '_>) -> Result<(), Error>;
+    /// Whether a signature is valid, by the bytes that [`Scheme::verify`] has written.
+    #[doc(hidden)]
+    fn is_valid(job: &ToVerify<'_, '_, Self>, verdict: &[u8]) -> bool;
+    /// Makes the private keys of seeds in the places of [`Run::place`].
+    #[doc(hidden)]
+    fn keygen(run: &Run<'_>, seeds: &[u8], out: Parts<'_, '_>) -> Result<(), Error>;
+    /// Writes the public key of a private key.
+    #[doc(hidden)]
+    fn write_public(private: &[u8], public: &mut [u8]);
     /// The engine's calls for this scheme: always `&Calls::OF`, in a function that is never inlined. Inlined, it would compile the calls again
     /// in every crate that makes one.
     #[doc(hidden)]
@@ -170,6 +173,8 @@ pub struct Sizes {
     pub public: usize,
     /// A signature.
     pub signature: usize,
+    /// The bytes by which a signature is judged.
+    pub verdict: usize,
     /// The first bytes of a signature that the host may compute in place of the device: R, if the scheme has it.
     pub r: usize,
 }
@@ -189,16 +194,38 @@ pub struct ToSign<'m, S: SchemeTypes> {
 /// Returns the job of a call with a given index.
 pub type Of<'w, T> = &'w (dyn Fn(usize) -> T + Sync);
 
-/// Messages to be signed.
-pub struct Signing<'w, 'm, S: SchemeTypes> {
-    /// The number of messages.
-    pub jobs: usize,
+/// Messages that a program signs together.
+pub struct SignBatch<'w, 'm, S: SchemeTypes> {
     /// Returns a message by its index.
     pub of: Of<'w, ToSign<'m, S>>,
-    /// Returns the distinct keys of a range of messages, and the index of each message's key.
-    pub keys: &'w (dyn Fn(Range<usize>) -> (Vec<&'m S::SigningKey>, Vec<u32>) + Sync),
-    /// Randomness for each message, if a message takes any. Both computations of redundant work take the same.
+    /// The distinct keys of the messages. They were checked.
+    pub keys: &'w [&'m S::SigningKey],
+    /// The index of each message's key.
+    pub key_of: &'w [u32],
+    /// What [`Scheme::draw`] gave for each message.
     pub fresh: &'w [u8],
+}
+
+/// Signatures that a program verifies together.
+pub struct VerifyBatch<'w, 'k, 'm, S: SchemeTypes> {
+    /// Returns a signature by its index.
+    pub of: Of<'w, ToVerify<'k, 'm, S>>,
+    /// The distinct keys of the signatures.
+    pub keys: &'w [Cow<'k, S::VerifyingKey>],
+    /// The index of each signature's key.
+    pub key_of: &'w [u32],
+}
+
+/// Messages to be signed.
+pub(crate) struct Signing<'w, 'm, S: SchemeTypes> {
+    /// The number of messages.
+    pub(crate) jobs: usize,
+    /// Returns a message by its index.
+    pub(crate) of: Of<'w, ToSign<'m, S>>,
+    /// Returns the distinct keys of a range of messages, and the index of each message's key.
+    pub(crate) keys: &'w (dyn Fn(Range<usize>) -> (Vec<&'m S::SigningKey>, Vec<u32>) + Sync),
+    /// Randomness for each message, if a message takes any. Both computations of redundant work take the same.
+    pub(crate) fresh: &'w [u8],
 }
 
 impl<S: Scheme> Signing<'_, '_, S> {
@@ -213,7 +240,7 @@ impl<S: Scheme> Signing<'_, '_, S> {
         memory: &mut Vec<u8>,
     ) -> Result<Failed, Error> {
         let check = |run: &Run<'_>, range: Range<usize>, failed: &Failed, made: &[u8]| {
-            S::check_signatures(run, self, range, failed, made)
+            self.check(run, set, range, failed, made)
         };
         let output = Output {
             jobs: self.jobs,
@@ -221,47 +248,151 @@ impl<S: Scheme> Signing<'_, '_, S> {
             what: "the output of Sign",
             by_host: 0..set.sizes().r,
             is_private,
-            compute: &|run, range, left_out, out| S::sign(run, self, range, left_out, out),
+            compute: &|run, range, left_out, out| self.sign_range(run, set, range, left_out, out),
             check: if run.place.scheduler.work.checks.verify_signatures { Some(&check) } else { None },
         };
         compute(run, &output, out, memory)
     }
+
+    /// Signs a range of messages once, without those that are left out and those whose keys are damaged; see [`Output::compute`].
+    fn sign_range(
+        &self,
+        run: &Run<'_>,
+        set: S,
+        range: Range<usize>,
+        left_out: &Failed,
+        out: Parts<'_, '_>,
+    ) -> Result<Computed, Error> {
+        let (keys, key_of) = (self.keys)(range.clone());
+        let of = |job: usize| (self.of)(range.start + job);
+        let each = self.fresh.len() / self.jobs;
+        let fresh = &self.fresh[range.start * each..range.end * each];
+        let is_damaged = |key: usize| S::check_key(run, keys[key]).is_err();
+        if left_out.is_empty() && run.place.find(keys.len(), S::KEYS_OF_A_CHECK, &is_damaged).is_none() {
+            return S::sign(run, &SignBatch { of: &of, keys: &keys, key_of: &key_of, fresh }, out);
+        }
+        let checked = run.place.map(keys.len(), S::KEYS_OF_A_CHECK, &|key| S::check_key(run, keys[key]));
+        let error = |(job, key): (usize, &u32)| Some((job, checked[*key as usize].clone().err()?));
+        let mut failed: Failed = key_of.iter().enumerate().filter_map(error).collect();
+        let is_sound = |job: &usize| !failed.contains_key(job) && !left_out.contains_key(job);
+        let sound: Vec<usize> = (0..key_of.len()).filter(is_sound).collect();
+        if sound.is_empty() {
+            return Ok(Computed::All(failed));
+        }
+        let key_of: Vec<u32> = sound.iter().map(|job| key_of[*job]).collect();
+        let mut of_sound = Zeroizing::new(Vec::with_capacity(fresh.len()));
+        sound.iter().for_each(|job| of_sound.extend_from_slice(&fresh[job * each..][..each]));
+        let places = out.iter_mut().flat_map(|part| part.chunks_exact_mut(set.sizes().signature)).enumerate();
+        let places = places.filter(|(job, _)| sound.binary_search(job).is_ok());
+        let mut places: Vec<&mut [u8]> = places.map(|(_, place)| place).collect();
+        let work = SignBatch { of: &|i| of(sound[i]), keys: &keys, key_of: &key_of, fresh: &of_sound };
+        let of_range = |more: Failed| more.into_iter().map(|(i, why)| (sound[i], why));
+        Ok(match S::sign(run, &work, &mut places)? {
+            Computed::All(more) => {
+                failed.extend(of_range(more));
+                Computed::All(failed)
+            }
+            Computed::Damaged(more) => Computed::Damaged(of_range(more).collect()),
+        })
+    }
+
+    /// Verifies a range of signatures that were just made, but for jobs that failed. Returns the jobs whose keys are damaged.
+    fn check(
+        &self,
+        run: &Run<'_>,
+        set: S,
+        range: Range<usize>,
+        failed: &Failed,
+        signatures: &[u8],
+    ) -> Result<Failed, Error> {
+        let sound: Vec<usize> = (0..range.len()).filter(|job| !failed.contains_key(job)).collect();
+        if sound.is_empty() {
+            return Ok(Failed::new());
+        }
+        let Sizes { signature: size, verdict, .. } = set.sizes();
+        let group = Group { kind: set.kind(Op::Verify, 0), ..run.facts.group };
+        let run = Run { place: run.place, facts: &run.place.worker.programs.facts(group)? };
+        let (keys, key_of) = (self.keys)(range.clone());
+        let public: Vec<Cow<'_, S::VerifyingKey>> = keys.iter().map(|key| Cow::Owned(key.verifying_key())).collect();
+        let key_of: Vec<u32> = sound.iter().map(|job| key_of[*job]).collect();
+        let of = |i: usize| {
+            let ToSign { mode, message, .. } = (self.of)(range.start + sound[i]);
+            let key = PublicKey::Key(&*public[key_of[i] as usize]);
+            ToVerify { key, mode, message, signature: &signatures[sound[i] * size..][..size] }
+        };
+        let mut verdicts = vec![0; sound.len() * verdict];
+        S::verify(&run, &VerifyBatch { of: &of, keys: &public, key_of: &key_of }, &mut [&mut verdicts])?;
+        let wrong = (0..sound.len()).filter(|i| !S::is_valid(&of(*i), &verdicts[i * verdict..][..verdict]));
+        wrong.map(|i| Ok((sound[i], S::blame(&run, keys[key_of[i] as usize], i)?))).collect()
+    }
 }
 
 /// Computes results that need no further check, `size` bytes for each of so many jobs, into memory that nobody else sees. `what` is the result, as
-/// errors name it.
-#[doc(hidden)]
-pub fn compute_private(
+/// errors name it. `each` computes a range.
+#[expect(clippy::type_complexity, reason = "a name would say no more")]
+pub(crate) fn compute_private(
     run: &Run<'_>,
     (what, jobs, size): (&str, usize, usize),
-    each: Compute<'_>,
+    each: &(dyn Fn(&Run<'_>, Range<usize>, Parts<'_, '_>) -> Result<Failed, Error> + Sync),
     out: Parts<'_, '_>,
 ) -> Result<Failed, Error> {
+    let each: Compute<'_> = &|run, range, _, out| each(run, range, out).map(Computed::All);
     let output = Output { jobs, size, what, by_host: 0..0, is_private: true, compute: each, check: None };
     compute(run, &output, out, &mut Vec::new())
 }
 
-/// A signature to be verified, of a job or of a row. Its length is that of the set.
-pub struct ToVerify<'m, S: SchemeTypes> {
+/// Makes the private keys of seeds, with all checks of the engine.
+pub(crate) fn make_keys<S: Scheme>(run: &Run<'_>, set: S, seeds: &[u8], private: Parts<'_, '_>) -> Result<(), Error> {
+    let Sizes { seeds: of_key, private: size, .. } = set.sizes();
+    let compute = |run: &Run<'_>, range: Range<usize>, out: Parts<'_, '_>| {
+        S::keygen(run, &seeds[range.start * of_key..range.end * of_key], out)?;
+        Ok(Failed::new())
+    };
+    compute_private(run, ("the output of Keygen", seeds.len() / of_key, size), &compute, private).map(drop)
+}
+
+/// A signature to be verified, of a job, of a row, or one that was just made. Its length is that of the set.
+pub struct ToVerify<'k, 'm, S: SchemeTypes> {
     /// The key that should have signed.
-    pub key: PublicKey<'m, S>,
+    pub key: PublicKey<'k, S>,
     /// How the message was signed.
     pub mode: S::Mode<'m>,
     /// The message.
     pub message: S::Message<'m>,
     /// The signature.
-    pub signature: &'m [u8],
+    pub signature: &'k [u8],
 }
 
 /// Signatures to be verified.
-pub struct Verifying<'w, 'm, S: SchemeTypes> {
+pub(crate) struct Verifying<'w, 'm, S: SchemeTypes> {
     /// The number of signatures.
-    pub jobs: usize,
+    pub(crate) jobs: usize,
     /// Returns a signature by its index.
-    pub of: Of<'w, ToVerify<'m, S>>,
+    pub(crate) of: Of<'w, ToVerify<'m, 'm, S>>,
     /// Returns the distinct keys of a range of signatures, and the index of each signature's key. Keys in a column are copied.
     #[expect(clippy::type_complexity, reason = "a name would say no more")]
-    pub keys: &'w (dyn Fn(Range<usize>) -> (Vec<Cow<'m, S::VerifyingKey>>, Vec<u32>) + Sync),
+    pub(crate) keys: &'w (dyn Fn(Range<usize>) -> (Vec<Cow<'m, S::VerifyingKey>>, Vec<u32>) + Sync),
+}
+
+/// The fewest verdicts that a thread judges.
+const VERDICTS_OF_A_THREAD: usize = 1024;
+
+impl<S: Scheme> Verifying<'_, '_, S> {
+    /// Verifies all signatures, with all checks of the engine. `memory` is kept between chunks.
+    pub(crate) fn verify(&self, run: &Run<'_>, set: S, memory: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
+        let compute = |run: &Run<'_>, range: Range<usize>, out: Parts<'_, '_>| {
+            let (keys, key_of) = (self.keys)(range.clone());
+            let of = |i: usize| (self.of)(range.start + i);
+            S::verify(run, &VerifyBatch { of: &of, keys: &keys, key_of: &key_of }, out)?;
+            Ok(Failed::new())
+        };
+        let size = set.sizes().verdict;
+        let verdicts = room(memory, self.jobs * size);
+        compute_private(run, ("the output of Verify", self.jobs, size), &compute, &mut [&mut *verdicts])?;
+        let verdicts = &*verdicts;
+        let is_valid = |i: usize| S::is_valid(&(self.of)(i), &verdicts[i * size..][..size]);
+        Ok(run.place.map_in_place(self.jobs, VERDICTS_OF_A_THREAD, &is_valid))
+    }
 }
 
 /// A public key, or its bytes in the caller's column, which may change.
@@ -274,16 +405,6 @@ pub enum PublicKey<'m, S: SchemeTypes> {
 
 copied! {
     ['m] ToSign<'m, S>;
-    ['m] ToVerify<'m, S>;
+    ['k 'm] ToVerify<'k, 'm, S>;
     ['m] PublicKey<'m, S>;
-}
-
-/// Successive keys to be made: their seeds, and the memory that the keys go to.
-pub struct KeyColumns<'a> {
-    /// Their seeds, one after the other. Without them the keys come from the operating system's randomness.
-    pub seeds: Option<&'a [u8]>,
-    /// Memory for the private keys.
-    pub private: &'a mut [u8],
-    /// Memory for the public keys; empty if they are not wanted.
-    pub public: &'a mut [u8],
 }

@@ -1,6 +1,7 @@
 //! The types of a signature scheme, of which jobs and columns are made.
 
 use crate::Error;
+use signature::Keypair;
 use std::fmt::Debug;
 use std::ptr;
 use zeroize::Zeroize;
@@ -11,7 +12,7 @@ pub trait SchemeTypes: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// see that futures with its jobs are `Send`.)
     type Set: Copy + Debug + Send + Sync + 'static;
     /// A private key.
-    type SigningKey: SchemeKey<Self>;
+    type SigningKey: SchemeKey<Self> + Keypair<VerifyingKey = Self::VerifyingKey>;
     /// A public key.
     type VerifyingKey: SchemeKey<Self>;
     /// A signature.

@@ -5,9 +5,10 @@ use super::inputs::{Copies, RowInputs};
 use super::results::Results;
 use super::status::RowStatus;
 use crate::Error;
+use crate::random::random;
 use crate::run::KEYS_OF_A_THREAD;
-use crate::scheme::{Failed, KeyColumns, Scheme, Signing, Sizes, Verifying};
-use hypergrove_engine::scheduler::{Checks, IsWanted, Job, Outcomes, Place, Run, zeros};
+use crate::scheme::{Failed, Scheme, Signing, Sizes, Verifying, make_keys};
+use hypergrove_engine::scheduler::{Checks, IsWanted, Job, Outcomes, Place, Run, Wiped, zeros};
 use hypergrove_engine::scheme::{GroupFacts, Kind};
 use hypergrove_engine::trace::{self, Step};
 use std::collections::VecDeque;
@@ -149,7 +150,7 @@ impl<S: Scheme> Job for RowBlock<'_, '_, S> {
             let done = match group[0].inputs {
                 RowInputs::Sign(_) => sign(run, &mut group, memory),
                 RowInputs::Verify(_) => verify(run, &mut group, memory),
-                RowInputs::Keygen { set, .. } => make_keys(run, *set, &mut group, memory),
+                RowInputs::Keygen { set, .. } => generate(run, *set, &mut group),
             };
             if let Err(why) = done {
                 drop(group);
@@ -185,7 +186,7 @@ where
     }
     // Usually no row is refused. Then the number of rows is known, and collecting them needs no repeated growth.
     match read.iter().all(Result::is_ok) {
-        true => read.into_iter().map(|row| row.ok().expect("none is refused")).collect(),
+        true => read.into_iter().map(|row| row.expect("none is refused")).collect(),
         false => read.into_iter().filter_map(Result::ok).collect(),
     }
 }
@@ -261,37 +262,46 @@ fn verify<S: Scheme>(run: &Run<'_>, blocks: &mut [RowBlock<'_, '_, S>], memory: 
         _ => unreachable!("blocks that run together are of one kind"),
     });
     let mut verdicts = Vec::new();
-    if !rows.is_empty() {
+    if let Some(first) = rows.first() {
         let of = |i: usize| rows[i].to_verify();
         let keys = |range: Range<usize>| of_calls(&rows[range], |row| row.of, |of, rows| of.keys_of(rows));
-        verdicts = S::verify(run, &Verifying { jobs: rows.len(), of: &of, keys: &keys }, memory)?;
+        verdicts = Verifying { jobs: rows.len(), of: &of, keys: &keys }.verify(run, first.of.set(), memory)?;
     }
     close(blocks, verdicts.into_iter().map(|valid| if valid { RowStatus::Valid } else { RowStatus::Invalid }));
     Ok(())
 }
 
-/// Makes the keys of rows. `memory` is kept between chunks.
-fn make_keys<S: Scheme>(
-    run: &Run<'_>,
-    set: S,
-    blocks: &mut [RowBlock<'_, '_, S>],
-    memory: &mut Vec<u8>,
-) -> Result<(), Error> {
+/// Makes the keys of rows.
+fn generate<S: Scheme>(run: &Run<'_>, set: S, blocks: &mut [RowBlock<'_, '_, S>]) -> Result<(), Error> {
     let Sizes { seeds: of_seeds, private: of_private, public: of_public, .. } = set.sizes();
-    // A device's threads share the keys of a chunk.
-    let columns = blocks.iter_mut().flat_map(|RowBlock { inputs, rows, results, .. }| {
-        let seeds = if let RowInputs::Keygen { seeds, .. } = inputs { *seeds } else { None };
-        let mut seeds = seeds.map(|seeds| &seeds[rows.start * of_seeds..rows.end * of_seeds]);
-        let [private, public] = &mut results.columns;
-        let mut public = &mut **public;
-        private.chunks_mut(KEYS_OF_A_THREAD * of_private).map(move |private| {
-            let keys = private.len() / of_private;
-            let seeds = seeds.as_mut().map(|seeds| seeds.split_off(..keys * of_seeds).expect("seeds for all"));
-            let public = public.split_off_mut(..public.len().min(keys * of_public)).expect("no more than there are");
-            KeyColumns { seeds, private, public }
-        })
+    let mut seeds = Wiped(vec![0; blocks.iter().map(|block| block.rows.len()).sum::<usize>() * of_seeds]);
+    let mut left = &mut seeds.0[..];
+    let parts = blocks.iter().flat_map(|RowBlock { inputs, rows, .. }| {
+        let given = if let RowInputs::Keygen { seeds, .. } = inputs { *seeds } else { None };
+        let to = left.split_off_mut(..rows.len() * of_seeds).expect("memory for all seeds");
+        let given = given.map(|given| &given[rows.start * of_seeds..rows.end * of_seeds]);
+        let size = KEYS_OF_A_THREAD * of_seeds;
+        to.chunks_mut(size).enumerate().map(move |(nth, to)| (given.map(|given| &given[nth * size..][..to.len()]), to))
     });
-    set.keygen(run, &mut columns.collect::<Vec<_>>(), memory)
+    // One thread takes a few milliseconds for the seeds of a full chunk, and the device would wait for them.
+    run.place.each_of(parts.collect(), &|(given, to): (Option<&[u8]>, &mut [u8])| match given {
+        None => random(to),
+        Some(seeds) => {
+            to.copy_from_slice(seeds);
+            Ok(())
+        }
+    })?;
+    let mut private: Vec<&mut [u8]> = blocks.iter_mut().map(|block| &mut *block.results.columns[0]).collect();
+    make_keys(run, set, &seeds.0, &mut private)?;
+    let columns =
+        blocks.iter_mut().flat_map(|RowBlock { results: Results { columns: [private, public], .. }, .. }| {
+            private.chunks(KEYS_OF_A_THREAD * of_private).zip(public.chunks_mut(KEYS_OF_A_THREAD * of_public))
+        });
+    run.place.each_of(columns.collect(), &|(private, public): (&[u8], &mut [u8])| {
+        let keys = private.chunks_exact(of_private).zip(public.chunks_exact_mut(of_public));
+        keys.for_each(|(private, public)| S::write_public(private, public));
+        Ok(())
+    })
 }
 
 /// Joins the results of `distinct` for the rows of each call: the distinct keys of all rows, and the index of each row's key. Rows of one call

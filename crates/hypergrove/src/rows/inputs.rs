@@ -93,12 +93,12 @@ impl<'a, S: Scheme> RowInputs<'a, S> {
         }
     }
 
-    /// The bytes of memory that a row needs in addition to the caller's. They include what is kept of a row that was read.
+    /// The bytes of memory that a row needs in addition to the caller's. They include what is kept of a row that was read, and the seeds of a key.
     pub(super) fn held(&self, facts: &GroupFacts, checks: Checks) -> usize {
         let (op, read) = match self {
             RowInputs::Sign(_) => (Op::Sign, size_of::<(SignRow<'_, '_, S>, RowStatus)>()),
             RowInputs::Verify(_) => (Op::Verify, size_of::<(VerifyRow<'_, '_, S>, RowStatus)>()),
-            RowInputs::Keygen { .. } => (Op::Keygen, 0),
+            RowInputs::Keygen { set, .. } => (Op::Keygen, set.sizes().seeds),
         };
         read + S::held(op, facts, checks)
     }
@@ -203,8 +203,8 @@ pub(super) struct SignRow<'l, 'a, S: SchemeTypes> {
 }
 
 impl<'l, S: Scheme> SignRow<'l, '_, S> {
-    pub(super) fn to_sign(&self) -> ToSign<'l, S> {
-        let SignRow { of, key, message, randomizer } = *self;
+    pub(super) fn to_sign(self) -> ToSign<'l, S> {
+        let SignRow { of, key, message, randomizer } = self;
         ToSign { key: &of.keys.table().keys[key as usize], mode: S::shorten(of.mode), message, randomizer }
     }
 }
@@ -243,14 +243,14 @@ pub(super) struct VerifyRow<'l, 'a, S: SchemeTypes> {
 }
 
 impl<'l, S: Scheme> VerifyRow<'l, '_, S> {
-    pub(super) fn to_verify(&self) -> ToVerify<'l, S> {
-        let VerifyRow { of, key, message, signature, .. } = *self;
+    pub(super) fn to_verify(self) -> ToVerify<'l, 'l, S> {
+        let VerifyRow { of, key, message, signature, .. } = self;
         ToVerify { key, mode: S::shorten(of.mode), message, signature }
     }
 }
 
 impl<'a, S: Scheme> SignatureRows<'a, S> {
-    fn set(&self) -> S {
+    pub(super) fn set(&self) -> S {
         match self.keys {
             RowVerifyingKeys::Encoded { params, .. } => params.scheme(),
             _ => self.keys.table().keys[0].scheme(),

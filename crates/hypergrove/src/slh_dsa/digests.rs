@@ -129,15 +129,15 @@ fn same(n: usize, (rs, positions): &(Vec<u8>, Vec<Position>), again: (&[u8], &[P
 }
 
 /// Messages whose signatures are to be verified.
-pub(super) struct VerifyDigests<'s, 'a> {
+pub(super) struct VerifyDigests<'s, 'k, 'a> {
     pub(super) run: &'s Run<'s>,
-    pub(super) of: Of<'s, ToVerify<'a, SlhDsa>>,
+    pub(super) of: Of<'s, ToVerify<'k, 'a, SlhDsa>>,
     pub(super) keys: &'s [Key<'s>],
     pub(super) key_of: &'s [u32],
     pub(super) longest: OnceLock<usize>,
 }
 
-impl Digests for VerifyDigests<'_, '_> {
+impl Digests for VerifyDigests<'_, '_, '_> {
     /// FIPS 205, Algorithm 20: lines 4–11. A second computation is compared by the roots that follow from it.
     fn positions(&mut self) -> Result<Vec<Position>, Error> {
         let (p, jobs) = (self.run.facts.plan().params, self.key_of.len());

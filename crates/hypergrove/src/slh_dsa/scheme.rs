@@ -1,31 +1,28 @@
 //! SLH-DSA as the facade's trait `Scheme`.
 
+use super::digests::{SignDigests, VerifyDigests};
 use super::distinct::distinct;
 use super::inputs::{Input, JobMessage, Message, Randomizer, Seeds, SlhDsa, context};
-use super::run::{compare_roots, sign, verify};
+use super::run::{blame, compare_roots};
 use super::trees::grow;
 use crate::calls::Calls;
 use crate::jobs;
 use crate::keys::{Signature, SigningKey, VerifyingKey};
-use crate::random::{random, random_by_threads};
+use crate::random::random_by_threads;
 use crate::rows::{Column, RowStatus};
-use crate::scheme::{
-    Failed, KeyColumns, Of, PublicKey, Scheme, Signing, Sizes, ToSign, ToVerify, Verifying, compute_private,
-};
+use crate::run::KEYS_OF_A_THREAD;
+use crate::scheme::{Failed, Of, PublicKey, Scheme, SignBatch, Sizes, ToSign, ToVerify, VerifyBatch};
 use crate::types::{SchemeKey, SchemeTypes};
-use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run, room};
-use hypergrove_engine::scheme::Kind;
-use hypergrove_engine::scheme::{Group, GroupFacts};
-use hypergrove_engine::{Error, Key};
+use hypergrove_engine::programs::typed;
+use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run};
+use hypergrove_engine::scheme::{GroupFacts, Kind};
+use hypergrove_engine::{Accept, Batch, Error, Key, Places, SlhDsaProgram, Work};
 use hypergrove_fips205::plan::Op;
 use hypergrove_fips205::{MessageError, Mode, Params, Position};
 use hypergrove_taint::{declassified, declassify};
 use std::borrow::Cow;
-use std::ops::Range;
+use std::sync::OnceLock;
 use zeroize::{Zeroize, Zeroizing};
-
-/// The fewest roots that one thread compares.
-const VERDICTS_OF_A_THREAD: usize = 1024;
 
 impl SchemeTypes for SlhDsa {
     type Set = &'static Params;
@@ -53,7 +50,14 @@ impl Scheme for SlhDsa {
     /// A private key is SK.seed ‖ SK.prf ‖ PK.seed ‖ PK.root. The seeds are the first three of these.
     fn sizes(self) -> Sizes {
         let (seeds, r) = (3 * self.n, self.r_range().end);
-        Sizes { seeds, private: self.sk_bytes(), public: self.pk_bytes(), signature: self.sig_bytes(), r }
+        Sizes {
+            seeds,
+            private: self.sk_bytes(),
+            public: self.pk_bytes(),
+            signature: self.sig_bytes(),
+            verdict: self.n,
+            r,
+        }
     }
 
     fn kind(self, op: Op, cached_layers: usize) -> Kind {
@@ -170,131 +174,114 @@ impl Scheme for SlhDsa {
         Ok(fresh)
     }
 
+    const KEYS_OF_A_CHECK: usize = 512;
+
+    fn check_key(_: &Run<'_>, key: &SigningKey) -> Result<(), Error> {
+        if key.is_unchanged() { Ok(()) } else { Err(Error::changed(key.params().name)) }
+    }
+
+    /// Signs jobs whose keys are unchanged. `fresh` has n bytes for each job if any is hedged.
+    ///
     /// FIPS 205, Algorithm 19: lines 1–10 in `ToSign::randomized`, the others in the program.
-    fn sign(
-        run: &Run<'_>,
-        work: &Signing<'_, '_, SlhDsa>,
-        range: Range<usize>,
-        left_out: &Failed,
-        out: Parts<'_, '_>,
-    ) -> Result<Computed, Error> {
-        let p = run.facts.plan().params;
-        let (keys, key_of) = (work.keys)(range.clone());
-        let fresh = work.fresh.get(range.start * p.n..range.end * p.n).unwrap_or_default();
-        let of = |job: usize| (work.of)(range.start + job);
-        if left_out.is_empty() && keys.iter().all(|key| key.is_unchanged()) {
-            return sign(run, &of, (&keys, &key_of), fresh, out);
-        }
-        let changed: Vec<bool> = keys.iter().map(|key| !key.is_unchanged()).collect();
-        let of_changed = key_of.iter().enumerate().filter(|(_, key)| changed[**key as usize]);
-        let mut failed: Failed = of_changed.map(|(job, _)| (job, Error::changed(p.name))).collect();
-        let sound: Vec<usize> =
-            (0..key_of.len()).filter(|job| !failed.contains_key(job) && !left_out.contains_key(job)).collect();
-        let key_of: Vec<u32> = sound.iter().map(|job| key_of[*job]).collect();
-        let mut of_sound = Zeroizing::new(Vec::with_capacity(fresh.len()));
-        for job in sound.iter().filter(|_| !fresh.is_empty()) {
-            of_sound.extend_from_slice(&fresh[job * p.n..][..p.n]);
-        }
-        let rows = out.iter_mut().flat_map(|part| part.chunks_exact_mut(p.sig_bytes())).enumerate();
-        let mut rows: Vec<&mut [u8]> =
-            rows.filter(|(job, _)| sound.binary_search(job).is_ok()).map(|(_, row)| row).collect();
-        let computed = sign(run, &|i| of(sound[i]), (&keys, &key_of), &of_sound, &mut rows)?;
-        let of_range = |more: Failed| more.into_iter().map(|(i, why)| (sound[i], why));
-        Ok(match computed {
-            Computed::All(more) => {
-                failed.extend(of_range(more));
-                Computed::All(failed)
+    ///
+    /// Where the program grows the top trees, their roots must be PK.root of the keys, before any signature leaves the device: one-time keys sign the
+    /// roots of the lower layers, and a wrong root now and the right one later would use such a key twice.
+    fn sign(run: &Run<'_>, work: &SignBatch<'_, '_, SlhDsa>, out: Parts<'_, '_>) -> Result<Computed, Error> {
+        let SignBatch { of, keys, key_of, fresh } = *work;
+        let (plan, n) = (run.facts.plan(), run.facts.plan().params.n);
+        let mut digests = SignDigests { run, of, fresh, jobs: key_of.len(), longest: OnceLock::new(), made: None };
+        let of_key = |key: &u32| keys[*key as usize];
+        let batch = Batch { keys: &parts_of(keys), key_of, positions: &[], signatures: &[] };
+        // The bytes of a second computation must equal those of the first, which was checked.
+        let is_second = run.place.places == Places::Other;
+        let compares = run.place.scheduler.work.checks.check_roots && plan.cached_layers == 0 && !is_second;
+        let (mut damaged, holds) = (Failed::new(), run.facts.abilities.holds);
+        // A wrong device is blamed at once, even if its next attempt would be right.
+        let mut accept = |first: usize, roots: &[u8]| {
+            declassify(roots);
+            let of_jobs = key_of[first..].iter().map(of_key);
+            let found = compare_roots(run, roots.chunks_exact(n), of_jobs, "the top tree's root")?;
+            damaged.extend(found.into_iter().map(|(job, why)| (first + job, why)));
+            match holds && !damaged.is_empty() {
+                true => Err(Error::Value { what: "the top tree's root is not its key's PK.root".into() }),
+                false => Ok(()),
             }
-            Computed::Damaged(more) => Computed::Damaged(of_range(more).collect()),
+        };
+        let done = run.place.program(run.facts, key_of.len(), &mut |program, places| {
+            let SlhDsaProgram(program) = typed(program);
+            if program.hashes() == 0 {
+                let _ = digests.longest.set(usize::MAX);
+            }
+            let accept: Option<Accept<'_>> = if compares { Some(&mut accept) } else { None };
+            program.run(Work { batch, digests: Some(&mut digests), accept, places }, out)
+        });
+        match done {
+            Ok(()) => digests.put_rs(out).map(|()| Computed::All(damaged)),
+            Err(_) if !damaged.is_empty() && holds => Ok(Computed::Damaged(damaged)),
+            Err(why) => Err(why),
+        }
+    }
+
+    fn blame(run: &Run<'_>, key: &SigningKey, job: usize) -> Result<Error, Error> {
+        blame(run, key, "the root implied by the signature", job)
+    }
+
+    /// Computes the root that each signature implies, n bytes each: PK.root if the signature is valid.
+    ///
+    /// FIPS 205, Algorithm 20: lines 4–11 in [`VerifyDigests`], the others in the program.
+    fn verify(run: &Run<'_>, work: &VerifyBatch<'_, '_, '_, SlhDsa>, roots: Parts<'_, '_>) -> Result<(), Error> {
+        let VerifyBatch { of, keys, key_of } = *work;
+        let parts = keys.iter().map(|key| {
+            let key = (**key).as_ref();
+            Key { pk_root: key.pk_root(), ..Key::of_seeds(key.pk_seed(), &[]) }
+        });
+        let keys: Vec<Key<'_>> = parts.collect();
+        let signatures: Vec<&[u8]> = (0..key_of.len()).map(|i| of(i).signature).collect();
+        let batch = Batch { keys: &keys, key_of, positions: &[], signatures: &signatures };
+        let mut digests = VerifyDigests { run, of, keys: &keys, key_of, longest: OnceLock::new() };
+        run.place.program(run.facts, key_of.len(), &mut |program, places| {
+            let SlhDsaProgram(program) = typed(program);
+            if program.hashes() == 0 {
+                let _ = digests.longest.set(usize::MAX);
+            }
+            let done = program.run(Work { batch, digests: Some(&mut digests), accept: None, places }, roots);
+            roots.iter().for_each(|roots| declassify(&**roots));
+            done
         })
     }
 
-    /// Verifies signatures that were just made.
-    fn check_signatures(
-        run: &Run<'_>,
-        work: &Signing<'_, '_, SlhDsa>,
-        range: Range<usize>,
-        failed: &Failed,
-        signatures: &[u8],
-    ) -> Result<Failed, Error> {
-        let p = run.facts.plan().params;
-        let group = Group { kind: Kind::slh_dsa(p, Op::Verify, 0), ..run.facts.group };
-        let facts = run.place.worker.programs.facts(group)?;
-        let (keys, key_of) = (work.keys)(range.clone());
-        let sound: Vec<usize> = (0..range.len()).filter(|job| !failed.contains_key(job)).collect();
-        let key_of: Vec<u32> = sound.iter().map(|job| key_of[*job]).collect();
-        let public: Vec<Cow<'_, VerifyingKey>> = keys.iter().map(|key| Cow::Owned(key.verifying_key())).collect();
-        let mut roots = vec![0; key_of.len() * p.n];
-        let of = |i: usize| {
-            let ToSign { mode, message, .. } = (work.of)(range.start + sound[i]);
-            let key = PublicKey::Key(&*public[key_of[i] as usize]);
-            ToVerify { key, mode, message, signature: &signatures[sound[i] * p.sig_bytes()..][..p.sig_bytes()] }
-        };
-        verify(&Run { place: run.place, facts: &facts }, &of, &public, &key_of, &mut [&mut roots])?;
-        let of_key = key_of.iter().map(|key| keys[*key as usize]);
-        let refused = compare_roots(run, roots.chunks_exact(p.n), of_key, "the root implied by the signature")?;
-        Ok(refused.into_iter().map(|(i, why)| (sound[i], why)).collect())
-    }
-
-    fn verify(run: &Run<'_>, work: &Verifying<'_, '_, SlhDsa>, memory: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
-        let n = run.facts.plan().params.n;
-        let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, roots: Parts<'_, '_>| {
-            let (keys, key_of) = (work.keys)(range.clone());
-            verify(run, &|i| (work.of)(range.start + i), &keys, &key_of, roots)?;
-            Ok(Computed::All(Failed::new()))
-        };
-        let roots = room(memory, work.jobs * n);
-        compute_private(run, ("the output of Verify", work.jobs, n), &compute, &mut [&mut *roots])?;
-        let roots = &*roots;
-        let is_valid = |i: usize| {
-            let ToVerify { key, message, signature, .. } = (work.of)(i);
-            // A message that was read has the digest of one R.
-            let of_this_r = if let Message::Read(read) = message { signature.starts_with(read.r()) } else { true };
-            of_this_r && roots[i * n..][..n] == *key.parts()[1]
-        };
-        Ok(run.place.map_in_place(work.jobs, VERDICTS_OF_A_THREAD, &is_valid))
+    fn is_valid(ToVerify { key, message, signature, .. }: &ToVerify<'_, '_, SlhDsa>, root: &[u8]) -> bool {
+        // A message that was read has the digest of one R.
+        let of_this_r = if let Message::Read(read) = message { signature.starts_with(read.r()) } else { true };
+        of_this_r && root == key.parts()[1]
     }
 
     /// FIPS 205, Algorithm 18.
-    fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], memory: &mut Vec<u8>) -> Result<(), Error> {
-        let (n, place) = (self.n, &run.place);
-        // One thread takes a few milliseconds for the seeds of a full chunk, and the device would wait for them.
-        place.each_of(keys.iter_mut().collect(), &|keys: &mut KeyColumns<'_>| {
-            match keys.seeds {
-                // One request fills the whole column, because PK.root is written later.
-                None => random(keys.private)?,
-                Some(seeds) => {
-                    for (to, from) in keys.private.chunks_exact_mut(4 * n).zip(seeds.chunks_exact(3 * n)) {
-                        to[..3 * n].copy_from_slice(from);
-                    }
-                }
-            }
-            // PK.seed is the first half of the public key.
-            keys.private.chunks_exact(4 * n).for_each(|key| declassify(&key[2 * n..3 * n]));
-            Ok(())
-        })?;
-        let private: Vec<&[u8]> = keys.iter().flat_map(|keys| keys.private.chunks_exact(4 * n)).collect();
-        let roots = room(memory, private.len() * n);
-        let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, roots: Parts<'_, '_>| {
-            let seeds = private[range].iter().map(|key| (&key[..n], &key[2 * n..3 * n]));
-            grow(run, seeds, roots).map(|()| Computed::All(Failed::new()))
-        };
-        compute_private(run, ("the output of Keygen", private.len(), n), &compute, &mut [&mut *roots])?;
-        drop(private);
-        let mut left = &*roots;
-        let with_roots = keys.iter_mut().map(|keys| {
-            let roots = left.split_off(..keys.private.len() / 4).expect("a root for each key");
-            (keys, roots)
+    fn keygen(run: &Run<'_>, mut seeds: &[u8], out: Parts<'_, '_>) -> Result<(), Error> {
+        let n = run.facts.plan().params.n;
+        let mut roots = vec![0; seeds.len() / 3];
+        // PK.seed is the first half of the public key.
+        seeds.chunks_exact(3 * n).for_each(|seeds| declassify(&seeds[2 * n..]));
+        grow(run, seeds.chunks_exact(3 * n).map(|seeds| (&seeds[..n], &seeds[2 * n..])), &mut [&mut roots])?;
+        let mut roots = &roots[..];
+        let keys = out.iter_mut().flat_map(|part| part.chunks_mut(4 * n * KEYS_OF_A_THREAD)).map(|keys| {
+            let seeds = seeds.split_off(..keys.len() / 4 * 3).expect("seeds for each key");
+            let roots = roots.split_off(..keys.len() / 4).expect("a root for each key");
+            (keys, seeds, roots)
         });
-        place.each_of(with_roots.collect(), &|(keys, roots): (&mut KeyColumns<'_>, &[u8])| {
-            for (private, root) in keys.private.chunks_exact_mut(4 * n).zip(roots.chunks_exact(n)) {
-                private[3 * n..].copy_from_slice(root);
-            }
-            for (public, key) in keys.public.chunks_exact_mut(2 * n).zip(keys.private.chunks_exact(4 * n)) {
-                public.copy_from_slice(&key[2 * n..]);
+        run.place.each_of(keys.collect(), &|(keys, seeds, roots): (&mut [u8], &[u8], &[u8])| {
+            for ((key, seeds), root) in
+                keys.chunks_exact_mut(4 * n).zip(seeds.chunks_exact(3 * n)).zip(roots.chunks_exact(n))
+            {
+                key[..3 * n].copy_from_slice(seeds);
+                key[3 * n..].copy_from_slice(root);
             }
             Ok(())
         })
+    }
+
+    fn write_public(private: &[u8], public: &mut [u8]) {
+        public.copy_from_slice(&private[private.len() / 2..]);
     }
 
     #[inline(never)]
@@ -373,6 +360,18 @@ impl SchemeKey<SlhDsa> for VerifyingKey {
     fn distinct<'k>(keys: &mut dyn Iterator<Item = &'k VerifyingKey>) -> (Vec<&'k VerifyingKey>, Vec<u32>) {
         distinct(keys, |key| (key.as_ref().pk_seed(), key.as_ref().pk_root(), 0), |_, _| true)
     }
+}
+
+/// The parts of the keys that a batch needs.
+fn parts_of<'k>(keys: &'k [&SigningKey]) -> Vec<Key<'k>> {
+    let parts = keys.iter().map(|key| Key {
+        pk_root: key.as_ref().pk_root(),
+        sk_prf: key.as_ref().sk_prf(),
+        cached_nodes: key.cached_nodes(),
+        cached_id: key.cached_id(),
+        ..Key::of_seeds(key.as_ref().pk_seed(), key.as_ref().sk_seed())
+    });
+    parts.collect()
 }
 
 impl<'m> PublicKey<'m, SlhDsa> {

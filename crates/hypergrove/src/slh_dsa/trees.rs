@@ -3,9 +3,9 @@
 use super::run::compare_roots;
 use crate::keys::SigningKey;
 use crate::run::results;
-use crate::scheme::{Failed, compute_private};
+use crate::scheme::compute_private;
 use hypergrove_engine::programs::typed;
-use hypergrove_engine::scheduler::{Computed, Job, Outcomes, Parts, Run, room};
+use hypergrove_engine::scheduler::{Job, Outcomes, Parts, Run, room};
 use hypergrove_engine::scheme::GroupFacts;
 use hypergrove_engine::scheme::Kind;
 use hypergrove_engine::{Batch, Error, Key, SlhDsaProgram, Work};
@@ -40,7 +40,7 @@ impl Job for NodesJob<'_> {
         let root =
             if jobs.first().is_none_or(|NodesJob(_, layers)| *layers == 0) { 0 } else { ((2 << p.hp) - 2) * p.n };
         let keys: Vec<&SigningKey> = jobs.iter().map(|NodesJob(key, _)| *key).collect();
-        let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, out: Parts<'_, '_>| {
+        let compute = |run: &Run<'_>, range: Range<usize>, out: Parts<'_, '_>| {
             let keys = &keys[range];
             grow(run, keys.iter().map(|key| (key.as_ref().sk_seed(), key.as_ref().pk_seed())), out)?;
             let rows = out.iter().flat_map(|part| part.chunks_exact(size));
@@ -48,7 +48,7 @@ impl Job for NodesJob<'_> {
             let mut failed = compare_roots(run, roots, keys.iter().copied(), "the top tree's root")?;
             let changed = keys.iter().enumerate().filter(|(_, key)| !key.is_unchanged());
             failed.extend(changed.map(|(job, _)| (job, Error::changed(p.name))));
-            Ok(Computed::All(failed))
+            Ok(failed)
         };
         let what = format!("the output of {:?}", plan.op);
         let out = room(memory, keys.len() * size);

@@ -4,16 +4,15 @@ use crate::program::{Program, kind};
 use crate::wots::{self, N, SIGNATURE};
 use hypergrove::rows::{Column, RowStatus};
 use hypergrove::schemes::{
-    Calls, Failed, KeyColumns, PublicKey, Scheme, SchemeKey, SchemeTypes, Signing, Sizes, ToSign, ToVerify, Verifying,
-    compute_private,
+    Calls, Failed, PublicKey, Scheme, SchemeKey, SchemeTypes, SignBatch, Sizes, ToSign, ToVerify, VerifyBatch,
 };
+use hypergrove::signature::Keypair;
 use hypergrove::{Error, Op};
 use hypergrove_engine::programs::typed;
 use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run};
 use hypergrove_engine::scheme::GroupFacts;
 use hypergrove_engine::scheme::Kind;
 use std::borrow::Cow;
-use std::ops::Range;
 
 /// The only parameter set.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -67,7 +66,7 @@ impl Scheme for Wots {
         "WOTS+"
     }
     fn sizes(self) -> Sizes {
-        Sizes { seeds: N, private: 2 * N, public: N, signature: SIGNATURE, r: 0 }
+        Sizes { seeds: N, private: 2 * N, public: N, signature: SIGNATURE, verdict: 1, r: 0 }
     }
     fn kind(self, op: Op, _: usize) -> Kind {
         kind(op)
@@ -128,70 +127,57 @@ impl Scheme for Wots {
 
     fn sign(
         run: &Run<'_>,
-        work: &Signing<'_, '_, Wots>,
-        range: Range<usize>,
-        _: &Failed,
+        work: &Keyed<'_, ToSign<'_, Wots>, &Private>,
+        _: &[u8],
         out: Parts<'_, '_>,
     ) -> Result<Computed, Error> {
         once(run, (Op::Sign, out, SIGNATURE), &|i, to| {
-            let ToSign { key, message, .. } = (work.of)(range.start + i);
+            let ToSign { key, message, .. } = (work.of)(i);
             wots::sign(&key.0, message, to);
         })
     }
-    fn check_signatures(
+    fn blame(run: &Run<'_>, _: &Private, _: usize) -> Result<Error, Error> {
+        Err(wrong(&run.place, "a signature does not verify"))
+    }
+    fn verify(
         run: &Run<'_>,
-        work: &Signing<'_, '_, Wots>,
-        range: Range<usize>,
-        _: &Failed,
-        signatures: &[u8],
-    ) -> Result<Failed, Error> {
-        let is_right = |(i, signature): (usize, &[u8])| {
-            let ToSign { key, message, .. } = (work.of)(range.start + i);
-            wots::verify(&key.1, message, signature)
-        };
-        match signatures.chunks_exact(SIGNATURE).enumerate().all(is_right) {
-            true => Ok(Failed::new()),
-            false => Err(wrong(&run.place, "a signature does not verify")),
-        }
+        work: &Keyed<'_, ToVerify<'_, '_, Wots>, Cow<'_, Public>>,
+        out: Parts<'_, '_>,
+    ) -> Result<(), Error> {
+        let done = once(run, (Op::Verify, out, 1), &|i, to| {
+            let ToVerify { key, message, signature, .. } = (work.of)(i);
+            let public = match key {
+                PublicKey::Key(Public(bytes)) => bytes,
+                PublicKey::Bytes(bytes) => bytes,
+            };
+            to[0] = u8::from(wots::verify(public, message, signature));
+        });
+        done.map(drop)
     }
-    fn verify(run: &Run<'_>, work: &Verifying<'_, '_, Wots>, _: &mut Vec<u8>) -> Result<Vec<bool>, Error> {
-        let mut verdicts = vec![0; work.jobs];
-        let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, out: Parts<'_, '_>| {
-            once(run, (Op::Verify, out, 1), &|i, to| {
-                let ToVerify { key, message, signature, .. } = (work.of)(range.start + i);
-                let public = match key {
-                    PublicKey::Key(Public(bytes)) => bytes,
-                    PublicKey::Bytes(bytes) => bytes,
-                };
-                to[0] = u8::from(wots::verify(public, message, signature));
-            })
-        };
-        compute_private(run, ("the verdict", work.jobs, 1), &compute, &mut [&mut verdicts])?;
-        Ok(verdicts.into_iter().map(|verdict| verdict == 1).collect())
+    fn is_valid(_: &ToVerify<'_, '_, Wots>, verdict: &[u8]) -> bool {
+        verdict == [1]
     }
-    fn keygen(self, run: &Run<'_>, keys: &mut [KeyColumns<'_>], _: &mut Vec<u8>) -> Result<(), Error> {
-        for keys in &mut *keys {
-            for (i, to) in keys.private.chunks_exact_mut(2 * N).enumerate() {
-                let seed = keys.seeds.map_or_else(wots::fresh_seed, |seeds| seeds.as_chunks().0[i]);
-                to[..N].copy_from_slice(&seed);
-            }
-        }
-        let seeds: Vec<[u8; N]> =
-            keys.iter().flat_map(|keys| keys.private.as_chunks().0.iter().step_by(2)).copied().collect();
-        let roots = keys.iter_mut().flat_map(|keys| keys.private.chunks_exact_mut(2 * N).map(|key| &mut key[N..]));
-        let compute = |run: &Run<'_>, range: Range<usize>, _: &Failed, out: Parts<'_, '_>| {
-            once(run, (Op::Keygen, out, N), &|i, to| to.copy_from_slice(&wots::public(&seeds[range.start + i])))
-        };
-        compute_private(run, ("the key", seeds.len(), N), &compute, &mut roots.collect::<Vec<_>>())?;
-        for KeyColumns { private, public, .. } in keys {
-            let roots = private.chunks_exact(2 * N).map(|key| &key[N..]);
-            public.chunks_exact_mut(N).zip(roots).for_each(|(to, root)| to.copy_from_slice(root));
-        }
-        Ok(())
+    fn keygen(run: &Run<'_>, seeds: &[u8], out: Parts<'_, '_>) -> Result<(), Error> {
+        let seeds: &[[u8; N]] = seeds.as_chunks().0;
+        let done = once(run, (Op::Keygen, out, 2 * N), &|i, to| {
+            to[..N].copy_from_slice(&seeds[i]);
+            to[N..].copy_from_slice(&wots::public(&seeds[i]));
+        });
+        done.map(drop)
+    }
+    fn write_public(private: &[u8], public: &mut [u8]) {
+        public.copy_from_slice(&private[N..]);
     }
     #[inline(never)]
     fn calls() -> &'static Calls<Wots> {
         &Calls::OF
+    }
+}
+
+impl Keypair for Private {
+    type VerifyingKey = Public;
+    fn verifying_key(&self) -> Public {
+        Public(self.1)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Plain WOTS over SHA-256: the scheme's arithmetic, which is also its reference. A key signs one message.
 
 use sha2::{Digest, Sha256};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// Bytes of a hash.
 pub(crate) const N: usize = 32;
@@ -34,12 +33,6 @@ fn digits(message: &[u8]) -> [usize; CHAINS] {
 
 fn secret(seed: &[u8], number: usize) -> [u8; N] {
     hash(&[seed, &[number as u8]])
-}
-
-/// A seed that no other key has. Keys of this toy are no secrets.
-pub(crate) fn fresh_seed() -> [u8; N] {
-    static DRAWN: AtomicUsize = AtomicUsize::new(0);
-    hash(&[b"seed", &DRAWN.fetch_add(1, SeqCst).to_le_bytes()])
 }
 
 /// The public key of a seed.
