@@ -30,11 +30,11 @@ impl<S: Scheme> Calls<S> {
         generate_all: all!(GenerateJob),
         submit_sign: |queue, scheduler, job| {
             let size = one_of(S::size_of_input(job.mode, &job.message));
-            submit(queue, scheduler, job, size, |job| Sign::from(job).into_owned())
+            submit(queue, scheduler, job, size, Sign::owned)
         },
         submit_verify: |queue, scheduler, job| {
             let size = one_of(S::size_of_input(job.mode, &job.message) + job.signature.len());
-            submit(queue, scheduler, job, size, |job| Verify::from(job).into_owned())
+            submit(queue, scheduler, job, size, Verify::owned)
         },
         submit_generate: |queue, scheduler, job| {
             let size = one_of(job.size());

@@ -155,7 +155,9 @@ pub mod schemes {
     pub use crate::calls::Calls;
     pub use crate::jobs::{SignJob, VerifyJob};
     pub use crate::rows::{CallColumns, MessageRows, RowVerifyingKeys, SignatureRows};
-    pub use crate::scheme::{Failed, Of, PublicKey, Scheme, SignBatch, Sizes, ToSign, ToVerify, VerifyBatch};
+    pub use crate::scheme::{
+        Failed, MessageColumn, Of, PublicKey, Scheme, SignBatch, Sizes, ToSign, ToVerify, VerifyBatch,
+    };
     pub use crate::types::{SchemeKey, SchemeTypes};
 }
 

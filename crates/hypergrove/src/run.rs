@@ -3,7 +3,7 @@
 use crate::Op;
 use crate::jobs::{GenerateJob, GivenSeeds, JobKey, SignJob, VerifyJob, own_key, owned};
 use crate::random::random;
-use crate::scheme::{ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, make_keys};
+use crate::scheme::{ParameterSet, PublicKey, Scheme, Signing, ToSign, ToVerify, Verifying, check_given, make_keys};
 use crate::types::SchemeKey;
 use hypergrove_engine::Error;
 use hypergrove_engine::scheduler::{Job, Outcomes, RESULTS_OF_A_THREAD, Run, Size, Wiped, room};
@@ -11,7 +11,7 @@ use hypergrove_engine::scheme::{GroupFacts, Kind};
 use std::borrow::Cow;
 use std::mem::take;
 use std::ops::Range;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 impl<S: Scheme> GenerateJob<'_, S> {
     /// Makes a key from the operating system's randomness.
@@ -73,8 +73,8 @@ impl<'a, S: Scheme> From<SignJob<'a, S>> for Sign<'a, S> {
 
 impl<S: Scheme> Sign<'_, S> {
     /// Makes a job that borrows nothing.
-    pub(crate) fn into_owned(self) -> Sign<'static, S> {
-        Sign { key: own_key(self.key), input: S::into_owned(self.input) }
+    pub(crate) fn owned(SignJob { key, mode, message, randomizer }: SignJob<'_, S>) -> Sign<'static, S> {
+        Sign { key: own_key(key), input: S::own_input(mode, message, randomizer) }
     }
 
     fn to_sign(&self) -> ToSign<'_, S> {
@@ -90,7 +90,7 @@ impl<S: Scheme> Job for Sign<'_, S> {
     fn kind(&self) -> Result<Kind, Error> {
         let (ToSign { key, mode, message, randomizer }, set) = (self.to_sign(), self.key.scheme());
         key.check_job(mode, message)?;
-        set.check_randomizer(randomizer, 1)?;
+        check_given(set, randomizer, 1)?;
         Ok(set.kind(Op::Sign, key.cached_layers()))
     }
 
@@ -125,7 +125,8 @@ impl<S: Scheme> Job for Sign<'_, S> {
     }
 
     fn discard(signature: S::Signature) {
-        S::discard(signature);
+        // A faulty signature may reveal the key.
+        signature.into().zeroize();
     }
 }
 
@@ -144,9 +145,9 @@ impl<'a, S: Scheme> From<VerifyJob<'a, S>> for Verify<'a, S> {
 
 impl<S: Scheme> Verify<'_, S> {
     /// Makes a job that borrows nothing.
-    pub(crate) fn into_owned(self) -> Verify<'static, S> {
-        let signature = self.signature.into_owned().into();
-        Verify { key: own_key(self.key), input: S::into_owned(self.input), signature }
+    pub(crate) fn owned(VerifyJob { key, mode, message, signature }: VerifyJob<'_, S>) -> Verify<'static, S> {
+        let input = S::own_input(mode, message, S::Randomizer::default());
+        Verify { key: own_key(key), input, signature: signature.into_owned().into() }
     }
 }
 

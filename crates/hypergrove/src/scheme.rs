@@ -54,17 +54,17 @@ pub trait Scheme: SchemeTypes<Set: ParameterSet<Scheme = Self>> {
     /// their chunk.
     #[doc(hidden)]
     const HAS_PLACES_FOR_JOBS: bool = false;
-    /// Checks the randomness that the caller gives for this number of messages.
+    /// The randomness that the caller gives, [`Sizes::random`] bytes for each message; `None` if it comes from elsewhere.
     #[doc(hidden)]
-    fn check_randomizer(self, _randomizer: Self::Randomizer<'_>, _messages: usize) -> Result<(), Error> {
-        Ok(())
+    fn given<'a>(_randomizer: Self::Randomizer<'a>) -> Option<&'a [u8]>
+    where
+        'a: 'a,
+    {
+        None
     }
-    /// Checks that there are as many messages as rows.
+    /// The messages of rows.
     #[doc(hidden)]
-    fn check_messages(messages: &Self::RowMessages<'_>, rows: usize) -> Result<(), Error>;
-    /// The messages of rows, if they are bytes.
-    #[doc(hidden)]
-    fn bytes_of_rows<'m, 'a: 'm>(messages: &Self::RowMessages<'a>) -> Option<Column<'m>>;
+    fn messages<'m, 'a: 'm>(messages: &Self::RowMessages<'a>) -> MessageColumn<'m>;
     /// The message and the randomness of a row, or the status of a row without a valid message. `copied` is the copy of a message in a foreign column.
     #[doc(hidden)]
     fn row<'m, 'a: 'm>(
@@ -75,10 +75,6 @@ pub trait Scheme: SchemeTypes<Set: ParameterSet<Scheme = Self>> {
         row: usize,
         copied: Option<&'m [u8]>,
     ) -> Result<(Self::Message<'m>, Self::Randomizer<'m>), RowStatus>;
-    /// The bytes of memory that the messages of rows and the caller's randomness occupy.
-    #[doc(hidden)]
-    fn size_of_rows(messages: &Self::RowMessages<'_>, randomizer: Self::Randomizer<'_>) -> usize;
-
     /// Shortens the lifetime of a mode.
     #[doc(hidden)]
     fn shorten<'m, 'a: 'm>(mode: Self::Mode<'a>) -> Self::Mode<'m>;
@@ -90,9 +86,13 @@ pub trait Scheme: SchemeTypes<Set: ParameterSet<Scheme = Self>> {
         message: Self::JobMessage<'a>,
         randomizer: Self::Randomizer<'a>,
     ) -> Self::Input<'a>;
-    /// Makes an input that borrows nothing.
+    /// The input of a job that borrows nothing.
     #[doc(hidden)]
-    fn into_owned(input: Self::Input<'_>) -> Self::Input<'static>;
+    fn own_input(
+        mode: Self::Mode<'_>,
+        message: Self::JobMessage<'_>,
+        randomizer: Self::Randomizer<'_>,
+    ) -> Self::Input<'static>;
     /// Borrows the parts of an input.
     #[doc(hidden)]
     fn borrow<'j>(input: &'j Self::Input<'_>) -> (Self::Mode<'j>, Self::Message<'j>, Self::Randomizer<'j>);
@@ -114,10 +114,6 @@ pub trait Scheme: SchemeTypes<Set: ParameterSet<Scheme = Self>> {
     /// A signature of bytes that the engine made.
     #[doc(hidden)]
     fn signature(self, bytes: Cow<'_, [u8]>) -> Self::Signature;
-    /// Wipes a signature that no caller gets: a faulty signature may reveal the key.
-    #[doc(hidden)]
-    fn discard(signature: Self::Signature);
-
     /// The bytes that the output of a job takes until the caller has it.
     #[doc(hidden)]
     fn output(self, op: Op, facts: &GroupFacts) -> usize;
@@ -173,10 +169,44 @@ pub struct Sizes {
     pub public: usize,
     /// A signature.
     pub signature: usize,
+    /// The randomness of a signature, if it takes any.
+    pub random: usize,
     /// The bytes by which a signature is judged.
     pub verdict: usize,
     /// The first bytes of a signature that the host may compute in place of the device: R, if the scheme has it.
     pub r: usize,
+}
+
+/// The messages of rows, as far as all schemes know them.
+pub enum MessageColumn<'m> {
+    /// Bytes.
+    Bytes(Column<'m>),
+    /// Values of the scheme's own: how many there are, and the bytes of memory that they occupy.
+    Own(usize, usize),
+}
+
+impl MessageColumn<'_> {
+    /// Checks that there are as many messages as rows.
+    pub(crate) fn check(&self, rows: usize) -> Result<(), Error> {
+        match self {
+            MessageColumn::Bytes(column) => column.check("messages", rows),
+            MessageColumn::Own(count, _) => Error::check_length("the list of messages", rows, *count),
+        }
+    }
+
+    /// The bytes of memory that the messages occupy.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            MessageColumn::Bytes(column) => column.size(),
+            MessageColumn::Own(_, bytes) => *bytes,
+        }
+    }
+}
+
+/// Checks the length of the randomness that the caller gives for so many messages.
+pub(crate) fn check_given<S: Scheme>(set: S, given: S::Randomizer<'_>, messages: usize) -> Result<(), Error> {
+    let wanted = messages.saturating_mul(set.sizes().random);
+    S::given(given).map_or(Ok(()), |given| Error::check_length("opt_rand", wanted, given.len()))
 }
 
 /// A message to be signed, of a job or of a row.

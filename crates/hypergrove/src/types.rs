@@ -16,7 +16,7 @@ pub trait SchemeTypes: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// A public key.
     type VerifyingKey: SchemeKey<Self>;
     /// A signature.
-    type Signature: Send + 'static;
+    type Signature: Into<Vec<u8>> + Send + 'static;
     /// The seeds that a key is made from.
     type Seeds: Clone + Zeroize + Send + Sync + 'static;
     /// How a message is signed; `()` if there is only one way.

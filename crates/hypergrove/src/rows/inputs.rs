@@ -3,7 +3,7 @@
 use super::columns::{MessageRows, RowSigningKeys, RowVerifyingKeys, SignatureRows};
 use super::foreign::{ForeignColumn, ForeignColumns};
 use super::status::RowStatus;
-use crate::scheme::{ParameterSet, PublicKey, Scheme, Sizes, ToSign, ToVerify};
+use crate::scheme::{MessageColumn, ParameterSet, PublicKey, Scheme, Sizes, ToSign, ToVerify, check_given};
 use crate::types::{SchemeKey, SchemeTypes, copied, in_succession};
 use crate::{Error, Op};
 use hypergrove_engine::scheduler::Checks;
@@ -43,12 +43,12 @@ impl<'a, S: Scheme> RowInputs<'a, S> {
     pub(super) fn check(&self, count: usize) -> Result<(), Error> {
         match self {
             RowInputs::Sign(rows) => {
-                S::check_messages(&rows.messages, count)?;
+                S::messages(&rows.messages).check(count)?;
                 rows.keys.table().check(rows.mode, count)?;
-                rows.set().check_randomizer(rows.randomizer, count)
+                check_given(rows.set(), rows.randomizer, count)
             }
             RowInputs::Verify(rows) => {
-                S::check_messages(&rows.messages, count)?;
+                S::messages(&rows.messages).check(count)?;
                 rows.signatures.check("signatures", count)?;
                 if let RowVerifyingKeys::Encoded { keys, .. } = rows.keys {
                     keys.check("public keys", count)?;
@@ -66,11 +66,13 @@ impl<'a, S: Scheme> RowInputs<'a, S> {
     /// The bytes of memory that the columns occupy.
     pub(super) fn size(&self) -> usize {
         match self {
-            RowInputs::Sign(rows) => S::size_of_rows(&rows.messages, rows.randomizer) + rows.keys.table().size(),
+            RowInputs::Sign(rows) => {
+                let given = S::given(rows.randomizer).map_or(0, <[u8]>::len);
+                S::messages(&rows.messages).size() + given + rows.keys.table().size()
+            }
             RowInputs::Verify(rows) => {
                 let keys = if let RowVerifyingKeys::Encoded { keys, .. } = rows.keys { keys.size() } else { 0 };
-                let messages = S::size_of_rows(&rows.messages, S::Randomizer::default());
-                messages + rows.signatures.size() + keys + rows.keys.table().size()
+                S::messages(&rows.messages).size() + rows.signatures.size() + keys + rows.keys.table().size()
             }
             RowInputs::Keygen { seeds, .. } => seeds.map_or(0, <[u8]>::len),
         }
@@ -78,7 +80,10 @@ impl<'a, S: Scheme> RowInputs<'a, S> {
 
     /// The foreign columns, whose rows are copied before they are read.
     pub(super) fn foreign(&self) -> ForeignColumns<'a> {
-        let messages = |of: &S::RowMessages<'a>| S::bytes_of_rows(of).and_then(|of| ForeignColumn::of(&of, None));
+        let messages = |of: &S::RowMessages<'a>| match S::messages(of) {
+            MessageColumn::Bytes(column) => ForeignColumn::of(&column, None),
+            MessageColumn::Own(..) => None,
+        };
         match self {
             RowInputs::Sign(rows) => [None, messages(&rows.messages), None],
             RowInputs::Verify(rows) => {

@@ -223,26 +223,24 @@ pub(super) struct Own {
     given: Zeroizing<Vec<u8>>,
 }
 
-impl<'a> Input<'a> {
-    pub(super) fn into_owned(self) -> Input<'static> {
-        let own = self.own.unwrap_or_else(|| {
-            let given = if let Randomizer::Given(bytes) = self.randomizer { bytes } else { &[] };
-            Box::new(Own { context: context(&self.mode).to_vec(), given: Zeroizing::new(given.to_vec()) })
-        });
-        let mode = match self.mode {
+impl Input<'_> {
+    pub(super) fn owned(mode: Mode<'_>, message: JobMessage<'_>, randomizer: Randomizer<'_>) -> Input<'static> {
+        let given = if let Randomizer::Given(bytes) = randomizer { bytes } else { &[] };
+        let own = Own { context: context(&mode).to_vec(), given: Zeroizing::new(given.to_vec()) };
+        let mode = match mode {
             Mode::Internal => Mode::Internal,
             with_context => with_context.with_context(&[]),
         };
-        let randomizer = match self.randomizer {
+        let randomizer = match randomizer {
             Randomizer::Hedged => Randomizer::Hedged,
             Randomizer::Deterministic => Randomizer::Deterministic,
             Randomizer::Given(_) => Randomizer::Given(&[]),
         };
-        let message = match self.message {
+        let message = match message {
             JobMessage::Bytes(bytes) => JobMessage::Bytes(bytes.into_owned().into()),
             JobMessage::Read(read) => JobMessage::Read(read),
         };
-        Input { mode, message, randomizer, own: Some(own) }
+        Input { mode, message, randomizer, own: Some(Box::new(own)) }
     }
 
     pub(super) fn read(&self) -> (Mode<'_>, Message<'_>, Randomizer<'_>) {

@@ -11,7 +11,7 @@ use crate::keys::{Signature, SigningKey, VerifyingKey};
 use crate::random::random_by_threads;
 use crate::rows::{Column, RowStatus};
 use crate::run::KEYS_OF_A_THREAD;
-use crate::scheme::{Failed, Of, PublicKey, Scheme, SignBatch, Sizes, ToSign, ToVerify, VerifyBatch};
+use crate::scheme::{Failed, MessageColumn, Of, PublicKey, Scheme, SignBatch, Sizes, ToSign, ToVerify, VerifyBatch};
 use crate::types::{SchemeKey, SchemeTypes};
 use hypergrove_engine::programs::typed;
 use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run};
@@ -22,7 +22,7 @@ use hypergrove_fips205::{MessageError, Mode, Params, Position};
 use hypergrove_taint::{declassified, declassify};
 use std::borrow::Cow;
 use std::sync::OnceLock;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 impl SchemeTypes for SlhDsa {
     type Set = &'static Params;
@@ -55,6 +55,7 @@ impl Scheme for SlhDsa {
             private: self.sk_bytes(),
             public: self.pk_bytes(),
             signature: self.sig_bytes(),
+            random: self.n,
             verdict: self.n,
             r,
         }
@@ -72,19 +73,15 @@ impl Scheme for SlhDsa {
         }
     }
 
-    fn check_randomizer(self, randomizer: Randomizer<'_>, messages: usize) -> Result<(), Error> {
-        match randomizer {
-            Randomizer::Given(bytes) => Error::check_length("opt_rand", messages.saturating_mul(self.n), bytes.len()),
-            _ => Ok(()),
-        }
+    fn given<'a>(randomizer: Randomizer<'a>) -> Option<&'a [u8]>
+    where
+        'a: 'a,
+    {
+        if let Randomizer::Given(bytes) = randomizer { Some(bytes) } else { None }
     }
 
-    fn check_messages(messages: &Column<'_>, rows: usize) -> Result<(), Error> {
-        messages.check("messages", rows)
-    }
-
-    fn bytes_of_rows<'m, 'a: 'm>(messages: &Column<'a>) -> Option<Column<'m>> {
-        Some(*messages)
+    fn messages<'m, 'a: 'm>(messages: &Column<'a>) -> MessageColumn<'m> {
+        MessageColumn::Bytes(*messages)
     }
 
     fn row<'m, 'a: 'm>(
@@ -104,10 +101,6 @@ impl Scheme for SlhDsa {
         Ok((Message::Bytes(message), randomizer))
     }
 
-    fn size_of_rows(messages: &Column<'_>, randomizer: Randomizer<'_>) -> usize {
-        messages.size() + if let Randomizer::Given(bytes) = randomizer { bytes.len() } else { 0 }
-    }
-
     fn shorten<'m, 'a: 'm>(mode: Mode<'a>) -> Mode<'m> {
         mode
     }
@@ -119,8 +112,8 @@ impl Scheme for SlhDsa {
         Input { mode, message, randomizer, own: None }
     }
 
-    fn into_owned(input: Input<'_>) -> Input<'static> {
-        input.into_owned()
+    fn own_input(mode: Mode<'_>, message: JobMessage<'_>, randomizer: Randomizer<'_>) -> Input<'static> {
+        Input::owned(mode, message, randomizer)
     }
 
     fn borrow<'j>(input: &'j Input<'_>) -> (Mode<'j>, Message<'j>, Randomizer<'j>) {
@@ -149,10 +142,6 @@ impl Scheme for SlhDsa {
 
     fn signature(self, bytes: Cow<'_, [u8]>) -> Signature {
         Signature::from_bytes(self.0, bytes).expect("as many bytes as a signature has")
-    }
-
-    fn discard(signature: Signature) {
-        signature.into_bytes().zeroize();
     }
 
     fn output(self, _: Op, facts: &GroupFacts) -> usize {

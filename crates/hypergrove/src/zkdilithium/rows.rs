@@ -1,7 +1,6 @@
 //! Rows of zkDilithium: batches as columns.
 
 use super::{Fe, Message, ZkDilithium, params::MUSIZE};
-use crate::Error;
 use crate::rows::{CallColumns, Column, MessageRows, RowSigningKeys, RowStatus, SignatureRows};
 
 /// One message for each row.
@@ -22,23 +21,6 @@ impl<'a> From<Column<'a>> for RowMessages<'a> {
 }
 
 impl<'a> RowMessages<'a> {
-    pub(super) fn check(&self, rows: usize) -> Result<(), Error> {
-        match self {
-            RowMessages::Bytes(column) => column.check("messages", rows),
-            RowMessages::Blocks(all) | RowMessages::Mus(all) => {
-                Error::check_length("the list of messages", rows, all.len())
-            }
-        }
-    }
-
-    /// The bytes of memory that the messages occupy.
-    pub(super) fn size(&self) -> usize {
-        match self {
-            RowMessages::Bytes(column) => column.size(),
-            RowMessages::Blocks(all) | RowMessages::Mus(all) => size_of_val(*all),
-        }
-    }
-
     pub(super) fn get(&self, row: usize) -> Result<Message<'a>, RowStatus> {
         let message = match self {
             RowMessages::Bytes(column) => column.get(row).map(Message::Bytes),

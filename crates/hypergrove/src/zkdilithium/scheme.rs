@@ -4,8 +4,8 @@ use super::rows::RowMessages;
 use super::{Fe, JobMessage, Message, Signature, SigningKey, VerifyingKey, ZkDilithium as Set, params::MUSIZE};
 use crate::calls::Calls;
 use crate::jobs::owned;
-use crate::rows::{Column, RowStatus};
-use crate::scheme::{Failed, Scheme, SignBatch, Sizes, ToSign, ToVerify, VerifyBatch};
+use crate::rows::RowStatus;
+use crate::scheme::{Failed, MessageColumn, Scheme, SignBatch, Sizes, ToSign, ToVerify, VerifyBatch};
 use crate::types::{SchemeKey, SchemeTypes};
 use crate::{Error, Op as EngineOp};
 use hypergrove_engine::programs::typed;
@@ -16,7 +16,6 @@ use hypergrove_zkdilithium::keys::public_parts;
 use hypergrove_zkdilithium::params::{NAME, PK_BYTES, SEED_BYTES, SIG_BYTES, SK_BYTES};
 use hypergrove_zkdilithium::{Op, SignatureBytes, SigningKeyBytes};
 use std::borrow::Cow;
-use zeroize::Zeroize;
 
 /// The message of a job, which the job may own.
 pub enum Input<'a> {
@@ -54,7 +53,15 @@ impl Scheme for Set {
     }
 
     fn sizes(self) -> Sizes {
-        Sizes { seeds: SEED_BYTES, private: SK_BYTES, public: PK_BYTES, signature: SIG_BYTES, verdict: 1, r: 0 }
+        Sizes {
+            seeds: SEED_BYTES,
+            private: SK_BYTES,
+            public: PK_BYTES,
+            signature: SIG_BYTES,
+            random: 0,
+            verdict: 1,
+            r: 0,
+        }
     }
 
     fn kind(self, op: EngineOp, _: usize) -> Kind {
@@ -66,12 +73,11 @@ impl Scheme for Set {
         })
     }
 
-    fn check_messages(messages: &RowMessages<'_>, rows: usize) -> Result<(), Error> {
-        messages.check(rows)
-    }
-
-    fn bytes_of_rows<'m, 'a: 'm>(messages: &RowMessages<'a>) -> Option<Column<'m>> {
-        if let RowMessages::Bytes(column) = messages { Some(*column) } else { None }
+    fn messages<'m, 'a: 'm>(messages: &RowMessages<'a>) -> MessageColumn<'m> {
+        match messages {
+            RowMessages::Bytes(column) => MessageColumn::Bytes(*column),
+            RowMessages::Blocks(all) | RowMessages::Mus(all) => MessageColumn::Own(all.len(), size_of_val(*all)),
+        }
     }
 
     fn row<'m, 'a: 'm>(
@@ -86,10 +92,6 @@ impl Scheme for Set {
         Ok((message, ()))
     }
 
-    fn size_of_rows(messages: &RowMessages<'_>, (): ()) -> usize {
-        messages.size()
-    }
-
     fn shorten<'m, 'a: 'm>((): ()) {}
 
     fn input<'a>((): (), message: JobMessage<'a>, (): ()) -> Input<'a>
@@ -99,13 +101,11 @@ impl Scheme for Set {
         Input::Message(message)
     }
 
-    fn into_owned(input: Input<'_>) -> Input<'static> {
-        match input {
-            Input::Message(JobMessage::Bytes(bytes)) => Input::Message(JobMessage::Bytes(bytes.into_owned().into())),
-            Input::Message(JobMessage::Block(block)) => Input::Block(Box::new(*block)),
-            Input::Message(JobMessage::Mu(mu)) => Input::Mu(Box::new(*mu)),
-            Input::Block(block) => Input::Block(block),
-            Input::Mu(mu) => Input::Mu(mu),
+    fn own_input((): (), message: JobMessage<'_>, (): ()) -> Input<'static> {
+        match message {
+            JobMessage::Bytes(bytes) => Input::Message(JobMessage::Bytes(bytes.into_owned().into())),
+            JobMessage::Block(block) => Input::Block(Box::new(*block)),
+            JobMessage::Mu(mu) => Input::Mu(Box::new(*mu)),
         }
     }
 
@@ -135,10 +135,6 @@ impl Scheme for Set {
 
     fn signature(self, bytes: Cow<'_, [u8]>) -> Signature {
         Signature::from_bytes(bytes).expect("as many bytes as a signature has")
-    }
-
-    fn discard(signature: Signature) {
-        signature.into_bytes().zeroize();
     }
 
     fn output(self, op: EngineOp, _: &GroupFacts) -> usize {

@@ -4,7 +4,8 @@ use crate::program::{Program, kind};
 use crate::wots::{self, N, SIGNATURE};
 use hypergrove::rows::{Column, RowStatus};
 use hypergrove::schemes::{
-    Calls, Failed, PublicKey, Scheme, SchemeKey, SchemeTypes, SignBatch, Sizes, ToSign, ToVerify, VerifyBatch,
+    Calls, Failed, MessageColumn, PublicKey, Scheme, SchemeKey, SchemeTypes, SignBatch, Sizes, ToSign, ToVerify,
+    VerifyBatch,
 };
 use hypergrove::signature::Keypair;
 use hypergrove::{Error, Op};
@@ -66,16 +67,13 @@ impl Scheme for Wots {
         "WOTS+"
     }
     fn sizes(self) -> Sizes {
-        Sizes { seeds: N, private: 2 * N, public: N, signature: SIGNATURE, verdict: 1, r: 0 }
+        Sizes { seeds: N, private: 2 * N, public: N, signature: SIGNATURE, random: 0, verdict: 1, r: 0 }
     }
     fn kind(self, op: Op, _: usize) -> Kind {
         kind(op)
     }
-    fn check_messages(messages: &Column<'_>, rows: usize) -> Result<(), Error> {
-        messages.check("messages", rows)
-    }
-    fn bytes_of_rows<'m, 'a: 'm>(messages: &Column<'a>) -> Option<Column<'m>> {
-        Some(*messages)
+    fn messages<'m, 'a: 'm>(messages: &Column<'a>) -> MessageColumn<'m> {
+        MessageColumn::Bytes(*messages)
     }
     fn row<'m, 'a: 'm>(
         self,
@@ -87,9 +85,6 @@ impl Scheme for Wots {
     ) -> Result<(&'m [u8], ()), RowStatus> {
         Ok((copied.or_else(|| messages.get(row)).ok_or(RowStatus::BadOffsets)?, ()))
     }
-    fn size_of_rows(messages: &Column<'_>, (): ()) -> usize {
-        messages.size()
-    }
     fn shorten<'m, 'a: 'm>((): ()) {}
     fn input<'a>((): (), message: Cow<'a, [u8]>, (): ()) -> Cow<'a, [u8]>
     where
@@ -97,7 +92,7 @@ impl Scheme for Wots {
     {
         message
     }
-    fn into_owned(message: Cow<'_, [u8]>) -> Cow<'static, [u8]> {
+    fn own_input((): (), message: Cow<'_, [u8]>, (): ()) -> Cow<'static, [u8]> {
         message.into_owned().into()
     }
     fn borrow<'j>(message: &'j Cow<'_, [u8]>) -> ((), &'j [u8], ()) {
@@ -114,9 +109,6 @@ impl Scheme for Wots {
     }
     fn signature(self, bytes: Cow<'_, [u8]>) -> Vec<u8> {
         bytes.into_owned()
-    }
-    fn discard(signature: Vec<u8>) {
-        drop(signature);
     }
     fn output(self, _: Op, _: &GroupFacts) -> usize {
         SIGNATURE
