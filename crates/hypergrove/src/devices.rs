@@ -1,5 +1,6 @@
 //! Devices by their names: `cuda`, `cuda:1`, `vulkan:GPU-5c01d2e7-…`.
 
+use crate::hexadecimal::to_hex;
 use crate::quote::Quote;
 use crate::{BACKENDS, Backend, Device, Error};
 use std::path::Path;
@@ -85,7 +86,7 @@ pub fn uuid(device: &Device) -> Option<String> {
 }
 
 fn digits(device: &Device) -> Option<String> {
-    Some(device.uuid?.iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(to_hex(&device.uuid?))
 }
 
 /// The numbers of the devices that a name means, of those that its backend has. `which` follows the colon in the name; without it, these are

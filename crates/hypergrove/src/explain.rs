@@ -1,6 +1,6 @@
 //! Why a batch is executed as it is.
 
-use crate::engine::{Engine, Inner};
+use crate::engine::Engine;
 use crate::jobs::GenerateJob;
 use crate::keys::SigningKey;
 use hypergrove_engine::planner::{Block, SubBatch, SubBatches};
@@ -59,40 +59,8 @@ pub struct Explanation {
 impl Engine {
     /// Explains how the engine would compute a batch, and predicts the time if runs of this engine, a table or the device's rates allow it.
     pub fn explain(&self, params: &'static Params, op: Op, batch: usize) -> Result<Explanation, Error> {
-        self.0.explain(params, op, batch)
-    }
-
-    /// Takes measurements for [`explain`](Engine::explain): generates some keys of the cheapest set with the same hash and n.
-    pub fn calibrate(&self, params: &'static Params) -> Result<(), Error> {
-        let alike = PARAMETER_SETS.iter().copied().filter(|p| (p.family, p.n) == (params.family, params.n));
-        let cheapest = [params].into_iter().chain(alike).min_by_key(|p| p.hp).unwrap_or(params);
-        let scheduler = self.0.scheduler.of_call();
-        for worker in scheduler.live() {
-            let group = Group { kind: Kind::slh_dsa(cheapest, Op::Keygen, 0), threads: self.threads() };
-            let count = match worker.programs.facts(group) {
-                Ok(facts) if worker.has_memory() => facts.most(),
-                _ => 16 * self.threads(),
-            };
-            // The first run prepares the program.
-            for _ in 0..3 {
-                let mut lost = Ok(());
-                let mut jobs = (0..count).map(|_| GenerateJob::new(cheapest));
-                let mut take = |_, key: Result<SigningKey, Error>| {
-                    lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop));
-                    ControlFlow::Continue(())
-                };
-                scheduler.run(Some(worker), None, &mut jobs, &mut take)?;
-                lost?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Inner {
-    fn explain(&self, params: &'static Params, op: Op, batch: usize) -> Result<Explanation, Error> {
         let cached_layers = usize::from(op == Op::Cache);
-        let scheduler = &self.scheduler;
+        let scheduler = &self.0.scheduler;
         let kind = Kind::slh_dsa(params, op, cached_layers);
         let of = |worker: &Worker| Group { kind, threads: scheduler.threads_for(worker, kind, batch) };
         let of_all_threads = Group { kind, threads: scheduler.options.threads };
@@ -123,7 +91,7 @@ impl Inner {
         // A single job runs on one device.
         let sharing = if batch > 1 { &live[..] } else { &[worker][..] };
         let predicted: Option<Vec<(f64, &'static str)>> =
-            sharing.iter().filter(|w| w.takes(group)).map(|w| self.jobs_a_second(w, group, sub_batch.max(1))).collect();
+            sharing.iter().filter(|w| w.takes(group)).map(|w| jobs_a_second(w, group, sub_batch.max(1))).collect();
         let times = f64::from(1 + u8::from(scheduler.work.checks.redundant));
         let speed = predicted.as_ref().map(|all| all.iter().map(|(speed, _)| speed).sum::<f64>() / times);
         let choice = worker.programs.choice(&facts, sub_batch.max(1));
@@ -149,30 +117,56 @@ impl Inner {
         })
     }
 
-    /// Jobs a second in sub-batches of this size, and their source: runs of this engine, a table's row or its model, jobs with the same hash and
-    /// n, or the device's rates.
-    fn jobs_a_second(&self, worker: &Worker, group: Group, sub_batch: usize) -> Option<(f64, &'static str)> {
-        let facts = worker.programs.facts(group).ok()?;
-        if facts.measured_at(sub_batch).is_some() {
-            return worker.seconds(group, sub_batch).map(|s| (sub_batch as f64 / s, "runs of this engine"));
+    /// Takes measurements for [`explain`](Engine::explain): generates some keys of the cheapest set with the same hash and n.
+    pub fn calibrate(&self, params: &'static Params) -> Result<(), Error> {
+        let alike = PARAMETER_SETS.iter().copied().filter(|p| (p.family, p.n) == (params.family, params.n));
+        let cheapest = [params].into_iter().chain(alike).min_by_key(|p| p.hp).unwrap_or(params);
+        let scheduler = self.0.scheduler.of_call();
+        for worker in scheduler.live() {
+            let group = Group { kind: Kind::slh_dsa(cheapest, Op::Keygen, 0), threads: self.threads() };
+            let count = match worker.programs.facts(group) {
+                Ok(facts) if worker.has_memory() => facts.most(),
+                _ => 16 * self.threads(),
+            };
+            // The first run prepares the program.
+            for _ in 0..3 {
+                let mut lost = Ok(());
+                let mut jobs = (0..count).map(|_| GenerateJob::new(cheapest));
+                let mut take = |_, key: Result<SigningKey, Error>| {
+                    lost = std::mem::replace(&mut lost, Ok(())).and(key.map(drop));
+                    ControlFlow::Continue(())
+                };
+                scheduler.run(Some(worker), None, &mut jobs, &mut take)?;
+                lost?;
+            }
         }
-        let choice = worker.programs.choice(&facts, sub_batch);
-        if let (Some((seconds, _)), true) = (choice.seconds, choice.source != PolicySource::Default) {
-            let by = if choice.source == PolicySource::Table { "a table's row" } else { "a model of a table's rows" };
-            return Some((1.0 / seconds, by));
-        }
-        if let Some(seconds) = facts.measured(sub_batch) {
-            return Some((1.0 / seconds, "runs of this engine"));
-        }
-        let (known, work) = (worker.programs.known(), facts.work());
-        let alike = known.iter().filter(|other| {
-            let sets = (other.group.kind.as_slh_dsa(), group.kind.as_slh_dsa());
-            let (Some((a, _)), Some((b, _))) = sets else { return false };
-            (a.family, a.n, other.group.threads) == (b.family, b.n, group.threads)
-        });
-        let each = alike.filter_map(|other| Some(other.measured(sub_batch)? / other.work().compressions()));
-        let by_work = each.reduce(f64::min).map(|seconds| seconds * work.compressions());
-        let by_rates = || choice.seconds.map(|(seconds, _)| (1.0 / seconds, "the device's rates alone"));
-        by_work.map(|seconds| (1.0 / seconds, "keys generated now")).or_else(by_rates)
+        Ok(())
     }
+}
+
+/// Jobs a second in sub-batches of this size, and their source: runs of this engine, a table's row or its model, jobs with the same hash and
+/// n, or the device's rates.
+fn jobs_a_second(worker: &Worker, group: Group, sub_batch: usize) -> Option<(f64, &'static str)> {
+    let facts = worker.programs.facts(group).ok()?;
+    if facts.measured_at(sub_batch).is_some() {
+        return worker.seconds(group, sub_batch).map(|s| (sub_batch as f64 / s, "runs of this engine"));
+    }
+    let choice = worker.programs.choice(&facts, sub_batch);
+    if let (Some((seconds, _)), true) = (choice.seconds, choice.source != PolicySource::Default) {
+        let by = if choice.source == PolicySource::Table { "a table's row" } else { "a model of a table's rows" };
+        return Some((1.0 / seconds, by));
+    }
+    if let Some(seconds) = facts.measured(sub_batch) {
+        return Some((1.0 / seconds, "runs of this engine"));
+    }
+    let (known, work) = (worker.programs.known(), facts.work());
+    let alike = known.iter().filter(|other| {
+        let sets = (other.group.kind.as_slh_dsa(), group.kind.as_slh_dsa());
+        let (Some((a, _)), Some((b, _))) = sets else { return false };
+        (a.family, a.n, other.group.threads) == (b.family, b.n, group.threads)
+    });
+    let each = alike.filter_map(|other| Some(other.measured(sub_batch)? / other.work().compressions()));
+    let by_work = each.reduce(f64::min).map(|seconds| seconds * work.compressions());
+    let by_rates = || choice.seconds.map(|(seconds, _)| (1.0 / seconds, "the device's rates alone"));
+    by_work.map(|seconds| (1.0 / seconds, "keys generated now")).or_else(by_rates)
 }

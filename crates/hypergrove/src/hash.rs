@@ -4,7 +4,7 @@ use crate::engine::{Engine, Inner};
 use crate::flow::{Flow, Progress};
 use crate::rows::{CallOfRows, Column, ForeignColumn, Results, RowMemory, RowStatus, copies_at_a_time, copy_columns};
 use crate::slh_dsa::host_isa;
-use hypergrove_cpu::{Cpu, Isa, MessagePart, SHA256_START, Sha256, sha256};
+use hypergrove_cpu::{Cpu, MessagePart, SHA256_START, Sha256, sha256};
 use hypergrove_engine::programs::typed;
 use hypergrove_engine::scheduler::{Job, Outcomes, Run, Scheduler, Worker, lock};
 use hypergrove_engine::scheme::Kind;
@@ -113,15 +113,10 @@ impl Job for HashJob<'_> {
 }
 
 impl Inner {
-    /// The instruction set of the engine's CPU, or the fastest of this host if the engine has no CPU.
-    fn isa(&self) -> Isa {
-        host_isa(&self.scheduler)
-    }
-
     /// Tests once whether the host's lanes hash correctly.
     fn test_host(&self) -> Result<(), Error> {
         let test = || {
-            let cpu = SelfTested::of(Arc::new(Cpu::with(self.isa()).expect("detected")));
+            let cpu = SelfTested::of(Arc::new(Cpu::with(host_isa(&self.scheduler)).expect("detected")));
             let device = &cpu.devices()?[0];
             cpu.sha256_on(device)?.prepare(device, &Policy::default()).map(drop)
         };
@@ -129,7 +124,7 @@ impl Inner {
     }
 
     fn lanes(&self) -> Box<dyn Sha256> {
-        sha256(self.isa()).expect("detected")
+        sha256(host_isa(&self.scheduler)).expect("detected")
     }
 
     /// The host, if it is one of the devices that work.
@@ -145,7 +140,7 @@ impl Inner {
         digests: &mut [[u8; 32]],
     ) -> Result<(), Error> {
         self.test_host()?;
-        let (cpu, place) = (Cpu::with(self.isa()).expect("detected"), scheduler.host_place(usize::MAX)?);
+        let (cpu, place) = (Cpu::with(host_isa(&self.scheduler)).expect("detected"), scheduler.host_place(usize::MAX)?);
         let threads = place.pool.map_or(1, |pool| pool.current_num_threads());
         let policy = Policy(vec![(THREADS, threads as u32)]);
         let mut hasher = Sha256Programs::prepare(&cpu, &cpu.devices()?[0], &policy)?;
