@@ -108,8 +108,7 @@ impl<S: Scheme> Job for Sign<'_, S> {
         let set = first.key.scheme();
         let of = |i: usize| jobs[i].to_sign();
         let keys = |range: Range<usize>| SchemeKey::distinct(&mut jobs[range].iter().map(|job| &*job.key));
-        let fresh = S::draw(&run.place, jobs.len(), &of)?;
-        let work = Signing { jobs: jobs.len(), of: &of, keys: &keys, fresh: &fresh };
+        let work = Signing { jobs: jobs.len(), of: &of, keys: &keys };
         let size = set.sizes().signature;
         if S::HAS_PLACES_FOR_JOBS {
             let mut own: Vec<Vec<u8>> = run.place.map(jobs.len(), RESULTS_OF_A_THREAD, &|_| vec![0; size]);

@@ -1,12 +1,13 @@
 //! A signature scheme as the engine sees it: one trait, over which jobs, rows, sets of rows and tickets are written once.
 
 use crate::calls::Calls;
+use crate::random::random_by_threads;
 use crate::rows::column::Column;
 use crate::rows::status::RowStatus;
 use crate::types::{SchemeTypes, copied};
 use crate::{Error, Op};
 pub use hypergrove_engine::scheduler::Failed;
-use hypergrove_engine::scheduler::{Checks, Compute, Computed, Output, Parts, Place, Run, compute, room};
+use hypergrove_engine::scheduler::{Checks, Compute, Computed, Output, Parts, Run, compute, room};
 use hypergrove_engine::scheme::{Group, GroupFacts, Kind};
 use signature::Keypair;
 use std::borrow::Cow;
@@ -61,6 +62,11 @@ pub trait Scheme: SchemeTypes<Set: ParameterSet<Scheme = Self>> {
         'a: 'a,
     {
         None
+    }
+    /// Whether the randomness of a message comes from the operating system.
+    #[doc(hidden)]
+    fn is_fresh(_randomizer: Self::Randomizer<'_>) -> bool {
+        false
     }
     /// The messages of rows.
     #[doc(hidden)]
@@ -120,11 +126,6 @@ pub trait Scheme: SchemeTypes<Set: ParameterSet<Scheme = Self>> {
     /// The bytes of memory that a row of an operation needs in addition to the caller's, without what is kept of the row itself.
     #[doc(hidden)]
     fn held(op: Op, facts: &GroupFacts, checks: Checks) -> usize;
-    /// Draws the randomness that messages take, for [`SignBatch::fresh`]; nothing if no message takes any.
-    #[doc(hidden)]
-    fn draw(_place: &Place<'_>, _jobs: usize, _of: Of<'_, ToSign<'_, Self>>) -> Result<Zeroizing<Vec<u8>>, Error> {
-        Ok(Zeroizing::default())
-    }
     /// The keys that a thread checks, at least; see [`Scheme::check_key`].
     #[doc(hidden)]
     const KEYS_OF_A_CHECK: usize = 1;
@@ -232,7 +233,7 @@ pub struct SignBatch<'w, 'm, S: SchemeTypes> {
     pub keys: &'w [&'m S::SigningKey],
     /// The index of each message's key.
     pub key_of: &'w [u32],
-    /// What [`Scheme::draw`] gave for each message.
+    /// Fresh randomness for each message, if a message takes any: see [`Scheme::is_fresh`].
     pub fresh: &'w [u8],
 }
 
@@ -254,8 +255,6 @@ pub(crate) struct Signing<'w, 'm, S: SchemeTypes> {
     pub(crate) of: Of<'w, ToSign<'m, S>>,
     /// Returns the distinct keys of a range of messages, and the index of each message's key.
     pub(crate) keys: &'w (dyn Fn(Range<usize>) -> (Vec<&'m S::SigningKey>, Vec<u32>) + Sync),
-    /// Randomness for each message, if a message takes any. Both computations of redundant work take the same.
-    pub(crate) fresh: &'w [u8],
 }
 
 impl<S: Scheme> Signing<'_, '_, S> {
@@ -272,31 +271,36 @@ impl<S: Scheme> Signing<'_, '_, S> {
         let check = |run: &Run<'_>, range: Range<usize>, failed: &Failed, made: &[u8]| {
             self.check(run, set, range, failed, made)
         };
+        let Sizes { signature, random, r, .. } = set.sizes();
+        let takes_any = random > 0 && (0..self.jobs).any(|job| S::is_fresh((self.of)(job).randomizer));
+        // Both computations of redundant work take the same randomness.
+        let mut fresh = Zeroizing::new(vec![0; if takes_any { self.jobs * random } else { 0 }]);
+        random_by_threads(&run.place, &mut fresh)?;
         let output = Output {
             jobs: self.jobs,
-            size: set.sizes().signature,
+            size: signature,
             what: "the output of Sign",
-            by_host: 0..set.sizes().r,
+            by_host: 0..r,
             is_private,
-            compute: &|run, range, left_out, out| self.sign_range(run, set, range, left_out, out),
+            compute: &|run, range, left_out, out| self.sign_range(run, set, (&fresh, range), left_out, out),
             check: if run.place.scheduler.work.checks.verify_signatures { Some(&check) } else { None },
         };
         compute(run, &output, out, memory)
     }
 
-    /// Signs a range of messages once, without those that are left out and those whose keys are damaged; see [`Output::compute`].
+    /// Signs a range of messages once, with `fresh` randomness for all messages, without those that are left out and those whose keys are damaged; see [`Output::compute`].
     fn sign_range(
         &self,
         run: &Run<'_>,
         set: S,
-        range: Range<usize>,
+        (fresh, range): (&[u8], Range<usize>),
         left_out: &Failed,
         out: Parts<'_, '_>,
     ) -> Result<Computed, Error> {
         let (keys, key_of) = (self.keys)(range.clone());
         let of = |job: usize| (self.of)(range.start + job);
-        let each = self.fresh.len() / self.jobs;
-        let fresh = &self.fresh[range.start * each..range.end * each];
+        let each = fresh.len() / self.jobs;
+        let fresh = &fresh[range.start * each..range.end * each];
         let is_damaged = |key: usize| S::check_key(run, keys[key]).is_err();
         if left_out.is_empty() && run.place.find(keys.len(), S::KEYS_OF_A_CHECK, &is_damaged).is_none() {
             return S::sign(run, &SignBatch { of: &of, keys: &keys, key_of: &key_of, fresh }, out);

@@ -241,8 +241,7 @@ fn sign<S: Scheme>(run: &Run<'_>, blocks: &mut [RowBlock<'_, '_, S>], memory: &m
         Some(first) => {
             let of = |i: usize| rows[i].to_sign();
             let keys = |range: Range<usize>| of_calls(&rows[range], |row| row.of, |of, rows| of.keys_of(rows));
-            let fresh = S::draw(&run.place, rows.len(), &of)?;
-            let work = Signing { jobs: rows.len(), of: &of, keys: &keys, fresh: &fresh };
+            let work = Signing { jobs: rows.len(), of: &of, keys: &keys };
             let mut places: Vec<&mut [u8]> = blocks.iter_mut().flat_map(|block| block.results.unsigned()).collect();
             work.sign(run, first.of.set(), false, &mut places, memory)?
         }

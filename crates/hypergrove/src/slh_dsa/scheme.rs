@@ -8,13 +8,12 @@ use super::trees::grow;
 use crate::calls::Calls;
 use crate::jobs;
 use crate::keys::{Signature, SigningKey, VerifyingKey};
-use crate::random::random_by_threads;
 use crate::rows::{Column, RowStatus};
 use crate::run::KEYS_OF_A_THREAD;
-use crate::scheme::{Failed, MessageColumn, Of, PublicKey, Scheme, SignBatch, Sizes, ToSign, ToVerify, VerifyBatch};
+use crate::scheme::{Failed, MessageColumn, PublicKey, Scheme, SignBatch, Sizes, ToVerify, VerifyBatch};
 use crate::types::{SchemeKey, SchemeTypes};
 use hypergrove_engine::programs::typed;
-use hypergrove_engine::scheduler::{Checks, Computed, Parts, Place, Run};
+use hypergrove_engine::scheduler::{Checks, Computed, Parts, Run};
 use hypergrove_engine::scheme::{GroupFacts, Kind};
 use hypergrove_engine::{Accept, Batch, Error, Key, Places, SlhDsaProgram, Work};
 use hypergrove_fips205::plan::Op;
@@ -22,7 +21,6 @@ use hypergrove_fips205::{MessageError, Mode, Params, Position};
 use hypergrove_taint::{declassified, declassify};
 use std::borrow::Cow;
 use std::sync::OnceLock;
-use zeroize::Zeroizing;
 
 impl SchemeTypes for SlhDsa {
     type Set = &'static Params;
@@ -78,6 +76,10 @@ impl Scheme for SlhDsa {
         'a: 'a,
     {
         if let Randomizer::Given(bytes) = randomizer { Some(bytes) } else { None }
+    }
+
+    fn is_fresh(randomizer: Randomizer<'_>) -> bool {
+        randomizer == Randomizer::Hedged
     }
 
     fn messages<'m, 'a: 'm>(messages: &Column<'a>) -> MessageColumn<'m> {
@@ -154,13 +156,6 @@ impl Scheme for SlhDsa {
             _ => size_of::<(Position, &[u8], u32)>(),
         };
         facts.plan().out_bytes() + meanwhile
-    }
-
-    fn draw(place: &Place<'_>, jobs: usize, of: Of<'_, ToSign<'_, SlhDsa>>) -> Result<Zeroizing<Vec<u8>>, Error> {
-        let hedged = (0..jobs).map(of).find(|job| job.randomizer == Randomizer::Hedged);
-        let mut fresh = Zeroizing::new(vec![0; hedged.map_or(0, |job| jobs * job.key.params().n)]);
-        random_by_threads(place, &mut fresh)?;
-        Ok(fresh)
     }
 
     const KEYS_OF_A_CHECK: usize = 512;
