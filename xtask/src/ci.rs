@@ -3,8 +3,8 @@
 use crate::process;
 use crate::step::{Extent, Step, Stop, Tally};
 use crate::{
-    api, benchmarks, capi, dependent, dist, examples, features, foreign, fuzz, kernels, licences, links, negative,
-    openssl, outputs, python, secrets, server, shaders, site, sources, supply_chain, tests, threads,
+    api, benchmarks, capi, dependent, dist, examples, features, foreign, fuzz, kernels, links, negative, openssl,
+    outputs, python, secrets, server, shaders, site, sources, supply_chain, tests, threads,
 };
 use clap::builder::PossibleValuesParser;
 use std::fs;
@@ -25,7 +25,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     CiStep { name: "words",     about: "no path of one machine; plain names, words and sentences",   run: |_, _| sources::words() },
     CiStep { name: "links",     about: "links between documents lead to files and headings",         run: |_, _| links::check() },
     CiStep { name: "unsafe",    about: "unsafe code is where it may be and nowhere else",            run: |_, _| sources::forbid_unsafe() },
-    CiStep { name: "deny",      about: "licences, sources and audits of all dependencies",                run: |_, _| licences::check() },
+    CiStep { name: "deny",      about: "licences, sources and audits of all dependencies",                run: |_, _| supply_chain::check() },
     CiStep { name: "bench",     about: "BENCHMARKS.md and tables of documents are what bench/runs says", run: |_, _| benchmarks::current() },
     CiStep { name: "negative",  about: "the negative corpus is what its generator makes",            run: |_, extent| negative::check(extent) },
     CiStep { name: "shaders",   about: "the SPIR-V modules are what glslc made of these kernels; in full, what it makes", run: |_, extent| shaders::check(extent) },

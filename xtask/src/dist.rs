@@ -137,7 +137,7 @@ impl Build {
         for architecture in request.architectures() {
             process::ensure_target(&format!("{architecture}-unknown-linux-gnu"))?;
         }
-        process::ensure_command(supply_chain::CYCLONEDX, None)?;
+        process::ensure_command(supply_chain::CYCLONEDX)?;
         let work = process::target().join(folder);
         let release = Release {
             wheels: wheels::ensure(WHEEL)?,

@@ -2,17 +2,16 @@
 
 use crate::process::{self, answers};
 use crate::step::{Step, Stop, Tally};
-use crate::{disk, tests};
+use crate::{disk, tests, wheels};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 pub(crate) const MANIFEST: &str = "fuzz/Cargo.toml";
+const CARGO_FUZZ: &str = "cargo-fuzz";
 const CORPUS: &str = "fuzz/corpus";
 /// The target whose fault is there to be found.
 const CONTROL: &str = "control";
-/// The release that the targets were made with.
-const CARGO_FUZZ: &str = "0.13.2";
 
 /// Executions of a target by the fuzzer in `ci full`; some of those that compute.
 const RUNS: u32 = 300_000;
@@ -52,7 +51,7 @@ fn ensure_fuzzer() -> Result<(), String> {
     let new = ["toolchain", "install", "nightly", "--profile", "minimal", "--no-self-update"];
     let how = || "no nightly compiler: `rustup toolchain install nightly`".into();
     process::ensure(nightly, || answers("rustup", &new), how)?;
-    process::ensure_command("fuzz", Some(CARGO_FUZZ))
+    wheels::tool(CARGO_FUZZ).map(drop)
 }
 
 /// Runs a target from its corpus; new inputs go to the target folder. The number of executions.
@@ -65,7 +64,7 @@ fn run(name: &str) -> Result<u32, String> {
     let found = process::target().join("fuzz-corpus").join(name);
     disk::make(&found)?;
     let (found, corpus) = (found.to_string_lossy().into_owned(), format!("{CORPUS}/{name}"));
-    let mut command = cargo_fuzz(&["run", name, &found, &corpus]);
+    let mut command = cargo_fuzz(&["run", name, &found, &corpus])?;
     command.args(["--", &format!("-runs={runs}"), "-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1"]);
     // Words of the format, which the fuzzer would have to find letter by letter.
     let words = format!("fuzz/dictionaries/{name}.dict");
@@ -87,19 +86,22 @@ fn run(name: &str) -> Result<u32, String> {
 
 /// `cargo fuzz …` of nightly. Without a sanitizer: all code that reads is safe Rust, where one finds little and takes half
 /// of the time. With the versions of Cargo.lock.
-fn cargo_fuzz(arguments: &[&str]) -> Command {
+fn cargo_fuzz(arguments: &[&str]) -> Result<Command, String> {
     let _ = fs::copy("Cargo.lock", "fuzz/Cargo.lock");
     let (subcommand, rest) = arguments.split_first().expect("a subcommand of cargo-fuzz");
-    let mut command = process::limited(60, "rustup", &["run", "nightly", "cargo", "fuzz", subcommand]);
+    let program = wheels::tool(CARGO_FUZZ)?;
+    let mut command = process::limited(60, "rustup", &["run", "nightly", &program, "fuzz", subcommand]);
     command.args(["--release", "--sanitizer", "none", "--no-cfg-fuzzing", "--target-dir"]);
     command.arg(process::target().join("fuzz")).args(rest);
-    command.env("HYPERGROVE_NVCC", "none").env_remove("RUSTUP_TOOLCHAIN").current_dir(disk::workspace());
-    command
+    // The cargo that runs us is not nightly's, and cargo-fuzz would call it.
+    command.env("HYPERGROVE_NVCC", "none").env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+    command.current_dir(disk::workspace());
+    Ok(command)
 }
 
 /// `cargo xtask fuzz …`: `cargo fuzz …` as CI calls it.
 pub(crate) fn by_hand(arguments: &[String]) -> Result<bool, String> {
     ensure_fuzzer()?;
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    process::run(cargo_fuzz(&arguments)).map(|()| true)
+    process::run(cargo_fuzz(&arguments)?).map(|()| true)
 }

@@ -18,7 +18,6 @@ mod foreign;
 mod fuzz;
 mod install;
 mod kernels;
-mod licences;
 mod links;
 mod markdown;
 mod negative;

