@@ -1,16 +1,24 @@
-//! Markdown as the documents have it: links, headings with their anchors, and the lines outside code. The step `links` checks links with
-//! these functions, and `site` moves links with them.
+//! Markdown as the documents have it: links, which `site` moves and lychee follows, the anchors of headings, and the lines outside code.
 
-use std::collections::BTreeSet;
+use crate::step::Stop;
+use crate::{disk, process, wheels};
+use std::process::Command;
 
 /// Where this repository is read: the rustdoc front pages, which stand elsewhere, link to its documents so.
-const REPOSITORY: &str = "https://github.com/hypergrove/hypergrove/blob/main/";
+const REPOSITORY: &str = "https://github.com/hypergrove/hypergrove/(?:blob|tree)/main/";
+
+/// Follows the links of documents or of pages in HTML by lychee, with the settings of lychee.toml: each leads to a file, and to a heading if it
+/// names one. Links to other hosts are not followed.
+pub(crate) fn follow(files: &[String]) -> Result<(), Stop> {
+    let (list, root) = (process::target().join("links.txt"), disk::workspace().display());
+    disk::write(&list, files.join("\n"))?;
+    let mut command = Command::new(wheels::tool("lychee").map_err(Stop::Skipped)?);
+    command.args(["--root-dir", &root.to_string(), "--remap", &format!("{REPOSITORY} file://{root}/")]);
+    Ok(process::run(command.arg("--files-from").arg(list))?)
+}
 
 /// The file and the heading that a link in the document `path` names: a path from the root, and a heading or nothing. None for another host.
 pub(crate) fn target<'a>(path: &str, link: &'a str) -> Option<(String, &'a str)> {
-    if let Some(link) = link.strip_prefix(REPOSITORY) {
-        return target("", link);
-    }
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
     }
@@ -60,18 +68,6 @@ pub(crate) fn prose_lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The anchors of a document's headings, as GitHub and mdBook name them.
-pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for heading in prose_lines(text).filter(|line| line.starts_with('#')) {
-        let slug = slug(heading.trim_start_matches('#'));
-        let twice = (1..).map(|n| format!("{slug}-{n}"));
-        let free = std::iter::once(slug.clone()).chain(twice).find(|name| !found.contains(name));
-        found.extend(free);
-    }
-    found
-}
-
 /// A heading's anchor.
 pub(crate) fn slug(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
@@ -97,12 +93,5 @@ mod test {
         assert_eq!(of("docs/a.md", "#c"), named("docs/a.md", "c"));
         assert_eq!(of("a.md", "../../b"), named("../../b", ""));
         assert_eq!(of("a.md", "https://example.org/b"), None);
-        assert_eq!(of("crates/a/b.md", &format!("{REPOSITORY}docs/a.md#c")), named("docs/a.md", "c"));
-    }
-
-    #[test]
-    fn headings_have_anchors() {
-        let text = "# A b, c\n## `D` (e)\n```\n# not this\n```\n## A b, c\n";
-        assert_eq!(Vec::from_iter(anchors(text)), ["a-b-c", "a-b-c-1", "d-e"]);
     }
 }

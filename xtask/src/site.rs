@@ -21,16 +21,19 @@ pub(crate) fn run() -> Result<bool, String> {
     Ok(true)
 }
 
-/// CI's step: the site is made, and each page of it can be found.
+/// CI's step: the site is made, each page of it can be found, and so can all that the pages link to.
 pub(crate) fn check() -> Step {
     let mdbook = wheels::tool("mdbook").map_err(Stop::Skipped)?;
     let site = make(&mdbook)?;
     let pages = pages()?;
+    let mut made = Vec::new();
     for page in &pages {
         let html = site.join(page).with_extension("html");
         let index = html.with_file_name("index.html");
         ensure!(html.is_file() || index.is_file(), "{page} is not in the site: there is no {}", html.display());
+        made.push(if html.is_file() { html } else { index }.to_string_lossy().into_owned());
     }
+    markdown::follow(&made)?;
     Ok(format!("{} pages", pages.len()))
 }
 
@@ -52,7 +55,7 @@ fn make(mdbook: &str) -> Result<PathBuf, String> {
     Ok(folder.join("book"))
 }
 
-/// Writes what mdBook reads, but for the report, to the folder; the pages' folder. Needs no mdBook.
+/// Writes what mdBook reads, but for the report, to the folder; the pages' folder.
 fn prepare(folder: &Path) -> Result<PathBuf, String> {
     let pages = pages()?;
     let source = folder.join("src");
@@ -79,25 +82,6 @@ fn prepare(folder: &Path) -> Result<PathBuf, String> {
     }
     write(source.join("SUMMARY.md"), &with_links(&disk::read(SUMMARY)?, from_root))?;
     Ok(source)
-}
-
-/// Links of the pages that mdBook would read, and what is wrong with them: each leads to a page, to the report, or to the repository.
-pub(crate) fn links_of_pages() -> Result<(usize, Vec<String>), String> {
-    let source = prepare(&process::target().join("links"))?;
-    let (mut count, mut faults) = (0, Vec::new());
-    for path in pages()? {
-        for link in markdown::links(&disk::read(source.join(&path))?) {
-            // Files of the repository are known from the documents themselves.
-            let Some((target, _)) = markdown::target(&path, link).filter(|_| !link.contains("://")) else { continue };
-            count += 1;
-            // mdBook makes an index of a README.
-            let page = source.join(target.replace("index.md", "README.md"));
-            if !page.is_file() && target != REPORT {
-                faults.push(format!("{path}: in the site, {link} leads to no page"));
-            }
-        }
-    }
-    Ok((count, faults))
 }
 
 /// Where a link of the page `path` leads in the site, if elsewhere: to the file in the repository if it is no page, and to an index
