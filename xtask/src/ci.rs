@@ -1,5 +1,6 @@
 //! CI's steps and their closing table.
 
+use crate::changes::{Change, Reads};
 use crate::process;
 use crate::step::{Extent, Step, Stop, Tally};
 use crate::{
@@ -14,53 +15,65 @@ use std::time::{Duration, Instant};
 
 pub(crate) struct CiStep {
     pub(crate) name: &'static str,
-    pub(crate) about: &'static str,
-    run: fn(&mut Tally, Extent) -> Step,
+    about: &'static str,
+    run: Run,
+    /// The usual run leaves it out if the change touches nothing there. None: whatever changes may break it.
+    pub(crate) reads: Option<Reads>,
 }
 
-/// Cheap ones first.
+type Run = fn(&mut Tally, Extent) -> Step;
+
+const fn always(name: &'static str, about: &'static str, run: Run) -> CiStep {
+    CiStep { name, about, run, reads: None }
+}
+
+const fn if_touched(name: &'static str, reads: Reads, about: &'static str, run: Run) -> CiStep {
+    CiStep { name, about, run, reads: Some(reads) }
+}
+
+/// Cheap ones first. Those that only toolchains, or files that few changes touch, can break say where they read.
 #[rustfmt::skip]
 pub(crate) const STEPS: &[CiStep] = &[
-    CiStep { name: "fmt",       about: "formatting is rustfmt's",                                    run: |_, _| fmt() },
-    CiStep { name: "words",     about: "no path of one machine; plain names, words and sentences",   run: |_, _| sources::words() },
-    CiStep { name: "links",     about: "links between documents lead to files and headings",         run: |_, _| links::check() },
-    CiStep { name: "unsafe",    about: "unsafe code is where it may be and nowhere else",            run: |_, _| sources::forbid_unsafe() },
-    CiStep { name: "deny",      about: "licences, sources and audits of all dependencies",                run: |_, _| supply_chain::check() },
-    CiStep { name: "bench",     about: "BENCHMARKS.md and tables of documents are what bench/runs says", run: |_, _| benchmarks::current() },
-    CiStep { name: "negative",  about: "the negative corpus is what its generator makes",            run: |_, extent| negative::check(extent) },
-    CiStep { name: "shaders",   about: "the SPIR-V modules are what glslc made of these kernels; in full, what it makes", run: |_, extent| shaders::check(extent) },
-    CiStep { name: "clippy",    about: "no warning in any target",                                   run: |_, _| clippy() },
-    CiStep { name: "features",  about: "the library with each feature alone and left out; its packages", run: |_, extent| features::check(extent) },
-    CiStep { name: "api",       about: "the library's public items are those that are listed",      run: |_, _| api::check() },
-    CiStep { name: "overflow",  about: "lanes with checks for overflow, on few jobs",                run: |tally, _| overflow(tally) },
-    CiStep { name: "test",      about: "all tests on this machine",                                  run: tests::workspace },
-    CiStep { name: "examples",  about: "the library's example programs run",                         run: |_, _| examples::check() },
-    CiStep { name: "capi",      about: "the C library: its ABI, its examples, bad input under sanitizers", run: |_, extent| capi::check(extent) },
-    CiStep { name: "openssl",   about: "OpenSSL's programs and EVP with the provider; in full, with 3.6 and 4.0", run: |_, extent| openssl::check(extent) },
-    CiStep { name: "secrets",   about: "no branch and no address on a secret, as Valgrind sees it", run: secrets::check },
-    CiStep { name: "outputs",   about: "a fault at any system call loses no file and leaves none half",  run: outputs::check },
-    CiStep { name: "python",    about: "the Python package: a wheel in an empty environment, its tests and types", run: python::check },
-    CiStep { name: "kernels",   about: "the GPU kernels compile for devices, without a GPU", run: kernels::check },
-    CiStep { name: "doc",       about: "documentation without a warning",                            run: |_, _| doc() },
-    CiStep { name: "site",      about: "the site of the documents, by mdBook",                       run: |_, _| site::check() },
-    CiStep { name: "dependent", about: "a program in Cargo's dev profile uses the library",          run: |_, _| dependent::check() },
-    CiStep { name: "server",    about: "the signing service, in its own workspace; in full, with other clients", run: server::check },
-    CiStep { name: "no-std",    about: "fips205 and zkdilithium without an operating system",        run: |_, _| foreign::no_std() },
-    CiStep { name: "systems",   about: "the tool for Windows; in full, for macOS, and its tests under Wine", run: foreign::systems },
-    CiStep { name: "neon",      about: "lanes and cpu on aarch64 under qemu",                        run: |tally, _| foreign::neon(tally) },
-    CiStep { name: "miri",      about: "the host logic, its threads and the lanes under Miri",       run: foreign::miri },
+    always("fmt", "formatting is rustfmt's", |_, _| fmt()),
+    always("words", "no path of one machine; plain names, words and sentences", |_, _| sources::words()),
+    always("links", "links between documents lead to files and headings", |_, _| links::check()),
+    always("unsafe", "unsafe code is where it may be and nowhere else", |_, _| sources::forbid_unsafe()),
+    always("deny", "licences, sources and audits of all dependencies", |_, _| supply_chain::check()),
+    always("bench", "BENCHMARKS.md and tables of documents are what bench/runs says", |_, _| benchmarks::current()),
+    always("negative", "the negative corpus is what its generator makes", |_, extent| negative::check(extent)),
+    always("shaders", "the SPIR-V modules are what glslc made of these kernels; in full, what it makes", |_, extent| shaders::check(extent)),
+    always("clippy", "no warning in any target", |_, _| clippy()),
+    if_touched("features", &["crates/", "docs/features.md"], "the library with each feature alone and left out; its packages", |_, extent| features::check(extent)),
+    if_touched("api", &["hypergrove", "files", "xtask/api/"], "the library's public items are those that are listed", |_, _| api::check()),
+    if_touched("overflow", &["lanes tests"], "lanes with checks for overflow, on few jobs", |tally, _| overflow(tally)),
+    always("test", "all tests on this machine", tests::workspace),
+    always("examples", "the library's example programs run", |_, _| examples::check()),
+    if_touched("capi", &["capi", "docs/c.md"], "the C library: its ABI, its examples, bad input under sanitizers", |_, extent| capi::check(extent)),
+    if_touched("openssl", &["openssl"], "OpenSSL's programs and EVP with the provider; in full, with 3.6 and 4.0", |_, extent| openssl::check(extent)),
+    if_touched("secrets", &["taint tests", "xtask/secrets.supp"], "no branch and no address on a secret, as Valgrind sees it", secrets::check),
+    if_touched("outputs", &["cli tests"], "a fault at any system call loses no file and leaves none half", outputs::check),
+    if_touched("python", &["py", "pyproject.toml", "docs/python.md", "docs/tables.md"], "the Python package: a wheel in an empty environment, its tests and types", python::check),
+    if_touched("kernels", &["kernels", "kernels-host", "crates/cuda/"], "the GPU kernels compile for devices, without a GPU", kernels::check),
+    always("doc", "documentation without a warning", |_, _| doc()),
+    always("site", "the site of the documents, by mdBook", |_, _| site::check()),
+    if_touched("dependent", &["hypergrove", "xtask/dependent/"], "a program in Cargo's dev profile uses the library", |_, _| dependent::check()),
+    if_touched("server", &["hypergrove", "server/"], "the signing service, in its own workspace; in full, with other clients", server::check),
+    if_touched("no-std", &["fips205", "zkdilithium"], "fips205 and zkdilithium without an operating system", |_, _| foreign::no_std()),
+    if_touched("systems", &["cli tests"], "the tool for Windows; in full, for macOS, and its tests under Wine", foreign::systems),
+    if_touched("neon", &["lanes tests", "cpu tests"], "lanes and cpu on aarch64 under qemu", |tally, _| foreign::neon(tally)),
+    if_touched("miri", &["engine tests", "lanes tests"], "the host logic, its threads and the lanes under Miri", foreign::miri),
 ];
 
 /// Those that only a full run has, unless they are named.
 #[rustfmt::skip]
 pub(crate) const LONG_STEPS: &[CiStep] = &[
-    CiStep { name: "faults",       about: "10,000 bits flipped while signing: nothing wrong leaves with redundant", run: |tally, _| tests::faults(tally) },
-    CiStep { name: "fuzz",         about: "runs of the fuzz targets, and the lines that they reach", run: |tally, _| fuzz::check(tally) },
-    CiStep { name: "threads",      about: "calls that share an engine, under ThreadSanitizer and loom", run: |tally, _| threads::check(tally) },
-    CiStep { name: "advisories",   about: "no dependency has a fault that RustSec knows",            run: |_, _| supply_chain::advisories() },
-    CiStep { name: "sbom",         about: "the tool's bill of materials names every dependency",     run: |_, _| supply_chain::sbom() },
-    CiStep { name: "dist",         about: "a candidate of a release, built twice and installed where users are", run: |tally, _| dist::check::step(tally) },
-    CiStep { name: "reproducible", about: "two builds in two folders give the same tool",            run: |_, _| supply_chain::reproducible() },
+    always("faults", "10,000 bits flipped while signing: nothing wrong leaves with redundant", |tally, _| tests::faults(tally)),
+    always("fuzz", "runs of the fuzz targets, and the lines that they reach", |tally, _| fuzz::check(tally)),
+    always("threads", "calls that share an engine, under ThreadSanitizer and loom", |tally, _| threads::check(tally)),
+    always("advisories", "no dependency has a fault that RustSec knows", |_, _| supply_chain::advisories()),
+    always("sbom", "the tool's bill of materials names every dependency", |_, _| supply_chain::sbom()),
+    always("dist", "a candidate of a release, built twice and installed where users are", |tally, _| dist::check::step(tally)),
+    always("reproducible", "two builds in two folders give the same tool", |_, _| supply_chain::reproducible()),
 ];
 
 /// Every step there is.
@@ -86,6 +99,9 @@ pub(crate) struct Request {
     /// Steps whose skip is a failure, or `all`
     #[arg(long, value_name = "STEP", value_delimiter = ',', value_parser = names(ALL), hide_possible_values = true)]
     require: Vec<String>,
+    /// Leave out steps that read nothing which changed since this commit; by default, since the branch left origin/main
+    #[arg(long, value_name = "COMMIT", conflicts_with = "steps")]
+    since: Option<String>,
 }
 
 /// The names of all steps, and another word.
@@ -120,6 +136,15 @@ impl Request {
         self.require.iter().any(|required| required == name || required == ALL)
     }
 
+    /// Those of its steps that read nothing that the change touches, where all steps of the usual extent are to run; and since when.
+    fn untouched(&self) -> Result<(Vec<&'static str>, String), String> {
+        let change = if self.steps.is_empty() { Change::find(self.since.as_deref())? } else { None };
+        let Some(change) = change else { return Ok(Default::default()) };
+        let is_named = |step: &CiStep| self.require.iter().any(|name| name == step.name);
+        let is_left_out = |step: &&CiStep| !is_named(step) && step.reads.is_some_and(|reads| !change.touches(reads));
+        Ok((self.chosen().filter(is_left_out).map(|step| step.name).collect(), change.since))
+    }
+
     /// A skip of a step that is required is a failure.
     fn judge(&self, name: &str, result: Step) -> Step {
         match result {
@@ -138,8 +163,10 @@ pub(crate) fn run(request: &Request) -> Result<bool, String> {
     let mut tally = Tally::default();
     let (mut rows, mut failed) = (Vec::new(), 0);
     let are_all = request.steps.is_empty();
-    let meanwhile = if are_all { Some(Meanwhile::start(request)?) } else { None };
-    let is_own = |step: &&CiStep| meanwhile.is_none() || !MEANWHILE.contains(&step.name);
+    let (untouched, since) = request.untouched()?;
+    let of_meanwhile: Vec<&str> = MEANWHILE.into_iter().filter(|name| are_all && !untouched.contains(name)).collect();
+    let meanwhile = Meanwhile::start(request, &of_meanwhile)?;
+    let is_own = |step: &&CiStep| !of_meanwhile.contains(&step.name) && !untouched.contains(&step.name);
     for step in request.chosen().filter(is_own) {
         println!("\n=== {}: {}", step.name, step.about);
         let (start, cpu, failures) = (Instant::now(), process::cpu_time(), tally.failed);
@@ -162,7 +189,7 @@ pub(crate) fn run(request: &Request) -> Result<bool, String> {
     }
     let (mut have_passed, mut closing_lines) = (true, Vec::new());
     if let Some(meanwhile) = meanwhile {
-        println!("\n=== meanwhile, waited for: {}", MEANWHILE.join(", "));
+        println!("\n=== meanwhile, waited for: {}", of_meanwhile.join(", "));
         let (passed, text) = meanwhile.finish()?;
         println!("{text}");
         // Its closing lines are to be read at the end.
@@ -181,13 +208,25 @@ pub(crate) fn run(request: &Request) -> Result<bool, String> {
         let note = note.lines().next().unwrap_or_default();
         println!("{name:<12} {result:<8} {:>9}  {:>9}  {note}", shown(*time), shown(*cpu));
     }
+    for name in &untouched {
+        println!(
+            "{name:<12} {:<8} {:>9}  {:>9}  nothing that it reads was touched since {since:.12}",
+            "NOT RUN", "", ""
+        );
+    }
     let skipped: Vec<&str> = rows.iter().filter(|(_, result, ..)| *result == SKIPPED).map(|(name, ..)| *name).collect();
-    tests::print_total(&tally, failed, skipped.len() as u64);
+    tests::print_total(&tally, failed, (skipped.len() + untouched.len()) as u64);
     for (name, .., why) in rows.iter().filter(|(_, result, ..)| *result == FAILED) {
         println!("FAILED {name}: {why}");
     }
     if !skipped.is_empty() {
         println!("NOT CHECKED: {}. The table says why; --require makes a skip a failure.", skipped.join(", "));
+    }
+    if !untouched.is_empty() {
+        println!(
+            "NOT RUN, since the change touches nothing that they read: {}. `ci full` runs them, or their names.",
+            untouched.join(", ")
+        );
     }
     closing_lines.iter().for_each(|line| println!("{line}"));
     Ok(have_passed && rows.iter().all(|(_, result, ..)| *result != FAILED))
@@ -197,19 +236,23 @@ pub(crate) fn run(request: &Request) -> Result<bool, String> {
 struct Meanwhile(Child, PathBuf);
 
 impl Meanwhile {
-    fn start(request: &Request) -> Result<Meanwhile, String> {
+    /// None if there is nothing to run.
+    fn start(request: &Request, steps: &[&str]) -> Result<Option<Meanwhile>, String> {
+        if steps.is_empty() {
+            return Ok(None);
+        }
         let (target, path) = (process::target().join("meanwhile"), process::target().join("meanwhile.log"));
         let failed = |why| format!("{}: {why}", path.display());
         fs::create_dir_all(&target).map_err(failed)?;
         let file = fs::File::create(&path).map_err(failed)?;
         let program = std::env::current_exe().map_err(failed)?;
         let mut command = Command::new(program);
-        command.arg("ci").args(MEANWHILE).env("CARGO_TARGET_DIR", target);
-        for name in MEANWHILE.iter().filter(|name| request.requires(name)) {
+        command.arg("ci").args(steps).env("CARGO_TARGET_DIR", target);
+        for name in steps.iter().filter(|name| request.requires(name)) {
             command.args(["--require", name]);
         }
         let child = command.stdout(file.try_clone().map_err(failed)?).stderr(file).spawn().map_err(failed)?;
-        Ok(Meanwhile(child, path))
+        Ok(Some(Meanwhile(child, path)))
     }
 
     /// Waits for it: whether all passed, and what it printed.
@@ -278,7 +321,10 @@ fn shown(time: Duration) -> String {
 #[cfg(test)]
 mod test {
     use super::*;
+    use crate::changes::READ_BY_ALL;
+    use crate::disk;
     use clap::Parser;
+    use std::path::Path;
 
     fn request(line: &str) -> Result<Request, clap::Error> {
         #[derive(clap::Parser)]
@@ -323,5 +369,40 @@ mod test {
         assert!(matches!(required, Err(Stop::Failed(why)) if why == "required, but skipped: no qemu"));
         assert!(matches!(request.judge("miri", skip()), Err(Stop::Skipped(_))));
         assert!(request.judge("neon", Ok(String::new())).is_ok());
+    }
+
+    fn run_for(file: &str) -> Vec<&'static str> {
+        let change = Change::new(String::new(), [file].into_iter()).expect("cargo describes the workspace");
+        all_steps().filter(|step| step.reads.is_some_and(|reads| change.touches(reads))).map(|step| step.name).collect()
+    }
+
+    #[test]
+    fn steps_read_places_that_are_there() {
+        for word in all_steps().filter_map(|step| step.reads).flatten().chain(READ_BY_ALL) {
+            let place = match word.contains(['/', '.']) {
+                true => PathBuf::from(word),
+                false => Path::new("crates").join(word.trim_end_matches(" tests")).join("Cargo.toml"),
+            };
+            assert!(disk::workspace().join(&place).exists(), "{word}: there is no {}", place.display());
+        }
+    }
+
+    #[test]
+    fn a_change_runs_the_steps_that_read_it() {
+        let all = all_steps().filter(|step| step.reads.is_some()).count();
+        for read_by_all in ["Cargo.lock", "xtask/src/ci.rs", "vectors/new/file.json"] {
+            assert_eq!(run_for(read_by_all).len(), all, "{read_by_all}");
+        }
+        assert_eq!(run_for("docs/lanes.md"), Vec::<&str>::new());
+        assert_eq!(run_for("server/src/api.rs"), ["server"]);
+        // Other crates are built on this one.
+        let lanes = run_for("crates/lanes/src/lib.rs");
+        for step in ["overflow", "capi", "openssl", "secrets", "python", "server", "systems", "neon", "miri"] {
+            assert!(lanes.contains(&step), "{step}: {lanes:?}");
+        }
+        assert!(!lanes.contains(&"no-std") && !lanes.contains(&"kernels"), "{lanes:?}");
+        // Tests alone depend on it.
+        let testkit = run_for("crates/testkit/src/lib.rs");
+        assert!(testkit.contains(&"neon") && !testkit.contains(&"openssl"), "{testkit:?}");
     }
 }

@@ -6,6 +6,7 @@ mod published;
 use crate::process;
 use crate::step::{Extent, Step, ensure};
 use crate::{capi, disk, install, openssl};
+pub(crate) use published::packages as packages_of_workspace;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The optional features.

@@ -5,6 +5,7 @@ mod acvp;
 mod api;
 mod benchmarks;
 mod capi;
+mod changes;
 mod ci;
 mod coverage;
 mod deb;

@@ -20,7 +20,7 @@ const OTHERS: [&str; 4] =
     ["server/Cargo.toml", "fuzz/Cargo.toml", "xtask/dependent/Cargo.toml", "xtask/loom/Cargo.toml"];
 
 /// All packages of the workspace, as Cargo describes them.
-fn packages() -> Result<Vec<Value>, String> {
+pub(crate) fn packages() -> Result<Vec<Value>, String> {
     let text = process::text(process::cargo(&["metadata", "--no-deps", "--locked", "--format-version", "1"]))?;
     let mut all: Value = serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
     Ok(all["packages"].as_array_mut().map(std::mem::take).unwrap_or_default())
