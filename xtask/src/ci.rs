@@ -5,7 +5,7 @@ use crate::process;
 use crate::step::{Extent, Step, Stop, Tally};
 use crate::{
     api, benchmarks, capi, dependent, dist, examples, features, foreign, fuzz, kernels, links, negative, openssl,
-    outputs, python, secrets, server, shaders, site, sources, supply_chain, tests, threads,
+    outputs, python, secrets, server, shaders, site, sources, supply_chain, tests, threads, wheels,
 };
 use clap::builder::PossibleValuesParser;
 use std::fs;
@@ -36,6 +36,7 @@ const fn if_touched(name: &'static str, reads: Reads, about: &'static str, run: 
 pub(crate) const STEPS: &[CiStep] = &[
     always("fmt", "formatting is rustfmt's", |_, _| fmt()),
     always("words", "no path of one machine; plain names, words and sentences", |_, _| sources::words()),
+    always("spelling", "no word is misspelt, by typos", |_, _| spelling()),
     always("links", "links between documents lead to files and headings", |_, _| links::check()),
     always("unsafe", "unsafe code is where it may be and nowhere else", |_, _| sources::forbid_unsafe()),
     always("deny", "licences, sources and audits of all dependencies", |_, _| supply_chain::check()),
@@ -271,6 +272,12 @@ fn fmt() -> Step {
     for manifest in [dependent::MANIFEST, fuzz::MANIFEST, threads::MODELS, server::MANIFEST] {
         process::run(process::cargo(&["fmt", "--manifest-path", manifest, "--check", "--", "-l"]))?;
     }
+    Ok(String::new())
+}
+
+/// typos.toml has the words that typos does not know.
+fn spelling() -> Step {
+    process::run(Command::new(wheels::tool("typos").map_err(Stop::Skipped)?))?;
     Ok(String::new())
 }
 
