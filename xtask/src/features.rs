@@ -4,16 +4,16 @@
 mod published;
 
 use crate::process;
-use crate::step::{Extent, Step, ensure};
-use crate::{capi, disk, install, openssl};
+use crate::step::{Extent, Step, Stop, ensure};
+use crate::{capi, disk, install, openssl, wheels};
 pub(crate) use published::packages as packages_of_workspace;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The optional features.
-const FEATURES: [&str; 5] = ["cuda", "vulkan", "zkdilithium", "tables", "encryption"];
-/// The crate of file formats, and its optional features, as the page calls them.
+const LIBRARY: &str = "hypergrove";
+/// The crate of file formats.
 const FILES: &str = "hypergrove-files";
-const FEATURES_OF_FILES: [&str; 2] = ["hypergrove-files/signers", "hypergrove-files/x509"];
+/// Features of both that are neither rows of the page nor combined with others: a list of others, and the one that nvcc compiles.
+const LEFT_OUT: [&str; 2] = ["default", "cuda-ready"];
 const PAGE: &str = "docs/features.md";
 /// Packages at most: without any feature, and with the default ones. One of them is the reader of PEM, which is a package of its own because both
 /// schemes have it.
@@ -38,9 +38,9 @@ pub(crate) fn check(extent: Extent) -> Step {
     println!("published in this order: {}", published.join(", "));
     let page = disk::read(PAGE)?;
     let stated = rows(&page);
-    let names: Vec<&str> = stated.iter().map(|(feature, _)| *feature).collect();
-    let mut wanted = FEATURES.iter().chain(&FEATURES_OF_FILES).chain(&["none", "default", FILES]);
-    ensure!(wanted.all(|feature| names.contains(feature)), "{PAGE} lacks a row: it has {}", names.join(", "));
+    for wanted in optional()?.iter().map(String::as_str).chain(["none", "default", FILES]) {
+        ensure!(stated.iter().any(|(feature, _)| *feature == wanted), "{PAGE} has no row for {wanted}");
+    }
     for (feature, stated) in stated {
         let counted = packages(feature)?;
         ensure!(counted == stated, "{PAGE} says {stated} packages of {feature}, there are {counted}");
@@ -50,31 +50,33 @@ pub(crate) fn check(extent: Extent) -> Step {
     }
     users_builds(&page)?;
     one_set()?;
-    let sets = combinations(extent);
-    for features in &sets {
-        lint(&["hypergrove", "--no-default-features", "--features", &features.join(",")])?;
-    }
-    lint(&["hypergrove", "--all-targets"])?;
-    lint(&[FILES, "--no-default-features"])?;
-    FEATURES_OF_FILES.iter().try_for_each(|feature| lint(&[FILES, "--no-default-features", "--features", feature]))?;
+    lint(&[LIBRARY, "--all-targets"])?;
     lint(&["hypergrove-lab", "--no-default-features"])?;
-    let mut archives = "";
+    let mut note = format!("{} crates to publish", published.len());
     if extent == Extent::Full {
         published::build_from_archives(&published)?;
-        archives = ", built from their archives";
+        note += ", built from their archives";
     }
-    let (sets, crates) = (sets.len(), published.len());
-    Ok(format!("{sets} combinations of the library's features; {crates} crates to publish{archives}"))
+    let words = ["clippy", "--quiet", "--locked", "--release", "--no-deps", "-p", LIBRARY, "-p", FILES];
+    let without = |why| Stop::Skipped(format!("{note}; no feature alone: {why}"));
+    let mut combined = wheels::cargo("hack", &words).map_err(without)?;
+    // No feature and each alone; in full, all combinations.
+    combined.arg(if extent == Extent::Full { "--feature-powerset" } else { "--each-feature" });
+    combined.args(["--exclude-features", &LEFT_OUT.join(","), "--exclude-all-features", "--", "-D", "warnings"]);
+    process::run(combined)?;
+    Ok(note)
 }
 
-/// None and each alone; in full, all but each, and all, too.
-fn combinations(extent: Extent) -> BTreeSet<Vec<&'static str>> {
-    let alone = FEATURES.iter().map(|feature| vec![*feature]).chain([vec![]]);
-    if extent == Extent::Usual {
-        return alone.collect();
-    }
-    let without = |left_out: &str| FEATURES.into_iter().filter(|feature| *feature != left_out).collect::<Vec<_>>();
-    alone.chain(FEATURES.iter().map(|feature| without(feature))).chain([FEATURES.to_vec()]).collect()
+/// The optional features, as the page calls them.
+fn optional() -> Result<Vec<String>, String> {
+    let packages = packages_of_workspace()?;
+    let of = |package: &str, prefix: &str| -> Vec<String> {
+        let package = packages.iter().find(|known| known["name"] == package);
+        let features = package.and_then(|package| package["features"].as_object()).into_iter().flatten();
+        let are_left = features.map(|(name, _)| name.as_str()).filter(|name| !LEFT_OUT.contains(name));
+        are_left.map(|name| format!("{prefix}{name}")).collect()
+    };
+    Ok([of(LIBRARY, ""), of(FILES, &format!("{FILES}/"))].concat())
 }
 
 /// Checks a package without building it; a warning is an error.
@@ -96,7 +98,7 @@ fn rows(page: &str) -> Vec<(&str, usize)> {
 
 /// How many packages a build of the library compiles on Linux, its own included, or a build of [`FILES`].
 fn packages(feature: &str) -> Result<usize, String> {
-    let package = if feature.starts_with(FILES) { FILES } else { "hypergrove" };
+    let package = if feature.starts_with(FILES) { FILES } else { LIBRARY };
     let mut arguments = vec!["-p", package, "-e", "normal"];
     match feature {
         "default" => {}
@@ -125,7 +127,7 @@ fn users_builds(page: &str) -> Result<(), String> {
                 return Err(format!("{name} has the feature {feature} of {of}, which is for tests"));
             }
         }
-        let of_library = packages.get("hypergrove").ok_or_else(|| format!("{name} does not contain the library"))?;
+        let of_library = packages.get(LIBRARY).ok_or_else(|| format!("{name} does not contain the library"))?;
         let of_files = packages.get(FILES).into_iter().flatten().map(|feature| format!("{FILES}/{feature}"));
         let files = packages.contains_key(FILES).then(|| FILES.into());
         let has: BTreeSet<String> = of_library.iter().cloned().chain(of_files).chain(files).collect();
@@ -189,14 +191,10 @@ mod test {
     use super::*;
 
     #[test]
-    fn every_feature_is_there_alone_and_left_out() {
-        let sets = combinations(Extent::Full);
-        assert_eq!(sets.len(), 2 * FEATURES.len() + 2);
-        assert!(sets.is_superset(&combinations(Extent::Usual)));
-        for feature in FEATURES {
-            assert!(sets.contains(&vec![feature]));
-            assert!(sets.iter().any(|set| set.len() == FEATURES.len() - 1 && !set.contains(&feature)), "{feature}");
-        }
+    fn optional_features_are_those_of_the_manifests() {
+        let features = optional().unwrap();
+        assert!(["cuda", "zkdilithium", "hypergrove-files/x509"].iter().all(|one| features.iter().any(|it| it == one)));
+        assert!(features.iter().all(|feature| !LEFT_OUT.contains(&feature.as_str())), "{features:?}");
     }
 
     fn read(file: &str) -> String {

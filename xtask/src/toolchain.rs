@@ -101,10 +101,7 @@ impl Release {
 
     /// A program of the wheels that runs Cargo.
     fn command(&self, program: &str) -> Result<Command, String> {
-        let mut command = Command::new(self.wheels.join("bin").join(program));
-        if std::env::var_os("HYPERGROVE_NVCC").is_none() {
-            command.env("HYPERGROVE_NVCC", "none");
-        }
+        let mut command = process::running_cargo(self.wheels.join("bin").join(program));
         let paths = [(&*self.source, "/hypergrove"), (&*self.target, "/hypergrove/target")];
         command.env("RUSTFLAGS", supply_chain::without_paths(&paths)?);
         command.env("CARGO_TARGET_DIR", &self.target).env("SOURCE_DATE_EPOCH", &self.epoch);

