@@ -2,7 +2,9 @@
 
 use crate::markdown;
 use proc_macro2::{TokenStream, TokenTree};
-use std::collections::BTreeSet;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// A sentence with more words is long; of all words of a text, this share may stand in long sentences.
 ///
@@ -15,84 +17,26 @@ const LONG_SHARE: f64 = 0.1;
 /// How a sentence of a comment must not begin: such sentences mostly lack a verb, or do not name the thing. Questions may.
 pub(crate) const BEGINNINGS: [&str; 2] = ["The same", "What"];
 
-/// A word or phrase of ours for which the field has its own, and phrases in which the word has another, plain meaning.
+/// Words of ours, in tables of xtask/words.toml.
+#[derive(Deserialize)]
+struct Vocabulary {
+    words: BTreeMap<String, Word>,
+    names: BTreeMap<String, Word>,
+}
+
+#[derive(Deserialize)]
 struct Word {
-    ours: &'static str,
-    theirs: &'static str,
-    allowed: &'static [&'static str],
+    write: String,
+    #[serde(default)]
+    allowed: Vec<String>,
 }
 
-const fn word(ours: &'static str, theirs: &'static str) -> Word {
-    Word { ours, theirs, allowed: &[] }
-}
-
-/// Words with several common meanings (hand, turn, asked, piece, apart) are left to people who read.
-const WORDS: &[Word] = &[
-    word("page-locked", "pinned"),
-    word("multiprocessor", "SM (CUDA) or compute unit (Vulkan)"),
-    word("multiprocessors", "SMs (CUDA) or compute units (Vulkan)"),
-    word("foresee", "predict"),
-    word("foreseen", "predicted"),
-    word("foretell", "predict"),
-    word("foretold", "predicted"),
-    word("side by side", "concurrently"),
-    word("beside", "concurrently with, in addition to, or next to"),
-    word("are missed where", "takes … away from"),
-    word("thousand million", "billion"),
-    word("from host to host", "end to end"),
-    word("of limit", "% of peak"),
-    word("set aside", "disabled"),
-    word("landed", "completed"),
-    // A job that is sent and not completed is in flight.
-    Word { ours: "flight", theirs: "batch or chunk", allowed: &["in flight"] },
-    word("flights", "batches or chunks"),
-    word("flying", "in flight"),
-    word("shelf", "queue"),
-    word("shelves", "queues"),
-    word("crew", "workers"),
-    word("paces", "attempts or rates"),
-    word("awake", "initialised"),
-    word("sleeping", "lazily initialised"),
-    word("row of work", "stream"),
-    word("rows of work", "streams"),
-    word("row of jobs", "stream"),
-    word("rows of jobs", "streams"),
-    word("main row", "main stream"),
-    word("side row", "side stream"),
-    word("wide kernel", "cooperative kernel"),
-    word("wide kernels", "cooperative kernels"),
-    word("solo kernel", "single-job kernel"),
-    word("solo kernels", "single-job kernels"),
-    word("thin kernel", "low-occupancy kernel"),
-    word("thin kernels", "low-occupancy kernels"),
-    // To tell one thing from another is plain English, and so is to tell someone who waits.
-    Word {
-        ours: "told",
-        theirs: "reported",
-        allowed: &["told apart", "told from", "is told afterwards", "that are told"],
-    },
-];
-
-/// More words of ours, which in texts are plain English and in names have been terms. Names such as `line`, `entry` and `part` stay: most of
-/// them are lines of texts, entries of folders and parts of messages.
-const NAMES: &[Word] = &[
-    Word { ours: "apart", theirs: "discrete", allowed: &["told apart"] },
-    Word { ours: "asked", theirs: "job", allowed: &["asked for"] },
-    word("asker", "source"),
-    word("elsewhere", "relocated"),
-    word("feed", "source"),
-    word("pay", "batch limits"),
-    word("solo", "single job"),
-    Word { ours: "supply", theirs: "source", allowed: &["supply chain"] },
-    word("thin", "low occupancy"),
-    word("tried", "attempt"),
-    word("wide", "cooperative"),
-    word("woken", "initialised"),
-];
+static VOCABULARY: LazyLock<Vocabulary> =
+    LazyLock::new(|| toml::from_str(include_str!("../words.toml")).expect("words.toml has the form of a vocabulary"));
 
 /// A document's faults against these rules.
 pub(crate) fn faults(text: &str) -> Vec<String> {
-    length_faults(text).into_iter().chain(foreign_words(&sentences(text).join(" "), WORDS)).collect()
+    length_faults(text).into_iter().chain(foreign_words(&sentences(text).join(" "))).collect()
 }
 
 /// Whether too much of a text stands in long sentences.
@@ -112,19 +56,20 @@ pub(crate) fn length_faults(text: &str) -> Option<String> {
 }
 
 /// Words of ours in a text.
-fn foreign_words(text: &str, words: &[Word]) -> Vec<String> {
+fn foreign_words(text: &str) -> Vec<String> {
+    faults_of(text, &VOCABULARY.words)
+}
+
+fn faults_of(text: &str, words: &BTreeMap<String, Word>) -> Vec<String> {
     let lower = text.to_lowercase();
-    let is_there = |Word { ours, allowed, .. }: &&Word| {
-        let kept = allowed.iter().fold(lower.clone(), |text, phrase| text.replace(phrase, ""));
+    let is_there = |(ours, word): &(&String, &Word)| {
+        let kept = word.allowed.iter().fold(lower.clone(), |text, phrase| text.replace(phrase, ""));
         let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-        kept.match_indices(ours)
+        kept.match_indices(*ours)
             .any(|(at, _)| !is_part(kept[..at].chars().next_back()) && !is_part(kept[at + ours.len()..].chars().next()))
     };
-    words
-        .iter()
-        .filter(is_there)
-        .map(|Word { ours, theirs, .. }| format!("instead of '{ours}' write {theirs}"))
-        .collect()
+    let found = words.iter().filter(is_there);
+    found.map(|(ours, Word { write, .. })| format!("instead of '{ours}' write {write}")).collect()
 }
 
 /// Words of ours in the comments of a source, and in its texts of several words: errors, help and reports.
@@ -132,11 +77,11 @@ pub(crate) fn faults_of_source(source: &str) -> Vec<String> {
     let is_comment = |line: &&str| line.starts_with("//") || line.starts_with("/*") || line.starts_with("* ");
     let (comments, code): (Vec<&str>, Vec<&str>) = source.lines().map(str::trim).partition(is_comment);
     let text: Vec<&str> = comments.iter().map(|line| line.trim_start_matches(['/', '!', '*']).trim()).collect();
-    let mut faults = foreign_words(&without_code(&text.join(" ")), WORDS);
+    let mut faults = foreign_words(&without_code(&text.join(" ")));
     for line in code {
         // Every second part is a text, as far as a line shows.
         let texts = line.split('"').skip(1).step_by(2).filter(|text| text.contains(' '));
-        faults.extend(texts.flat_map(|text| foreign_words(&without_names(text), WORDS)));
+        faults.extend(texts.flat_map(|text| foreign_words(&without_names(text))));
     }
     faults
 }
@@ -167,7 +112,7 @@ pub(crate) fn faults_of_name(name: &str) -> Vec<String> {
         text.push(if letter == '_' { ' ' } else { letter });
         last = letter;
     }
-    let faults = [WORDS, NAMES].map(|words| foreign_words(&text, words)).concat();
+    let faults = [&VOCABULARY.words, &VOCABULARY.names].map(|words| faults_of(&text, words)).concat();
     faults.into_iter().map(|fault| format!("{name}: {fault}")).collect()
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn verdict(faults: &[String], checked: &str) -> Step {
     Err(format!("{} faults, first {}", faults.len(), faults[0]).into())
 }
 
-/// Sources whose comments are part of measured tables' checksums, and the table of words itself.
+/// Sources whose comments are part of measured tables' checksums, and the tests of the vocabulary.
 const OWN_WORDS: &[&str] = &[
     "crates/kernels/entry/",
     "crates/kernels/hash/",
