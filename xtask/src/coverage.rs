@@ -38,7 +38,7 @@ const DECODERS: &[(&str, usize, usize)] = &[
     ("crates/kat/src/acvp.rs", 11, 95),
     ("crates/kat/src/zkdilithium.rs", 4, 95),
     ("crates/lab/src/failure.rs", 5, 86),
-    ("crates/lab/src/report/read.rs", 1, 95),
+    ("crates/records/src/runs.rs", 1, 95),
 ];
 
 /// `cargo xtask coverage`: whether the corpus reaches enough of each decoder.

@@ -51,7 +51,7 @@ pub(crate) fn check(extent: Extent) -> Step {
     users_builds(&page)?;
     one_set()?;
     lint(&[LIBRARY, "--all-targets"])?;
-    lint(&["hypergrove-lab", "--no-default-features"])?;
+    lint(&["hypergrove-records", "--no-default-features"])?;
     let mut note = format!("{} crates to publish", published.len());
     if extent == Extent::Full {
         published::build_from_archives(&published)?;

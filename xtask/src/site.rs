@@ -2,7 +2,8 @@
 
 use crate::process;
 use crate::step::{Step, Stop, ensure};
-use crate::{disk, markdown, runs, wheels};
+use crate::{disk, markdown, wheels};
+use hypergrove_records::runs;
 use std::collections::BTreeSet;
 use std::env::consts::EXE_EXTENSION;
 use std::path::{Path, PathBuf};

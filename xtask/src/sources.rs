@@ -296,6 +296,7 @@ mod test {
             "vulkan",
             "tables",
             "tune",
+            "records",
             "hypergrove",
             "files",
             "unified",
@@ -339,6 +340,7 @@ mod test {
                         "hypergrove-kat",
                         "hypergrove-lab",
                         "hypergrove-pem",
+                        "hypergrove-records",
                         "hypergrove-unified"
                     ]
                 );

@@ -8,8 +8,8 @@ use hypergrove_fips205::PARAMETER_SETS;
 use hypergrove_kat::acvp as prompts;
 use hypergrove_lab::machine::Watched;
 use hypergrove_lab::printer::Printer;
-use hypergrove_lab::report::Report;
-use hypergrove_lab::report::read::{RecordedRun, record};
+use hypergrove_records::report::Report;
+use hypergrove_records::runs::{Run, record};
 use hypergrove_tables::table::{Source as TableSource, Table, TableKnowledge};
 use hypergrove_testkit::mock::{Mock, mock};
 use hypergrove_tune::journal::{Head, Samples};
@@ -81,13 +81,7 @@ pub(super) fn journal(data: &[u8], _: Extent) {
 
 /// A record that is read is written and read again; used, all of them make a page in which nothing that they say is markup.
 pub(super) fn records(data: &[u8], extent: Extent) {
-    let mut run = RecordedRun {
-        name: "<run>".into(),
-        setup: "<setup>".into(),
-        records: Vec::new(),
-        skipped: Vec::new(),
-        bad: Vec::new(),
-    };
+    let mut run = Run { name: "<run>".into(), setup: "<setup>".into(), ..Run::default() };
     for line in data.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
         match record(line) {
             Ok(read) => {

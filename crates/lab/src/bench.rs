@@ -4,13 +4,13 @@ use crate::args::{Bench, MachineOptions, SECONDS, Scheme, op_name};
 use crate::failure::{Exit, Failure};
 use crate::lines::{head, tell};
 use crate::printer::{Printer, grouped, seconds, significant};
-use crate::record::Record;
 use crate::stopwatch::Question;
 use crate::stopwatch::callers::{self, CallerKind};
 use crate::trace::{Recorded, Recording, observed};
 use crate::version::{COMMIT, VERSION};
 use crate::{machine, sha256, study, zkdilithium};
 use hypergrove::{Op, SlhDsa};
+use hypergrove_records::record::Record;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 use crate::args::Bench;
 use crate::failure::Failure;
 use crate::printer::{Printer, grouped, percent, seconds, significant};
-use crate::record::Record;
 use crate::version::{COMMIT, VERSION};
+use hypergrove_records::record::Record;
 
 /// Prints the machine and the heads of the columns; nothing for JSON.
 pub(crate) fn head(args: &Bench, printer: &Printer, machine: &str) -> Result<(), Failure> {

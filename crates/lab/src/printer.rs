@@ -1,8 +1,8 @@
 //! Results go to standard output; everything said about them goes to standard error.
 
 use crate::failure::Failure;
-pub use crate::record::grouped;
 use hypergrove::quote::Quote;
+pub use hypergrove_records::numbers::{grouped, percent, seconds, significant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::{self, Display, Write as _};
 use std::fs::File;
@@ -257,31 +257,6 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// Three significant digits of a time.
-pub fn seconds(s: f64) -> String {
-    let (value, unit) = match s {
-        s if s >= 1.0 => (s, "s"),
-        s if s >= 1e-3 => (s * 1e3, "ms"),
-        s if s >= 1e-6 => (s * 1e6, "µs"),
-        s => (s * 1e9, "ns"),
-    };
-    format!("{} {unit}", significant(value))
-}
-
-/// A share of 1, to a tenth of a percent.
-pub fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
-}
-
-/// Three significant digits, all digits before the point.
-pub fn significant(value: f64) -> String {
-    match value {
-        v if v >= 100.0 => grouped(v.round() as u64),
-        v if v >= 10.0 => format!("{v:.1}"),
-        v => format!("{v:.2}"),
-    }
-}
-
 /// A table with a head.
 pub struct Table {
     align: &'static str,
@@ -318,18 +293,6 @@ impl Display for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_readable() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(17_088), "17,088");
-        assert_eq!(grouped(1_000_000), "1,000,000");
-        assert_eq!(seconds(0.000_027_3), "27.3 µs");
-        assert_eq!(seconds(0.0483), "48.3 ms");
-        assert_eq!(seconds(2.0), "2.00 s");
-        assert_eq!(significant(1234.5), "1,235");
-    }
 
     #[test]
     fn what_nobody_sees_is_escaped() {

@@ -4,12 +4,12 @@ use crate::args::{Bench, MachineOptions, SECONDS};
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits, rates_json};
 use crate::printer::{Printer, percent, seconds, significant};
-use crate::record::{Record, SHA256_BLOCK, SHA256_BYTES, sha256_blocks};
-use crate::stopwatch::{Times, until_used_up, wrong};
+use crate::stopwatch::{Times, record_of, until_used_up, wrong};
 use hypergrove::backend::{Axis, Hasher, Messages, Policy, Sha256Programs, THREADS};
 use hypergrove::quote::Quote;
 use hypergrove::{Backend, Cpu, Device, Work};
 use hypergrove_engine::time_limit;
+use hypergrove_records::record::{Record, SHA256_BLOCK, SHA256_BYTES, sha256_blocks};
 use std::time::{Duration, Instant};
 
 /// The parameters of a measurement.
@@ -121,7 +121,7 @@ pub(crate) fn sha256_point(
         rates: bounds.hashes.core.as_ref().map(rates_json),
         limit: bounds.hashes.all(threads).as_ref().map(rates_json),
         verified: true,
-        ..Record::of(device).timed(&times)
+        ..record_of(device).timed(&times)
     })
 }
 

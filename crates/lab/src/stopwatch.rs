@@ -6,13 +6,14 @@ mod rows;
 use crate::args::{MachineOptions, RowMemory, op_name};
 use crate::failure::Failure;
 use crate::machine::{self, Limits, rates_json};
-use crate::record::Record;
 use crate::version::{COMMIT, VERSION};
 use hypergrove::backend::Plan;
 use hypergrove::rows::Column;
 use hypergrove::schemes::{Scheme, SignJob, VerifyJob};
 use hypergrove::{Device, Engine, Error, Op, Params, Randomizer, Seeds, SigningKey, SlhDsa, VerifyingKey, Work};
 use hypergrove_fips205::reference;
+use hypergrove_records::record::Record;
+pub use hypergrove_records::record::Times;
 use std::time::{Duration, Instant};
 
 /// Runs that are timed at least.
@@ -146,39 +147,6 @@ impl<S: Timed> Question<S> {
     }
 }
 
-/// Seconds of some runs, ascending; at least one.
-#[derive(Clone)]
-pub struct Times(Vec<f64>);
-
-impl Times {
-    pub(crate) fn new(mut seconds: Vec<f64>) -> Times {
-        seconds.sort_by(f64::total_cmp);
-        Times(seconds)
-    }
-    /// All of them.
-    pub fn all(&self) -> &[f64] {
-        &self.0
-    }
-    /// Half of the runs take longer.
-    pub fn median(&self) -> f64 {
-        let middle = self.0.len() / 2;
-        if self.0.len() % 2 == 1 { self.0[middle] } else { (self.0[middle - 1] + self.0[middle]) / 2.0 }
-    }
-    /// The mean of the runs.
-    pub(crate) fn mean(&self) -> f64 {
-        self.0.iter().sum::<f64>() / self.0.len() as f64
-    }
-    /// The shortest run.
-    pub fn min(&self) -> f64 {
-        self.0[0]
-    }
-    /// From the first quartile to the third, as a share of the median.
-    pub fn spread(&self) -> f64 {
-        let last = self.0.len() - 1;
-        (self.0[last * 3 / 4] - self.0[last / 4]) / self.median()
-    }
-}
-
 /// A measurement whose answers were right.
 pub struct Measurement {
     /// Of whole runs.
@@ -223,7 +191,7 @@ impl Measurement {
             rates: self.limits.core.as_ref().map(rates_json),
             limit: self.limits.all(self.threads).as_ref().map(rates_json),
             clock_hz: clock,
-            ..Record::of(device).timed(times)
+            ..record_of(device).timed(times)
         }
     }
     /// Jobs a second, by the median.
@@ -246,34 +214,25 @@ impl Measurement {
     }
 }
 
-impl Record {
-    /// With what every record has.
-    pub(crate) fn of(device: &Device) -> Record {
-        Record {
-            scheme: "SLH-DSA".into(),
-            backend: device.backend.into(),
-            device: device.name.clone(),
-            detail: device.detail.clone(),
-            devices: vec![device.id()],
-            message_bytes: MESSAGE_BYTES,
-            cores: Some(device.cores),
-            version: VERSION.into(),
-            commit: COMMIT.into(),
-            ..Record::default()
-        }
+/// With what every record of a device has.
+pub(crate) fn record_of(device: &Device) -> Record {
+    Record {
+        scheme: "SLH-DSA".into(),
+        backend: device.backend.into(),
+        device: device.name.clone(),
+        detail: device.detail.clone(),
+        devices: vec![device.id()],
+        message_bytes: MESSAGE_BYTES,
+        cores: Some(device.cores),
+        version: VERSION.into(),
+        commit: COMMIT.into(),
+        ..Record::default()
     }
+}
 
-    /// With what every record of an operation on a set of FIPS 205 has.
-    pub(crate) fn of_op(device: &Device, set: &Params, op: Op) -> Record {
-        Record { set: set.name.into(), op: op_name(op).into(), ..Record::of(device) }
-    }
-
-    /// With what was timed.
-    #[must_use]
-    pub(crate) fn timed(self, times: &Times) -> Record {
-        let (median_s, min_s, spread, runs) = (times.median(), times.min(), times.spread(), times.all().len());
-        Record { median_s, min_s, spread, runs, times_s: times.all().to_vec(), ..self }
-    }
+/// With what every record of an operation on a set of FIPS 205 has.
+pub(crate) fn record_of_op(device: &Device, set: &Params, op: Op) -> Record {
+    Record { set: set.name.into(), op: op_name(op).into(), ..record_of(device) }
 }
 
 /// Measures. An answer that is wrong is an error.

@@ -14,13 +14,13 @@ use crate::args::{Bench, IsaName, MachineOptions, RowMemory};
 use crate::failure::{Exit, Failure};
 use crate::machine::{self, Limits, rates_json};
 use crate::printer::{Bar, Printer, grouped, seconds};
-use crate::record::{Record, StageRecord};
 use crate::sha256::{Point, sha256_point, space_and_bounds};
 use crate::stopwatch::callers::{self, CallerKind};
-use crate::stopwatch::{LEAST_RUNS, Question, Times, distinct, measure, until_used_up};
+use crate::stopwatch::{LEAST_RUNS, Question, Times, distinct, measure, record_of, record_of_op, until_used_up};
 use hypergrove::backend::{Plan, Policy};
 use hypergrove::{Engine, Isa, SlhDsa, cache_bytes};
 use hypergrove_engine::{STAGES, THREADS, scheme::bucket};
+use hypergrove_records::record::{Record, StageRecord};
 use hypergrove_tune::trial::{self, Trial, TrialJobs};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -178,7 +178,7 @@ impl Study<'_> {
         let limits = Limits::of(vec![(place.device.clone(), place.backend.rates(&place.device))], self.options);
         for (batches, plan) in parts {
             let Some(most) = batches.iter().copied().max() else { continue };
-            let of_op = Record::of_op(&place.device, plan.params, plan.op);
+            let of_op = record_of_op(&place.device, plan.params, plan.op);
             let base = Record { cached_layers: plan.cached_layers, threads: self.threads(), ..of_op };
             if self.args.within.is_some_and(|within| self.start.elapsed().as_secs_f64() >= within) {
                 self.skip_many(base, "time is up".into(), batches.len() * choices.len())?;
@@ -315,13 +315,13 @@ impl Study<'_> {
                         "{number} devices are needed, there {}",
                         if most == 1 { "is 1".into() } else { format!("are {most}") }
                     );
-                    self.skip(Record::of(&places[0].device), why)?;
+                    self.skip(record_of(&places[0].device), why)?;
                     continue;
                 }
                 let engine = engine_on(&places[..number], self.options)?;
                 for through in row.through.iter().copied() {
                     if through == JobInput::Device && engine.memory(1)?.devices().is_empty() {
-                        self.skip(Record::of(&places[0].device), "no device reaches memory of the host".into())?;
+                        self.skip(record_of(&places[0].device), "no device reaches memory of the host".into())?;
                         continue;
                     }
                     self.engine(row, &places[..number], &engine, through.memory())?;
@@ -352,7 +352,7 @@ impl Study<'_> {
                     batch: batch.unwrap_or(0),
                     cached_layers,
                     rows: rows.map(|memory| memory.name().into()),
-                    ..Record::of_op(&places[0].device, params, op)
+                    ..record_of_op(&places[0].device, params, op)
                 };
                 let predicted = before.zip(batch).map_or(0.0, |((of, took), batch)| took * batch as f64 / of as f64);
                 if self.start.elapsed().as_secs_f64() + MEASURED_BY * predicted >= self.until {
@@ -409,7 +409,7 @@ impl Study<'_> {
                 for way in ways.iter().copied() {
                     self.turn();
                     for (i, callers) in numbers.iter().copied().enumerate() {
-                        let base = Record { batch: callers, ..Record::of_op(&place.device, params, op) };
+                        let base = Record { batch: callers, ..record_of_op(&place.device, params, op) };
                         if self.is_over() {
                             self.skip_many(base, "time is up, and more callers".into(), numbers.len() - i)?;
                             break;
@@ -429,7 +429,7 @@ impl Study<'_> {
         for kind in kinds(row.on) {
             let Some(place) = self.place(kind)? else { continue };
             let base =
-                Record { op: "rates".into(), clock_hz: place.clock(), verified: true, ..Record::of(&place.device) };
+                Record { op: "rates".into(), clock_hz: place.clock(), verified: true, ..record_of(&place.device) };
             if kind == Kind::Gpu {
                 match place.backend.rates(&place.device) {
                     Some(rates) => {
@@ -470,7 +470,7 @@ impl Study<'_> {
                 self.turn();
                 let shape =
                     streams.map_or(choice.name.clone(), |streams| format!("{}, {streams} streams", choice.name));
-                let base = Record { op: "hash".into(), shape: Some(shape), ..Record::of(device) };
+                let base = Record { op: "hash".into(), shape: Some(shape), ..record_of(device) };
                 let threads = self.threads() as u32;
                 let number = |(axis, value): (&'_ String, &Value)| Some((axis.clone(), *value.all(threads).last()?));
                 let requested = choice.axes.iter().filter_map(number);

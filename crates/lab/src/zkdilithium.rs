@@ -5,7 +5,6 @@ use crate::failure::{Exit, Failure};
 use crate::lines::{head, tell};
 use crate::machine::{self, Limits};
 use crate::printer::{Printer, significant};
-use crate::record::Record;
 use crate::sha256;
 use crate::stopwatch::{Question, Timed};
 use crate::study::cores;
@@ -14,6 +13,7 @@ use hypergrove::backend::Policy;
 use hypergrove::zkdilithium::params::{NAME, SEED_BYTES};
 use hypergrove::zkdilithium::{self, KeyError, Message, SigningKey, VerifyingKey, ZkDilithium};
 use hypergrove::{Engine, Error, Op, Work};
+use hypergrove_records::record::Record;
 use hypergrove_zkdilithium::{Op as ZkOp, Trace, Work as ZkWork, reference};
 
 /// Refuses options that are another scheme's.

@@ -1,11 +1,11 @@
 //! Many callers that bring one job each under the stopwatch: how many jobs are done a second, and how long each caller waits.
 
-use super::{DISTINCT, MESSAGE_BYTES, Timed, Times, message, sign_all, wrong};
+use super::{DISTINCT, MESSAGE_BYTES, Timed, Times, message, record_of_op, sign_all, wrong};
 use crate::failure::Failure;
-use crate::record::Record;
 use hypergrove::{
     Device, Engine, Error, GenerateJob, Mode, Op, Params, Randomizer, Seeds, SignJob, SlhDsa, Ticket, VerifyJob,
 };
+use hypergrove_records::record::Record;
 use std::collections::VecDeque;
 use std::slice;
 use std::sync::Arc;
@@ -228,6 +228,6 @@ fn timed<T: PartialEq + Sync>(
         message_bytes: MESSAGE_BYTES,
         verified: true,
         times_s: kept.collect(),
-        ..Record::of_op(engine.device(), params, op).timed(&waits)
+        ..record_of_op(engine.device(), params, op).timed(&waits)
     })
 }

@@ -7,9 +7,11 @@ use crate::args::{Bench, MachineOptions, RowMemory, op_name};
 use crate::failure::Failure;
 use crate::machine::{self, Limits};
 use crate::printer::Printer;
-use crate::record::Record;
-use crate::stopwatch::{self, LEAST_RUNS, Measurement, Question, Timed, Times, measure_at, until_used_up};
+use crate::stopwatch::{
+    self, LEAST_RUNS, Measurement, Question, Timed, Times, measure_at, record_of_op, until_used_up,
+};
 use hypergrove::{Engine, Op, Params, SlhDsa};
+use hypergrove_records::record::Record;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Lines, Write, stdin};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -111,7 +113,7 @@ impl Study<'_> {
         self.begin(subjects.len() * points);
         for (params, op, _) in subjects {
             self.turn();
-            let base = Record::of_op(&place.device, params, op);
+            let base = record_of_op(&place.device, params, op);
             if self.is_over() {
                 self.skip_many(base, "time is up".into(), points)?;
                 continue;

@@ -2,8 +2,8 @@
 
 use super::elements::*;
 use crate::record::StageRecord;
-use crate::stopwatch::Times;
-use hypergrove::{Cpu, Params, known_sets};
+use crate::record::Times;
+use hypergrove_fips205::{Params, known_sets};
 use hypergrove_tune::model::adaptive::optimum;
 use hypergrove_tune::model::{Fit, Kernel, Sample, Shape, adaptive, regret, staircase};
 
@@ -18,7 +18,7 @@ fn stage_title(name: &str, backend: &str) -> String {
         "keys" => "keys laid out",
         "chains" => "WOTS+ chains",
         "complete" => "WOTS+ chains of a signature",
-        "xmss" if backend == Cpu::NAME => "XMSS: chains, leaves, trees",
+        "xmss" if backend == CPU => "XMSS: chains, leaves, trees",
         "xmss" => "XMSS leaves and lower trees",
         "xmss_above" => "XMSS upper trees",
         "xmss_wide" => "XMSS leaves and trees, wide",
@@ -69,7 +69,7 @@ fn sample(stage: &StageRecord, shape: String) -> Option<Measured> {
     (seconds > 0.0).then_some(Measured { sample, shape })
 }
 
-pub(super) fn functions(run: &RecordedRun) -> Section {
+pub(super) fn functions(run: &Run) -> Section {
     let mut groups = Vec::new();
     let records = of_study(run, "functions");
     let mut gains = FigureTable { words: 3, ..FigureTable::default() };

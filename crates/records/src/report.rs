@@ -3,21 +3,20 @@
 mod best;
 mod charts;
 mod page;
-mod plot;
-pub mod read;
 
 use self::page::PagePart;
-use self::read::RecordedRun;
+use crate::plot::{self, Room};
+use crate::runs::Run;
 
 /// Runs and the pictures of them.
 pub struct Report<'a> {
-    runs: &'a [RecordedRun],
+    runs: &'a [Run],
     parts: Vec<PagePart>,
 }
 
 impl<'a> Report<'a> {
     /// Draws the runs, and each but the first against the first.
-    pub fn new(runs: &'a [RecordedRun]) -> Report<'a> {
+    pub fn new(runs: &'a [Run]) -> Report<'a> {
         Report { runs, parts: page::parts(runs) }
     }
 
@@ -30,7 +29,7 @@ impl<'a> Report<'a> {
     pub fn pictures(&self) -> impl Iterator<Item = (String, String)> {
         self.parts.iter().flat_map(|part| {
             let figures = part.sections.iter().flat_map(|section| &section.groups).flat_map(|group| &group.figures);
-            figures.map(|figure| (format!("{}{}", part.prefix, figure.name), plot::file(&figure.drawing)))
+            figures.map(|figure| (format!("{}{}", part.prefix, figure.name), plot::file(&figure.drawing, Room::HALF)))
         })
     }
 }

@@ -6,8 +6,8 @@ use super::elements::*;
 const MOST_ROWS: usize = 28;
 
 /// Two runs: how many times as fast the second is.
-pub(crate) fn compared(first: &RecordedRun, second: &RecordedRun) -> Section {
-    let fastest = |run: &RecordedRun| {
+pub(crate) fn compared(first: &Run, second: &Run) -> Section {
+    let fastest = |run: &Run| {
         let measured = run.records.iter().filter(|record| record.op != "rates").cloned();
         by(measured, key).into_iter().map(|(key, records)| {
             let best = records.into_iter().max_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s)).expect("not empty");
@@ -54,6 +54,7 @@ pub(crate) fn compared(first: &RecordedRun, second: &RecordedRun) -> Section {
             series: Vec::new(),
             dots: true,
             rule: Some(1.0),
+            values: None,
         };
         group.figures.push(Figure {
             name: slug(&["compared", &second.name, &first.name, &part.to_string()]),

@@ -14,13 +14,13 @@ mod multi_gpu;
 mod roofline;
 mod throughput;
 
-use crate::report::read::RecordedRun;
+use crate::runs::Run;
 use elements::Section;
 
 pub(crate) use compared::compared;
 
 /// All sections that a run has records for.
-pub(crate) fn sections(run: &RecordedRun) -> Vec<Section> {
+pub(crate) fn sections(run: &Run) -> Vec<Section> {
     let all = [
         throughput::THROUGHPUT.section(run),
         crossover::CROSSOVER.section(run),

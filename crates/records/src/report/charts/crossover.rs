@@ -1,7 +1,6 @@
 //! Where a device overtakes another.
 
 use super::elements::*;
-use hypergrove::Cpu;
 
 /// Where one row of rates comes to lie above another, between two batch sizes.
 fn crossing(below: &[(f64, f64)], above: &[(f64, f64)]) -> Option<f64> {
@@ -33,7 +32,7 @@ fn fill(group: &mut FigureGroup, records: Vec<&Record>) {
     for ((set, op), records) in by(records, |record| (record.set.clone(), record.op.clone())) {
         let devices = by(records, |record| record.devices.join(", "));
         let curve = |wanted: bool| {
-            let found = devices.iter().find(|(name, _)| name.starts_with(Cpu::NAME) == wanted);
+            let found = devices.iter().find(|(name, _)| name.starts_with(CPU) == wanted);
             found.map(|(_, records)| {
                 records.iter().map(|record| (record.batch as f64, record.ops_per_s)).collect::<Vec<_>>()
             })

@@ -1,11 +1,9 @@
 //! The elements of charts: sections, groups of figures, tables, points and axes, and those of plots.
 
-pub(super) use crate::printer::{grouped, percent, seconds, significant};
-pub(super) use crate::record::{Record, short};
-pub(super) use crate::report::plot::{
-    Axis, Bar, Bars, Drawing, Look, Plot, Point, Scale, Series, counted, ratio, share, timed,
-};
-pub(super) use crate::report::read::RecordedRun;
+pub(super) use crate::numbers::{counted, grouped, percent, ratio, seconds, share, significant, timed};
+pub(super) use crate::plot::{Axis, Bar, Bars, Drawing, Look, Plot, Point, Scale, Series};
+pub(super) use crate::record::{CPU, Record, short};
+pub(super) use crate::runs::Run;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 
@@ -66,7 +64,7 @@ pub(super) struct Chart {
 
 impl Chart {
     /// The section of a run. A group whose table has no rows is left out.
-    pub(super) fn section(&self, run: &RecordedRun) -> Section {
+    pub(super) fn section(&self, run: &Run) -> Section {
         let Chart { id, title, reading, by_device, words, fill } = *self;
         let devices = by(of_study(run, id), |record| if by_device { record.device.clone() } else { String::new() });
         let group = |(title, records): (String, Vec<&Record>)| {
@@ -101,7 +99,7 @@ pub(crate) fn by<T, K: Ord + Clone>(all: impl IntoIterator<Item = T>, key: impl 
     groups
 }
 
-pub(super) fn of_study<'a>(run: &'a RecordedRun, name: &'a str) -> impl Iterator<Item = &'a Record> {
+pub(super) fn of_study<'a>(run: &'a Run, name: &'a str) -> impl Iterator<Item = &'a Record> {
     run.records.iter().filter(move |record| record.study.as_deref() == Some(name) && record.op != "rates")
 }
 

@@ -1,12 +1,12 @@
 //! The report as one page that needs nothing else.
 
-use crate::printer::{grouped, seconds, significant};
+use crate::numbers::{grouped, seconds, significant};
+use crate::plot::{Room, STYLE, verbatim};
 use crate::record::short;
 use crate::report::best::{Headline, HeadlineRate, headlines};
 use crate::report::charts::elements::{FigureGroup, Section, through};
 use crate::report::charts::{compared, sections};
-use crate::report::plot::{Room, STYLE, verbatim};
-use crate::report::read::RecordedRun;
+use crate::runs::Run;
 use maud::{DOCTYPE, Markup, html};
 
 /// The definition of the headline.
@@ -25,7 +25,7 @@ pub(crate) struct PagePart {
 }
 
 /// A part for each run, and a comparison of each other run with the first.
-pub(crate) fn parts(runs: &[RecordedRun]) -> Vec<PagePart> {
+pub(crate) fn parts(runs: &[Run]) -> Vec<PagePart> {
     let several = runs.len() > 1;
     let mut parts: Vec<PagePart> = runs[1..]
         .iter()
@@ -44,7 +44,7 @@ pub(crate) fn parts(runs: &[RecordedRun]) -> Vec<PagePart> {
     parts
 }
 
-pub(crate) fn page(runs: &[RecordedRun], parts: &[PagePart]) -> String {
+pub(crate) fn page(runs: &[Run], parts: &[PagePart]) -> String {
     let title = runs.iter().map(|run| &run.name[..]).collect::<Vec<_>>().join(" · ");
     let all = headlines(runs);
     let markup = html! {
@@ -116,12 +116,7 @@ fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> String {
 const DEVICES: usize = 4;
 
 /// The headline of a run: devices, sets, rates and % of peak. A run after the first also shows how many times as fast its headline is.
-fn headline(
-    run: &RecordedRun,
-    headlines: &[Headline<'_>],
-    first: Option<(&RecordedRun, &[Headline<'_>])>,
-    several: bool,
-) -> Markup {
+fn headline(run: &Run, headlines: &[Headline<'_>], first: Option<(&Run, &[Headline<'_>])>, several: bool) -> Markup {
     html! {
         @if !headlines.is_empty() {
             section.headline aria-label="Headline" {
@@ -185,7 +180,7 @@ fn prose(text: &str) -> Markup {
 }
 
 /// Where a run comes from, and what is not in it.
-fn about(run: &RecordedRun, several: bool) -> Markup {
+fn about(run: &Run, several: bool) -> Markup {
     let records = run.records.iter();
     let clock = run.records.iter().filter_map(|record| record.clock_hz).fold(0.0, f64::max);
     html! {

@@ -1,11 +1,10 @@
 //! Operations as shares of the peak rate.
 
 use super::elements::*;
+use crate::plot::BarValue;
 use crate::report::best::{OPS, best, stands};
-use crate::report::plot::BarValue;
-use hypergrove::Cpu;
 
-pub(super) fn roofline(run: &RecordedRun) -> Section {
+pub(super) fn roofline(run: &Run) -> Section {
     let mut groups = Vec::new();
     let mut of_cores = FigureTable { words: 2, ..FigureTable::default() };
     for record in run.records.iter().filter(|record| record.op == "rates") {
@@ -25,7 +24,7 @@ pub(super) fn roofline(run: &RecordedRun) -> Section {
     }
     let key = |record: &&Record| {
         let mut parts = vec![record.device.clone(), record.detail.clone()];
-        parts.extend((record.backend == Cpu::NAME).then(|| plural(record.threads, "thread")));
+        parts.extend((record.backend == CPU).then(|| plural(record.threads, "thread")));
         parts.extend((record.devices.len() > 1).then(|| format!("{} devices", record.devices.len())));
         parts.retain(|part| !part.is_empty());
         parts.join(", ")
@@ -105,6 +104,7 @@ fn chart(
         series: ops.to_vec(),
         dots: true,
         rule: Some(1.0),
+        values: None,
     };
     let name = slug(&["roofline", title, heading]);
     (!bars.rows.is_empty()).then(|| Figure { name, drawing: bars.into() })

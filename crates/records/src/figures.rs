@@ -2,10 +2,12 @@
 //!
 //! A document has a table between `<!-- table: NAME -->` and `<!-- end of table -->`.
 
-use crate::runs::{RUNS, Run, RunRecord, newest, uses_gpu};
-use crate::tables::{self, UNKNOWN, per_second, share, table, time};
-use crate::{disk, picture, sources};
-use hypergrove_lab::record::{Record, short};
+use crate::benchmarks::Files;
+use crate::numbers::{counted, per_second, seconds};
+use crate::plot::{Axis, Bar, Bars, Room, Scale, file};
+use crate::record::{Record, short};
+use crate::runs::{RUNS, Run, RunRecord, newest};
+use crate::tables::{self, UNKNOWN, share, table};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -31,6 +33,8 @@ struct Tables {
 struct Comparison {
     file: String,
     title: String,
+    /// The title of the axis.
+    axis: String,
     /// A file of `bench/runs`.
     record: String,
     /// `SLH-DSA-SHA2-128f sign`.
@@ -63,11 +67,14 @@ impl Comparison {
             median(turns.iter().filter(of_row).map(|turn| turn.operations / turn.seconds).collect())
                 .ok_or_else(|| failed(&format!("no rate of '{row}' by the provider {provider}")))
         };
-        let mut lines = Vec::new();
-        for row in &self.rows {
-            lines.push((short(row), rate(row, "hypergrove")? / rate(row, "default")?));
-        }
-        Ok(picture::bars(&self.title, &lines))
+        let bar = |row: &String| {
+            let (label, times) = (short(row).to_owned(), rate(row, "hypergrove")? / rate(row, "default")?);
+            let (text, tooltip) = (format!("{times:.1}"), format!("{label}: {times:.1} times as fast"));
+            Ok(Bar { label, values: vec![(0, times, None)], text, tooltip })
+        };
+        let rows = self.rows.iter().map(bar).collect::<Result<_, String>>()?;
+        let x = Axis { title: self.axis.clone(), scale: Scale::Linear, shown: counted, whole: true };
+        Ok(file(&Bars { rule: Some(1.0), ..Bars::new(self.title.clone(), x, rows) }.into(), Room::DOCUMENT))
     }
 }
 
@@ -84,6 +91,8 @@ fn median(mut rates: Vec<f64>) -> Option<f64> {
 struct Picture {
     file: String,
     title: String,
+    /// The title of the axis.
+    axis: String,
     table: String,
     rows: Vec<String>,
     machines: Vec<Machine>,
@@ -102,22 +111,34 @@ impl Picture {
         let lacks = |what: &str| format!("{TABLES}: picture {}: there is no {what}", self.file);
         let table = tables.iter().find(|table| table.name == self.table);
         let table = table.ok_or_else(|| lacks(&format!("table '{}'", self.table)))?;
-        let mut lines: Vec<(&str, Vec<_>)> = self.rows.iter().map(|row| (short(row), Vec::new())).collect();
-        for machine in &self.machines {
+        let empty = |row: &String| {
+            let label = short(row).to_owned();
+            Bar { tooltip: label.clone(), label, values: Vec::new(), text: String::new() }
+        };
+        let mut bars: Vec<Bar> = self.rows.iter().map(empty).collect();
+        for (number, machine) in self.machines.iter().enumerate() {
             let column = table.columns.iter().find(|column| column.heading == machine.column);
             let found = table.found(column.ok_or_else(|| lacks(&format!("column '{}'", machine.column)))?, runs);
-            for (row, (_, rates)) in self.rows.iter().zip(&mut lines) {
-                rates.push(found.get(row).map(|found| found.record.ops_per_s));
+            for (bar, found) in bars.iter_mut().zip(self.rows.iter().map(|row| found.get(row))) {
+                let Some(rate) = found.map(|found| found.record.ops_per_s) else { continue };
+                bar.values.push((number, rate, None));
+                let _ = write!(bar.tooltip, ", {}: {} a second", machine.name, per_second(rate));
             }
         }
-        if let Some((row, _)) = lines.iter().find(|(_, rates)| rates.iter().all(Option::is_none)) {
-            return Err(lacks(&format!("rate of '{row}'")));
+        if let Some(bar) = bars.iter().find(|bar| bar.values.is_empty()) {
+            return Err(lacks(&format!("rate of '{}'", bar.label)));
         }
-        if self.machines.len() > picture::MACHINES {
-            return Err(format!("{TABLES}: picture {}: at most {} machines", self.file, picture::MACHINES));
-        }
-        let machines: Vec<&str> = self.machines.iter().map(|machine| &*machine.name).collect();
-        Ok(picture::draw(&self.title, &machines, &lines))
+        let picture = Bars {
+            series: self.machines.iter().map(|machine| machine.name.clone()).collect(),
+            dots: true,
+            values: Some(per_second),
+            ..Bars::new(
+                self.title.clone(),
+                Axis { title: self.axis.clone(), scale: Scale::Log, shown: counted, whole: false },
+                bars,
+            )
+        };
+        Ok(file(&picture.into(), Room::DOCUMENT))
     }
 }
 
@@ -172,7 +193,7 @@ impl Column {
         let isa = self.isa.as_ref().is_none_or(|isa| *isa == record.detail);
         let threads = self.threads.is_none_or(|threads| threads == record.threads);
         let size = (record.batch == 1) == (self.measure == Measure::OneJob);
-        let host = uses_gpu(record) || run.has_gpu() == self.host_of_gpus;
+        let host = record.uses_gpu() || run.has_gpu() == self.host_of_gpus;
         let machine = record.device.starts_with(&self.device) && record.backend == self.backend && host;
         let rows = matches!(self.measure, Measure::Kernels | Measure::KernelBytes) || self.rows == record.rows;
         let cores = self.measure != Measure::Cores || record.process_fraction.is_some();
@@ -191,7 +212,7 @@ impl Column {
             Measure::Rate => with_share(record.ops_per_s, record.limit_fraction),
             Measure::Cores => with_share(record.ops_per_s, record.process_fraction),
             Measure::Kernels => known(record.kernels_per_s, &|rate| with_share(rate, record.kernels_limit_fraction)),
-            Measure::OneJob => time(record.median_s),
+            Measure::OneJob => seconds(record.median_s),
             Measure::Bytes => bytes(record.ops_per_s),
             Measure::KernelBytes => known(record.kernels_per_s, &bytes),
         }
@@ -225,16 +246,16 @@ impl Table {
 }
 
 /// README.md and the pages in `docs` that have tables, with those tables as the records have them; and the pictures.
-pub(crate) fn documents(runs: &[Run]) -> Result<Vec<(String, String)>, String> {
-    let text = disk::read(TABLES)?;
+pub(crate) fn documents(runs: &[Run], files: &impl Files) -> Result<Vec<(String, String)>, String> {
+    let text = files.read(TABLES)?;
     let tables: Tables = toml::from_str(&text).map_err(|error| format!("{TABLES}: {error}"))?;
     let draw = |picture: &Picture| Ok::<_, String>((picture.file.clone(), picture.draw(&tables.table, runs)?));
     let mut documents = tables.picture.iter().map(draw).collect::<Result<Vec<_>, _>>()?;
     for comparison in &tables.comparison {
-        documents.push((comparison.file.clone(), comparison.draw(&disk::read(&comparison.record)?)?));
+        documents.push((comparison.file.clone(), comparison.draw(&files.read(&comparison.record)?)?));
     }
-    for path in sources::documents() {
-        let text = disk::read(&path)?;
+    for path in files.documents() {
+        let text = files.read(&path)?;
         if text.contains(BEGIN) {
             let up = "../".repeat(path.matches('/').count());
             let text = filled(&text, &tables.table, runs, &up).map_err(|why| format!("{path}: {why}"))?;
@@ -285,7 +306,7 @@ mod test {
     #[test]
     fn tables_are_put_between_their_markers() {
         let records = vec![record("SLH-DSA-A", 1, 4.0), record("SLH-DSA-A", 8, 2048.0)];
-        let runs = [Run { name: "2026-01-02-machine".into(), records }];
+        let runs = [Run { name: "2026-01-02-machine".into(), records, ..Run::default() }];
         let text = "Before.\n\n<!-- table: speed -->\nold\n<!-- end of table -->\n\nAfter.\n";
         let expected = "Before.\n\n<!-- table: speed -->\n\n|  | rate | alone |\n| --- | ---: | ---: |\n\
             | A sign | 2,050 (50 %) | 250 ms |\n\nRuns: [2026-01-02-machine](../bench/runs/2026-01-02-machine/setup.md).\n\n\
@@ -303,7 +324,7 @@ mod test {
         let mut processes = of_cores("process_fraction", 1.0, 4096.0);
         processes.processes = Some(16);
         let records = vec![record("SLH-DSA-A", 16, 8192.0), of_cores("process_fraction", 0.875, 2048.0), processes];
-        let runs = [Run { name: "2026-01-02-machine".into(), records }];
+        let runs = [Run { name: "2026-01-02-machine".into(), records, ..Run::default() }];
         let mut tables = tables("\"SLH-DSA-A sign\"");
         tables[0].columns.truncate(1);
         tables[0].columns[0].measure = Measure::Cores;
@@ -329,10 +350,13 @@ mod test {
         record.extend([turn("default", 1, 1), turn("default", 6, 2)]);
         let draw = |rows: &[&str]| {
             let rows = rows.iter().map(|row| row.to_string()).collect();
-            let comparison = Comparison { file: "f".into(), title: "t".into(), record: "r".into(), rows };
+            let (title, axis) = ("t".into(), "times".into());
+            let comparison = Comparison { file: "f".into(), title, axis, record: "r".into(), rows };
             comparison.draw(&record.join("\n"))
         };
-        assert_eq!(draw(&["SLH-DSA-A sign"]), Ok(picture::bars("t", &[("A sign", 3.0)])));
+        let picture = draw(&["SLH-DSA-A sign"]).expect("a picture");
+        let texts = [">t<", ">times<", ">A sign<", ">3.0<", "A sign: 3.0 times as fast"];
+        assert!(texts.iter().all(|text| picture.contains(text)), "{picture}");
         assert!(draw(&["SLH-DSA-A verify"]).is_err_and(|why| why.starts_with("r: no rate of 'SLH-DSA-A verify'")));
     }
 }

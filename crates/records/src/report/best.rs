@@ -2,7 +2,7 @@
 
 use crate::record::Record;
 use crate::report::charts::elements::{TUNED, by};
-use crate::report::read::RecordedRun;
+use crate::runs::Run;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ pub(crate) struct HeadlineRate<'a> {
 type DeviceName = (String, String);
 
 /// The headlines of each run, one a device. All show the set that most devices have, of several the one with most records, if they can.
-pub(crate) fn headlines(runs: &[RecordedRun]) -> Vec<Vec<Headline<'_>>> {
+pub(crate) fn headlines(runs: &[Run]) -> Vec<Vec<Headline<'_>>> {
     let of_runs: Vec<_> = runs.iter().map(devices).collect();
     let numbered = of_runs.iter().flatten().enumerate();
     let all =
@@ -87,7 +87,7 @@ pub(crate) fn headlines(runs: &[RecordedRun]) -> Vec<Vec<Headline<'_>>> {
 }
 
 /// The devices of a run, each with the records that may stand for an operation.
-fn devices(run: &RecordedRun) -> Vec<(DeviceName, Vec<&Record>)> {
+fn devices(run: &Run) -> Vec<(DeviceName, Vec<&Record>)> {
     let alone = run.records.iter().filter(|record| stands(record) && record.devices.len() < 2);
     by(alone, |record| (record.device.clone(), record.detail.clone()))
 }

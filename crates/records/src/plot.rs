@@ -1,6 +1,7 @@
-//! Plots as SVG, laid out by hand. A page has each plot for a column, whose text stays readable on a narrow screen, and few plots also
-//! for more room. Colours are classes, so that a page's theme reaches them. A crate such as plotters writes colours and fonts into each
-//! element, so this file would still lay out axes, legends and titles.
+//! All pictures, as SVG that is laid out here: those of reports, and those of documents. A page has each plot for a column, whose text stays
+//! readable on a narrow screen, and few plots also for more room. Colours are classes, so that a page's theme reaches them, and marks have
+//! texts, which a page shows. A crate such as plotters has neither, nor legends outside of a plot's area: with it, a draft of this file was
+//! a tenth longer.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -11,15 +12,19 @@ pub(crate) struct Room {
     width: f64,
     /// Height of the area between the axes.
     area: f64,
+    /// Whether the picture is as wide as there is room for it.
+    stretches: bool,
 }
 
 impl Room {
     /// A column of many, or a narrow screen.
-    pub(crate) const COLUMN: Room = Room { width: 360.0, area: 200.0 };
+    pub(crate) const COLUMN: Room = Room { width: 360.0, area: 200.0, stretches: false };
     /// Half a page.
-    pub(crate) const HALF: Room = Room { width: 560.0, area: 240.0 };
+    pub(crate) const HALF: Room = Room { width: 560.0, area: 240.0, stretches: false };
     /// The page.
-    pub(crate) const WHOLE: Room = Room { width: 1080.0, area: 340.0 };
+    pub(crate) const WHOLE: Room = Room { width: 1080.0, area: 340.0, stretches: false };
+    /// A document, which a telephone shows too.
+    pub(crate) const DOCUMENT: Room = Room { width: 480.0, area: 240.0, stretches: true };
 }
 
 /// Advance of a character of the smaller text, at most on average; of the fonts that browsers have, Verdana is widest.
@@ -117,6 +122,8 @@ pub(crate) struct Bars {
     pub(crate) dots: bool,
     /// A line to compare with.
     pub(crate) rule: Option<f64>,
+    /// The text below each value, if there is one.
+    pub(crate) values: Option<fn(f64) -> String>,
 }
 
 /// The content of a figure.
@@ -134,7 +141,7 @@ impl Plot {
 impl Bars {
     /// Bars of one series.
     pub(crate) fn new(title: String, x: Axis, rows: Vec<Bar>) -> Bars {
-        Bars { title, x, series: Vec::new(), rows, dots: false, rule: None }
+        Bars { title, x, series: Vec::new(), rows, dots: false, rule: None, values: None }
     }
 }
 
@@ -243,25 +250,23 @@ fn p(value: f64) -> String {
     format!("{value:.1}")
 }
 
+/// The shapes of marks, by the style of their series; the radius is 1.
+const SHAPES: [&str; STYLES] = [
+    DISC,
+    "M-1-1h2v2h-2z",
+    "M0-1.3l1.3 2.2h-2.6z",
+    "M0-1.3l1.3 1.3-1.3 1.3-1.3-1.3z",
+    "M0 1.3l1.3-2.2h-2.6z",
+    "M-1-.45h2v.9h-2z",
+];
+const DISC: &str = "M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0z";
+
 /// The mark of a series.
 fn mark(style: usize, x: f64, y: f64, tooltip: &str, r: f64) -> Markup {
-    let ring = r >= RING;
-    let class = format!("mark s{}{}", style % STYLES, if ring { " ring" } else { "" });
-    let circle =
-        || html! { circle class=(class) cx=(p(x)) cy=(p(y)) r=(p(r)) data-told=(tooltip) { title { (tooltip) } } };
-    let d = match style % STYLES {
-        _ if ring => return circle(),
-        0 => return circle(),
-        1 => format!("M{} {}h{}v{}h-{}z", p(x - r), p(y - r), p(2.0 * r), p(2.0 * r), p(2.0 * r)),
-        2 => format!("M{} {}l{} {}h-{}z", p(x), p(y - r - 1.0), p(r + 1.0), p(2.0 * r + 0.6), p(2.0 * r + 2.0)),
-        3 => {
-            let r = r + 1.0;
-            format!("M{} {}l{r} {r}l-{r} {r}l-{r} -{r}z", p(x), p(y - r))
-        }
-        4 => format!("M{} {}l{} -{}h-{}z", p(x), p(y + r + 1.0), p(r + 1.0), p(2.0 * r + 0.6), p(2.0 * r + 2.0)),
-        _ => format!("M{0} {1}h{2}v{3}h-{2}z", p(x - r), p(y - 1.4), p(2.0 * r), p(2.8)),
-    };
-    html! { path class=(class) d=(d) data-told=(tooltip) { title { (tooltip) } } }
+    let (ring, shape) = if r >= RING { (" ring", DISC) } else { ("", SHAPES[style % STYLES]) };
+    let (class, place) =
+        (format!("mark s{}{ring}", style % STYLES), format!("translate({} {}) scale({r})", p(x), p(y)));
+    html! { path class=(class) d=(shape) transform=(place) data-told=(tooltip) { title { (tooltip) } } }
 }
 
 fn radius(series: &Series) -> f64 {
@@ -298,7 +303,7 @@ fn legend(names: &[(usize, &str, Look)], top: f64, room: Room) -> (Markup, f64) 
 /// The picture around its parts.
 fn svg(title: &str, room: Room, height: f64, inner: &Markup) -> Markup {
     html! {
-        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (room.width) " " (p(height)) } width=(room.width) height=(p(height)) role="img" aria-label=(title) {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (room.width) " " (p(height)) } width=[(!room.stretches).then_some(room.width)] height=[(!room.stretches).then(|| p(height))] role="img" aria-label=(title) {
             text class="title" x="8" y="15" { (title) }
             (inner)
         }
@@ -306,8 +311,8 @@ fn svg(title: &str, room: Room, height: f64, inner: &Markup) -> Markup {
 }
 
 /// A picture as a file of its own.
-pub(crate) fn file(drawing: &Drawing) -> String {
-    let picture = drawing.svg(Room::HALF).0;
+pub(crate) fn file(drawing: &Drawing, room: Room) -> String {
+    let picture = drawing.svg(room).0;
     let (head, rest) = picture.split_once('>').unwrap_or((&picture, ""));
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{head} class=\"plot\"><style>{STYLE}</style>{rest}\n")
 }
@@ -378,16 +383,18 @@ impl Bars {
         let names: Vec<_> = self.series.iter().enumerate().map(|(i, name)| (i, &name[..], Look::Marks)).collect();
         let (legend, legend_height) = legend(&names, 34.0, room);
         let top = 28.0 + legend_height;
-        let step = if above { 33.0 } else { 21.0 };
+        let step = if above || self.values.is_some() { 33.0 } else { 21.0 };
         let left = if above { 10.0 } else { 14.0 + longest(|row| &row.label) };
-        let right = room.width - 20.0 - longest(|row| &row.text);
-        let bottom = top + step * self.rows.len() as f64 + 4.0;
         let values = self.rows.iter().flat_map(|row| &row.values);
+        let half = |shown: fn(f64) -> String| values.clone().map(move |(_, value, _)| width(&shown(*value)) / 2.0);
+        let below = self.values.map_or(0.0, |shown| half(shown).fold(0.0, f64::max));
+        let right = room.width - 20.0 - longest(|row| &row.text).max(below);
+        let bottom = top + step * self.rows.len() as f64 + if below > 0.0 { 10.0 } else { 4.0 };
         let values =
             values.flat_map(|(_, value, range)| [Some(*value), range.map(|r| r.0), range.map(|r| r.1)]).flatten();
         let mut x = Fitted::new(&self.x, values.chain(self.rule), (room.width / 72.0) as usize);
-        if !self.dots && self.x.scale == Scale::Log {
-            // A bar needs a length.
+        if self.x.scale == Scale::Log && (!self.dots || self.values.is_some()) {
+            // A bar needs a length, and the text below a mark needs room.
             x.low /= 3.0;
         }
         let px = |v: f64| left + x.at(v) * (right - left);
@@ -419,54 +426,16 @@ impl Bars {
                         rect class={ "bar mark s" (style % STYLES) } x=(p(left)) y=(p(y - 7.0)) width=(p((px(*value) - left).max(1.0))) height="11" data-told=(row.tooltip) { title { (row.tooltip) } }
                     }
                 }
+                @if let Some(shown) = self.values {
+                    @for (_, value, _) in &row.values {
+                        text class="middle value" x=(p(px(*value))) y=(p(y + 14.0)) { (shown(*value)) }
+                    }
+                }
                 text class="tick end value" x=(p(room.width - 8.0)) y=(p(y + 2.0)) { (row.text) }
             }
             text class="axis end" x=(p(right)) y=(p(bottom + 30.0)) { (self.x.title) }
         };
         svg(&self.title, room, bottom + 37.0, &inner)
-    }
-}
-
-/// 12,000 → `12k`.
-pub(crate) fn counted(value: f64) -> String {
-    let (value, unit) = match value {
-        v if v >= 1e9 => (v / 1e9, "G"),
-        v if v >= 1e6 => (v / 1e6, "M"),
-        v if v >= 1e4 => (v / 1e3, "k"),
-        v => (v, ""),
-    };
-    short(value) + unit
-}
-
-/// 0.0012 → `1.2 ms`.
-pub(crate) fn timed(value: f64) -> String {
-    let (value, unit) = match value {
-        0.0 => return "0".into(),
-        v if v >= 1.0 => (v, "s"),
-        v if v >= 1e-3 => (v * 1e3, "ms"),
-        v if v >= 1e-6 => (v * 1e6, "µs"),
-        v => (v * 1e9, "ns"),
-    };
-    format!("{} {unit}", short(value))
-}
-
-/// 0.5 → `50 %`.
-pub(crate) fn share(value: f64) -> String {
-    format!("{} %", short(100.0 * value))
-}
-
-/// 1.5 → `1.5×`.
-pub(crate) fn ratio(value: f64) -> String {
-    format!("{}×", short(value))
-}
-
-/// No digits that say nothing.
-fn short(value: f64) -> String {
-    let text = format!("{value:.3}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    match text {
-        "" | "-0" => "0".into(),
-        _ => text.into(),
     }
 }
 
@@ -478,6 +447,7 @@ pub(crate) fn verbatim(text: &str) -> PreEscaped<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::counted;
 
     #[test]
     fn ticks_are_round_and_hold_all_values() {
@@ -498,10 +468,48 @@ mod tests {
         Fitted::new(&log, [0.0, f64::NAN].into_iter(), 6);
     }
 
+    /// Where marks stand, or bars end, by the tooltips of their rows.
+    fn places(picture: &str, tooltip: &str) -> Vec<f64> {
+        let number = |text: &str| text.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect::<String>();
+        let told = format!("data-told=\"{tooltip}\"");
+        let elements = picture.split('<').filter(|element| element.contains(&told));
+        let place = |element: &str| {
+            let (mark, bar) = (element.split_once("translate("), element.split_once(" width=\""));
+            number(mark.or(bar).expect("a mark or a bar").1).parse().expect("a number")
+        };
+        elements.map(place).collect()
+    }
+
+    fn row(label: &str, values: &[(usize, f64)]) -> Bar {
+        let values = values.iter().map(|(style, value)| (*style, *value, None)).collect();
+        Bar { label: label.into(), values, text: String::new(), tooltip: label.into() }
+    }
+
     #[test]
-    fn numbers_are_short() {
-        assert_eq!([counted(0.0), counted(950.0), counted(65536.0), counted(2.5e6)], ["0", "950", "65.536k", "2.5M"]);
-        assert_eq!([timed(0.0), timed(2e-6), timed(0.0125), timed(3.0)], ["0", "2 µs", "12.5 ms", "3 s"]);
-        assert_eq!([share(0.97), ratio(1.5)], ["97 %", "1.5×"]);
+    fn a_mark_stands_where_its_rate_is() {
+        let x = Axis { title: "jobs a second".into(), scale: Scale::Log, shown: counted, whole: false };
+        let rows = vec![row("sign", &[(0, 10.0)]), row("verify", &[(0, 1e3), (1, 1e5)])];
+        let series = vec!["one".into(), "two".into()];
+        let bars = Bars { series, dots: true, values: Some(counted), ..Bars::new("rates".into(), x, rows) };
+        let picture = file(&bars.into(), Room::DOCUMENT);
+        let (sign, verify) = (places(&picture, "sign"), places(&picture, "verify"));
+        let hundredfold = [verify[0] - sign[0], verify[1] - verify[0]];
+        assert!(hundredfold[0] > 50.0 && (hundredfold[0] - hundredfold[1]).abs() < 0.3, "{hundredfold:?}");
+        assert!(
+            ["rates", "jobs a second", "one", "two", "10", "1000", "100k"]
+                .iter()
+                .all(|it| picture.contains(&format!(">{it}<")))
+        );
+        assert!(!picture.contains(" height="), "it is as wide as there is room");
+    }
+
+    #[test]
+    fn a_bar_is_as_long_as_its_number() {
+        let x = Axis { title: String::new(), scale: Scale::Linear, shown: counted, whole: true };
+        let rows = vec![row("sign", &[(0, 4.0)]), row("verify", &[(0, 2.04)])];
+        let picture = file(&Bars { rule: Some(1.0), ..Bars::new("times".into(), x, rows) }.into(), Room::HALF);
+        let (sign, verify) = (places(&picture, "sign")[0], places(&picture, "verify")[0]);
+        assert!((verify / sign - 2.04 / 4.0).abs() < 0.001, "{sign} {verify}");
+        assert_eq!(picture.matches("class=\"grid\"").count(), 5);
     }
 }

@@ -5,6 +5,13 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+/// The backend that computes with all instructions of the host.
+pub(crate) const CPU: &str = "cpu";
+/// Backends that compute on the host's cores; all others are GPUs.
+const HOSTS: &[&str] = &[CPU, "reference"];
+/// The operations of signature schemes. Pages have them in this order; others follow.
+pub(crate) const OPS: &[&str] = &["keygen", "sign", "verify"];
+
 /// One measurement. Fields that a kind of measurement does not have are null or left out.
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug, Default)]
 #[serde(default)]
@@ -128,6 +135,40 @@ pub struct Record {
     pub commit: String,
 }
 
+/// Seconds of some runs, ascending; at least one.
+#[derive(Clone)]
+pub struct Times(Vec<f64>);
+
+impl Times {
+    /// Of runs in any order.
+    pub fn new(mut seconds: Vec<f64>) -> Times {
+        seconds.sort_by(f64::total_cmp);
+        Times(seconds)
+    }
+    /// All of them.
+    pub fn all(&self) -> &[f64] {
+        &self.0
+    }
+    /// Half of the runs take longer.
+    pub fn median(&self) -> f64 {
+        let middle = self.0.len() / 2;
+        if self.0.len() % 2 == 1 { self.0[middle] } else { (self.0[middle - 1] + self.0[middle]) / 2.0 }
+    }
+    /// The mean of the runs.
+    pub fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len() as f64
+    }
+    /// The shortest run.
+    pub fn min(&self) -> f64 {
+        self.0[0]
+    }
+    /// From the first quartile to the third, as a share of the median.
+    pub fn spread(&self) -> f64 {
+        let last = self.0.len() - 1;
+        (self.0[last * 3 / 4] - self.0[last / 4]) / self.median()
+    }
+}
+
 /// A stage of a measurement.
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
 pub struct StageRecord {
@@ -159,6 +200,19 @@ impl Record {
             fields.retain(|field, value| nothing.get(field) != Some(value));
         }
         value.to_string()
+    }
+
+    /// With what was timed.
+    #[must_use]
+    pub fn timed(self, times: &Times) -> Record {
+        let (median_s, min_s, spread, runs) = (times.median(), times.min(), times.spread(), times.all().len());
+        Record { median_s, min_s, spread, runs, times_s: times.all().to_vec(), ..self }
+    }
+
+    /// Whether a GPU worked.
+    pub(crate) fn uses_gpu(&self) -> bool {
+        let backend = |id: &String| id.split(':').next().is_some_and(|name| HOSTS.contains(&name));
+        !self.devices.iter().all(backend)
     }
 
     /// Whether the fields of a measurement make sense, each by itself; or which one does not.
@@ -207,17 +261,4 @@ pub fn sha256_blocks(bytes: usize) -> usize {
 /// SLH-DSA-SHA2-128f → `SHA2-128f`.
 pub fn short(set: &str) -> &str {
     set.strip_prefix("SLH-DSA-").unwrap_or(set)
-}
-
-/// 1234567 → `1,234,567`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
