@@ -286,6 +286,7 @@ mod test {
             "pem",
             "fips205",
             "zkdilithium",
+            "vectors",
             "lanes",
             "engine",
             "kernels",

@@ -1,6 +1,5 @@
 //! NIST's ACVP tests of SLH-DSA, revision FIPS205: reads prompts and answers them.
 
-use crate::hexadecimal;
 use hypergrove::quote::{self, Quote};
 use hypergrove::{
     Engine, Error, Mode, Params, Randomizer, Seeds, SignJob, SigningKey, UnknownHash, UnknownSet, VerifyJob,
@@ -10,127 +9,11 @@ use hypergrove_files::text::without_mark;
 use hypergrove_lab::failure::Failure;
 use hypergrove_lab::machine::Watched;
 use hypergrove_lab::printer::{Bar, Printer, grouped};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use hypergrove_vectors::acvp::prompt::{Answer, AnsweredGroup, AnsweredTest, Hex, Prompt, Results, Test, TestGroup};
+use hypergrove_vectors::hexadecimal::Hex as Bytes;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::fmt::{self, Display};
-
-/// Bytes, in the capitals that ACVP writes.
-type Hex = hexadecimal::Hex<true>;
-
-/// A whole number that names something, kept as it is written: no integer type holds all of them.
-#[derive(Clone, Serialize)]
-struct Id(Box<RawValue>);
-
-impl<'de> Deserialize<'de> for Id {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
-        let number = Box::<RawValue>::deserialize(deserializer)?;
-        match number.get().bytes().all(|digit| digit.is_ascii_digit()) {
-            true => Ok(Id(number)),
-            false => {
-                Err(D::Error::custom(format!("an identifier is a whole number, not {}", Quote::new(number.get()))))
-            }
-        }
-    }
-}
-
-impl Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.get() {
-            number if number.len() <= 7 => f.write_str(number),
-            number => Quote::new(number).fmt(f),
-        }
-    }
-}
-
-/// A prompt: the tests that a server asks.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Prompt {
-    vs_id: Option<Id>,
-    algorithm: String,
-    mode: String,
-    revision: String,
-    is_sample: Option<bool>,
-    /// The tests, in groups.
-    pub test_groups: Vec<TestGroup>,
-}
-
-/// Tests of one parameter set in one mode.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TestGroup {
-    tg_id: Id,
-    parameter_set: String,
-    deterministic: Option<bool>,
-    signature_interface: Option<String>,
-    pre_hash: Option<String>,
-    /// The tests.
-    pub tests: Vec<Test>,
-}
-
-/// A test.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Test {
-    tc_id: Id,
-    sk_seed: Option<Hex>,
-    sk_prf: Option<Hex>,
-    pk_seed: Option<Hex>,
-    sk: Option<Hex>,
-    pk: Option<Hex>,
-    message: Option<Hex>,
-    context: Option<Hex>,
-    hash_alg: Option<String>,
-    additional_randomness: Option<Hex>,
-    signature: Option<Hex>,
-}
-
-/// The answers to a prompt.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Results {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    vs_id: Option<Id>,
-    algorithm: String,
-    mode: String,
-    revision: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    is_sample: Option<bool>,
-    test_groups: Vec<AnsweredGroup>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AnsweredGroup {
-    tg_id: Id,
-    tests: Vec<AnsweredTest>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AnsweredTest {
-    tc_id: Id,
-    #[serde(flatten)]
-    answer: Answer,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Answer {
-    KeyGen {
-        sk: Hex,
-        pk: Hex,
-    },
-    SigGen {
-        signature: Hex,
-    },
-    #[serde(rename_all = "camelCase")]
-    SigVer {
-        test_passed: bool,
-    },
-}
+use std::fmt::Display;
 
 /// The prompt, and the object before it in the protocol's array, which holds the version alone.
 pub type VersionedPrompt = (Option<Box<RawValue>>, Prompt);
@@ -211,7 +94,7 @@ impl<'p> TestCase<'p> {
 
     fn need(&self, name: &str, field: impl Fn(&'p Test) -> &'p Option<Hex>) -> Result<&'p [u8], Failure> {
         match field(self.test) {
-            Some(hexadecimal::Hex(bytes)) => Ok(bytes),
+            Some(Bytes(bytes)) => Ok(bytes),
             None => Err(self.failed(Failure::new(format!("{name} is missing")))),
         }
     }
@@ -221,7 +104,7 @@ impl<'p> TestCase<'p> {
     }
 
     fn mode(&self) -> Result<Mode<'p>, Failure> {
-        let context: &[u8] = self.test.context.as_ref().map_or(&[], |hexadecimal::Hex(bytes)| bytes);
+        let context: &[u8] = self.test.context.as_ref().map_or(&[], |Bytes(bytes)| bytes);
         match (self.group.signature_interface.as_deref(), self.group.pre_hash.as_deref()) {
             // The first prompts of this revision knew the internal interface alone.
             (None | Some("internal"), _) => Ok(Mode::Internal),
@@ -264,10 +147,8 @@ fn key_gen(engine: &Engine, cases: &[TestCase<'_>], bar: &Bar) -> Result<Vec<Ans
             });
         }
         for key in engine.from_seeds(of_a_set[0].params, &seeds)? {
-            answers.push(Answer::KeyGen {
-                sk: hexadecimal::Hex(key.to_bytes().to_vec()),
-                pk: hexadecimal::Hex(key.verifying_key().to_bytes()),
-            });
+            answers
+                .push(Answer::KeyGen { sk: Bytes(key.to_bytes().to_vec()), pk: Bytes(key.verifying_key().to_bytes()) });
             bar.inc(1);
         }
     }
@@ -283,7 +164,7 @@ fn sig_gen(engine: &Engine, cases: &[TestCase<'_>], bar: &Bar) -> Result<Vec<Ans
     let job = |(case, key)| -> Result<SignJob<'_>, Failure> {
         let case: &TestCase<'_> = case;
         let randomizer = match (case.group.deterministic, &case.test.additional_randomness) {
-            (None | Some(false), Some(hexadecimal::Hex(bytes))) => Randomizer::Given(bytes),
+            (None | Some(false), Some(Bytes(bytes))) => Randomizer::Given(bytes),
             (Some(false), None) => Randomizer::Hedged,
             _ => Randomizer::Deterministic,
         };
@@ -292,7 +173,7 @@ fn sig_gen(engine: &Engine, cases: &[TestCase<'_>], bar: &Bar) -> Result<Vec<Ans
     let jobs = std::iter::zip(cases, &keys).map(job).collect::<Result<Vec<_>, _>>()?;
     let mut answers = Vec::with_capacity(cases.len());
     engine.sign_batch(jobs, |index, signature| {
-        let answer = signature.map(|signature| Answer::SigGen { signature: hexadecimal::Hex(signature.into_bytes()) });
+        let answer = signature.map(|signature| Answer::SigGen { signature: Bytes(signature.into_bytes()) });
         answers.push(answer.map_err(|error| cases[index].failed(error)));
         bar.inc(1);
     })?;

@@ -2,5 +2,4 @@
 #![forbid(unsafe_code)]
 
 pub mod acvp;
-mod hexadecimal;
 pub mod zkdilithium;

@@ -1,12 +1,13 @@
 //! Known answers of zkDilithium: reads cases and computes their answers.
 
-use crate::hexadecimal;
 use hypergrove::Engine;
 use hypergrove::quote::{self, Quote};
 use hypergrove::zkdilithium::params::SEED_BYTES;
 use hypergrove::zkdilithium::{SignJob, VerifyJob, VerifyingKey, ZkDilithium};
 use hypergrove_files::text::without_mark;
 use hypergrove_lab::failure::Failure;
+use hypergrove_vectors::hexadecimal;
+use hypergrove_vectors::zkdilithium::{Alter, Target};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 
@@ -36,40 +37,6 @@ struct Mutation {
     target: Target,
     #[serde(flatten)]
     alter: Alter,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Target {
-    Pk,
-    Msg,
-    Sig,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "op", rename_all = "lowercase")]
-enum Alter {
-    Xor { offset: usize, mask: u8 },
-    Truncate { len: usize },
-    Append { hex: Hex },
-    Set { offset: usize, hex: Hex },
-}
-
-impl Alter {
-    /// The altered bytes, or none where there are too few.
-    fn apply(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let mut bytes = bytes.to_vec();
-        match self {
-            Alter::Xor { offset, mask } => *bytes.get_mut(*offset)? ^= mask,
-            Alter::Truncate { len } if *len > bytes.len() => return None,
-            Alter::Truncate { len } => bytes.truncate(*len),
-            Alter::Append { hex } => bytes.extend_from_slice(&hex.0),
-            Alter::Set { offset, hex } => {
-                bytes.get_mut(*offset..offset.checked_add(hex.0.len())?)?.copy_from_slice(&hex.0)
-            }
-        }
-        Some(bytes)
-    }
 }
 
 /// A file of answers.

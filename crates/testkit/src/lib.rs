@@ -1,20 +1,16 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod acvp;
 pub mod canary;
 pub mod digests;
 #[cfg(feature = "faults")]
 pub mod faults;
-pub mod forms;
 pub mod mock;
-mod mode;
-pub mod negative;
 pub mod suite;
 pub mod toys;
-pub mod vectors;
 pub mod zk_suite;
-pub mod zkdilithium;
+
+pub use hypergrove_vectors::{acvp, forms, negative, public as vectors, zkdilithium};
 
 use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,10 +1,12 @@
 //! NIST's ACVP cases of SLH-DSA, which lie in the workspace (`vectors/slh-dsa/acvp`; its README describes the format).
 
+pub mod compact;
+pub mod prompt;
+
 use crate::mode::CaseMode;
 use hypergrove_fips205::{Mode, Params, SigningKey, VerifyingKey};
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::{fs, str};
+use std::{iter, str};
 
 /// The values of a case, by their columns' names. A value that NIST does not give is empty.
 #[derive(Clone, Debug)]
@@ -28,26 +30,15 @@ impl Row {
     }
 }
 
-/// The next string of a file: four bytes of length, little-endian, and as many bytes.
-fn string<'a>(file: &str, from: &mut &'a [u8]) -> &'a [u8] {
-    let cut = |from: &'a [u8], at: usize| from.split_at_checked(at).unwrap_or_else(|| panic!("{file} is cut short"));
-    let (length, rest) = cut(from, 4);
-    let length = u32::from_le_bytes(length.try_into().expect("four bytes")) as usize;
-    let (value, rest) = cut(rest, length);
-    *from = rest;
-    value
-}
-
 /// All cases of a file: `keygen`, `siggen` or `sigver`.
 pub fn rows(name: &str) -> Vec<Row> {
-    let file = format!("{name}.bin");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/slh-dsa/acvp").join(&file);
-    let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let mut left = &bytes[..];
-    let columns = str::from_utf8(string(&file, &mut left)).expect("the columns' names are text");
+    let bytes = crate::read(&format!("slh-dsa/acvp/{name}.bin"));
+    let mut strings = compact::strings(&bytes).map(|string| string.unwrap_or_else(|| panic!("{name} is cut short")));
+    let columns = str::from_utf8(strings.next().expect("columns")).expect("the columns' names are text");
     let mut rows = Vec::new();
-    while !left.is_empty() {
-        rows.push(Row(columns.split(' ').map(|name| (name.into(), string(&file, &mut left).to_vec())).collect()));
+    while let Some(first) = strings.next() {
+        let values = iter::once(first).chain(&mut strings);
+        rows.push(Row(columns.split(' ').map(String::from).zip(values.map(<[u8]>::to_vec)).collect()));
     }
     rows
 }

@@ -1,27 +1,22 @@
 //! The test vectors of zkDilithium, which lie in the workspace (`vectors/zkdilithium`; its README tells their origin).
 
-use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer};
+use crate::hexadecimal::{Hex, bytes};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The path of a file of vectors.
 pub fn path(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/zkdilithium").join(file)
+    crate::path("zkdilithium").join(file)
 }
 
-fn text(file: &str) -> String {
-    let path = path(file);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+fn read(file: &str) -> Vec<u8> {
+    crate::read(&format!("zkdilithium/{file}"))
 }
 
 fn json<T: DeserializeOwned>(file: &str) -> T {
-    serde_json::from_str(&text(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
-}
-
-fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-    hex::decode(String::deserialize(from)?).map_err(D::Error::custom)
+    serde_json::from_slice(&read(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
 fn cases<T: DeserializeOwned>(file: &str) -> Vec<T> {
@@ -101,63 +96,62 @@ pub struct Attempt {
 pub struct Mutation {
     /// The mutation's name.
     pub name: String,
-    /// `pk`, `msg` or `sig`.
-    pub target: String,
-    /// The alteration.
+    target: Target,
     #[serde(flatten)]
-    pub op: Alter,
+    alter: Alter,
     /// Whether the altered input verifies.
     pub expect: bool,
+}
+
+/// The input that is altered: the public key, the message or the signature, in this order.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Target {
+    Pk,
+    Msg,
+    Sig,
 }
 
 /// How bytes are altered.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
+#[expect(missing_docs, reason = "fields that serde names")]
 pub enum Alter {
     /// One byte has bits flipped.
-    Xor {
-        /// Which.
-        offset: usize,
-        /// The bits.
-        mask: u8,
-    },
+    Xor { offset: usize, mask: u8 },
     /// The first bytes are kept.
-    Truncate {
-        /// How many.
-        len: usize,
-    },
+    Truncate { len: usize },
     /// Bytes follow.
-    Append {
-        /// The bytes.
-        #[serde(deserialize_with = "bytes")]
-        hex: Vec<u8>,
-    },
+    Append { hex: Hex<false> },
     /// Bytes are replaced.
-    Set {
-        /// From where.
-        offset: usize,
-        /// By what.
-        #[serde(deserialize_with = "bytes")]
-        hex: Vec<u8>,
-    },
+    Set { offset: usize, hex: Hex<false> },
+}
+
+impl Alter {
+    /// The altered bytes, or none where there are too few.
+    pub fn apply(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut bytes = bytes.to_vec();
+        match self {
+            Alter::Xor { offset, mask } => *bytes.get_mut(*offset)? ^= mask,
+            Alter::Truncate { len } if *len > bytes.len() => return None,
+            Alter::Truncate { len } => bytes.truncate(*len),
+            Alter::Append { hex } => bytes.extend_from_slice(&hex.0),
+            Alter::Set { offset, hex } => {
+                bytes.get_mut(*offset..offset.checked_add(hex.0.len())?)?.copy_from_slice(&hex.0)
+            }
+        }
+        Some(bytes)
+    }
 }
 
 impl Mutation {
     /// The case's public key, message and signature, altered.
     pub fn apply(&self, case: &Case) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
-        let (mut pk, mut msg, mut sig) = (case.pk.clone(), case.msg.clone(), case.sig.clone());
-        let bytes = match &self.target[..] {
-            "pk" => &mut pk,
-            "msg" => &mut msg,
-            "sig" => &mut sig,
-            other => panic!("{} alters {other}", self.name),
-        };
-        match &self.op {
-            Alter::Xor { offset, mask } => bytes[*offset] ^= mask,
-            Alter::Truncate { len } => bytes.truncate(*len),
-            Alter::Append { hex } => bytes.extend(hex),
-            Alter::Set { offset, hex } => bytes[*offset..*offset + hex.len()].copy_from_slice(hex),
-        }
+        let mut inputs = [&case.pk, &case.msg, &case.sig].map(Vec::clone);
+        let target = &mut inputs[self.target as usize];
+        *target = self.alter.apply(target).unwrap_or_else(|| panic!("{} is beyond the end", self.name));
+        let [pk, msg, sig] = inputs;
         (pk, msg, sig)
     }
 }
@@ -233,7 +227,8 @@ impl Bulk {
 /// 2,000 cases by their digests.
 pub fn bulk() -> Vec<Bulk> {
     let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("bulk_go_sha256.jsonl: {error}"));
-    text("bulk_go_sha256.jsonl").lines().map(parse).collect()
+    let lines = String::from_utf8(read("bulk_go_sha256.jsonl")).expect("the lines are text");
+    lines.lines().map(parse).collect()
 }
 
 /// Inputs and outputs of each primitive, by its name.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 
 /// Bytes that are read from digits of either case, and written in small letters, or in capitals.
-#[derive(Clone, Default)]
-pub(crate) struct Hex<const CAPITALS: bool>(pub(crate) Vec<u8>);
+#[derive(Clone, Debug, Default)]
+pub struct Hex<const CAPITALS: bool>(pub Vec<u8>);
 
 impl<'de, const CAPITALS: bool> Deserialize<'de> for Hex<CAPITALS> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hex<CAPITALS>, D::Error> {
@@ -20,4 +20,9 @@ impl<const CAPITALS: bool> Serialize for Hex<CAPITALS> {
         let encode = if CAPITALS { hex::encode_upper } else { hex::encode };
         serializer.serialize_str(&encode(&self.0))
     }
+}
+
+/// Bytes, for fields that are plain bytes.
+pub(crate) fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+    Hex::<false>::deserialize(from).map(|Hex(bytes)| bytes)
 }

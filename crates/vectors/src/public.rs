@@ -4,8 +4,9 @@
 //! A missing file gives `None`, and a line on standard error that names the suite that is skipped. A damaged file
 //! panics: a test that silently reads half of its vectors proves nothing.
 
+use crate::hexadecimal::{Hex, bytes};
 use hypergrove_fips205::{Params, PreHash};
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -61,12 +62,8 @@ fn json<T: DeserializeOwned>(suite: &str, path: &str) -> Option<T> {
     Some(serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{suite}: {path}: {error}")))
 }
 
-fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-    hex::decode(String::deserialize(from)?).map_err(D::Error::custom)
-}
-
 fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u8>>, D::Error> {
-    Option::<String>::deserialize(from)?.map(|text| hex::decode(text).map_err(D::Error::custom)).transpose()
+    Ok(Option::<Hex<false>>::deserialize(from)?.map(|Hex(bytes)| bytes))
 }
 
 /// One block of `name = value` or `name: value` lines.

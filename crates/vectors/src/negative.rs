@@ -1,15 +1,15 @@
 //! The negative corpus of SLH-DSA, which lies in the workspace (`vectors/slh-dsa/negative`; its README describes the fields).
 
+pub mod encoded;
+pub mod make;
+
 use crate::mode::CaseMode;
 use hypergrove_fips205::{Mode, Params};
 use serde_json::Value;
-use std::fs;
-use std::path::Path;
 
 fn json(file: &str) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/slh-dsa/negative").join(file);
-    let text = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    serde_json::from_slice(&crate::read(&format!("slh-dsa/negative/{file}")))
+        .unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
 fn list(value: &Value) -> &[Value] {
