@@ -164,29 +164,7 @@ impl Who {
 }
 
 /// The authority of `openssl ca`, in the folder that the program runs in.
-const AUTHORITY: &str = "\
-[ca]
-default_ca = authority
-[authority]
-database = index.txt
-serial = serial
-new_certs_dir = .
-certificate = ca.pem
-private_key = ca.key
-default_days = 30
-default_crl_days = 30
-default_md = default
-unique_subject = no
-policy = any
-[any]
-commonName = supplied
-[req]
-distinguished_name = names
-x509_extensions = of_authority
-[names]
-[of_authority]
-basicConstraints = critical, CA:TRUE
-";
+const AUTHORITY: &str = include_str!("../../crates/openssl/tests/authority.cnf");
 
 /// A set for every length of hash and both families, and one with a hash function.
 const SETS: [&str; 3] = ["SLH-DSA-SHA2-128f", "SLH-DSA-SHAKE-192f", "SLH-DSA-SHA2-128f-WITH-SHA256"];
@@ -275,22 +253,11 @@ fn check_tls(server: &Programs<'_>, client: &Programs<'_>) -> Result<(), String>
 /// Debian's own programs, whatever else is installed.
 const CLIENTS: [&str; 2] = ["/usr/bin/curl", "/usr/bin/python3"];
 
-/// Asks a server whose certificate is for `reader` for its page; the certificates and the address are arguments.
-const PYTHON_CLIENT: &str = "\
-import socket, ssl, sys
-context = ssl.create_default_context(cafile=sys.argv[1])
-with socket.create_connection(sys.argv[2].rsplit(':', 1)) as plain:
-    with context.wrap_socket(plain, server_hostname='reader') as secured:
-        secured.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n')
-        print(ssl.OPENSSL_VERSION, secured.version(), secured.recv(15))
-";
-
 /// Debian's own curl and Python are clients, with the libraries of this OpenSSL instead of Debian's, which has no signature schemes of providers.
 fn check_clients(server: &Programs<'_>) -> Result<(), String> {
     let libraries = shared_libraries(server.openssl, &server.folder)?;
     let in_folder = |file: &str| server.folder.join(file).to_string_lossy().into_owned();
-    let (authority, script) = (in_folder("ca.pem"), in_folder("client.py"));
-    disk::write(&script, PYTHON_CLIENT)?;
+    let (authority, script) = (in_folder("ca.pem"), format!("{FOLDER}/tests/client.py"));
     let ask = |program: &str, words: &[&str], config: &Path| {
         let mut command = process::limited(1, program, words);
         command.env("LD_LIBRARY_PATH", &libraries).env("OPENSSL_CONF", config);

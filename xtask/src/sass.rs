@@ -14,20 +14,7 @@ const KERNELS: [Kernel; 5] = [Kernel::Chains, Kernel::Complete, Kernel::Fors, Ke
 const LEAST: usize = 100;
 
 /// Compiles each source whose path follows that of NVRTC.
-const COMPILE: &str = r#"
-import ctypes, pathlib, sys
-nvrtc = ctypes.CDLL(sys.argv[1])
-options = [b"-std=c++17", b"-default-device", b"--gpu-architecture=sm_90"]
-for path in map(pathlib.Path, sys.argv[2:]):
-    program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), path.read_bytes(), b"kernel.cu", 0, None, None) == 0
-    assert nvrtc.nvrtcCompileProgram(program, 3, (ctypes.c_char_p * 3)(*options)) == 0, path
-    assert nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0
-    code = ctypes.create_string_buffer(size.value)
-    assert nvrtc.nvrtcGetCUBIN(program, code) == 0
-    path.with_suffix(".cubin").write_bytes(code.raw)
-"#;
-
+const COMPILE: &str = "xtask/nvrtc.py";
 /// Prints a line of JSON for each innermost loop of each kernel, of each family and n, under the default policy.
 pub(crate) fn run() -> Result<(), String> {
     let (nvrtc, nvdisasm) = (kernels::ensure_nvrtc()?, wheels::ensure(NVDISASM)?.join("nvidia/cu13/bin/nvdisasm"));
@@ -43,7 +30,7 @@ pub(crate) fn run() -> Result<(), String> {
         }
     }
     let mut python = Command::new("python3");
-    python.args(["-c", COMPILE]).env("LD_LIBRARY_PATH", &nvrtc).arg(nvrtc.join("libnvrtc.so.13"));
+    python.arg(COMPILE).env("LD_LIBRARY_PATH", &nvrtc).arg(nvrtc.join("libnvrtc.so.13"));
     python.args(compiled.iter().map(|(.., path)| path));
     process::run(python)?;
     for (kernel, family, n, path) in compiled {
