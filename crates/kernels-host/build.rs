@@ -48,6 +48,11 @@ fn compiler(generated: &Path, file: &str, name: &str) -> cc::Build {
         .include(".")
         .include(generated)
         .file(file);
+    // Rotations of one instruction take a quarter off the time of a hash. Tests run where they are built.
+    #[cfg(target_arch = "x86_64")]
+    if std::env::var("TARGET") == std::env::var("HOST") && std::is_x86_feature_detected!("bmi2") {
+        build.flag_if_supported("-mbmi").flag_if_supported("-mbmi2");
+    }
     build.define("NAME", name).define("IMAD", "0").define("UNROLLED", "0");
     build
 }
