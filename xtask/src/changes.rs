@@ -6,22 +6,13 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Where a step reads: files and folders, which have a dot or a slash; and crates with all that they depend on, as `CRATE`, or as
-/// `CRATE tests` with what their tests depend on, too.
-pub(crate) type Reads = &'static [&'static str];
+/// Where a step reads, in words: files and folders, which have a dot or a slash; and crates with all that they depend on, as `CRATE`, or as
+/// `CRATE+tests` with what their tests depend on, too.
+pub(crate) type Reads = &'static str;
 
 /// Changes here may break any step. Crates include the tables and vectors in the last two folders.
-pub(crate) const READ_BY_ALL: Reads = &[
-    "Cargo.toml",
-    "Cargo.lock",
-    "rust-toolchain.toml",
-    ".cargo/",
-    ".ci/",
-    "xtask/Cargo.toml",
-    "xtask/src/",
-    "tuning/",
-    "vectors/",
-];
+pub(crate) const READ_BY_ALL: Reads =
+    "Cargo.toml Cargo.lock rust-toolchain.toml .cargo/ .ci/ xtask/Cargo.toml xtask/src/ tuning/ vectors/";
 const MAIN: &str = "origin/main";
 
 /// The files that differ between a commit and the working tree.
@@ -62,17 +53,17 @@ impl Change {
 
     /// Whether it touches a file that a step reads there.
     pub(crate) fn touches(&self, reads: Reads) -> bool {
-        let place = |word: &&str| match word.contains(['/', '.']) {
+        let place = |word: &str| match word.contains(['/', '.']) {
             true => BTreeSet::from([disk::workspace().join(word)]),
             false => self.folders(word),
         };
-        let places: BTreeSet<PathBuf> = reads.iter().chain(READ_BY_ALL).flat_map(place).collect();
+        let places: BTreeSet<PathBuf> = reads.split(' ').chain(READ_BY_ALL.split(' ')).flat_map(place).collect();
         self.files.iter().any(|file| places.iter().any(|place| file.starts_with(place)))
     }
 
     /// The folders of a crate and of all crates of ours that it depends on.
     fn folders(&self, word: &str) -> BTreeSet<PathBuf> {
-        let name = word.strip_suffix(" tests").unwrap_or(word);
+        let name = word.strip_suffix("+tests").unwrap_or(word);
         let root = disk::workspace().join("crates").join(name);
         let (mut found, mut waiting) = (BTreeSet::new(), vec![root.clone()]);
         while let Some(folder) = waiting.pop() {

@@ -44,25 +44,25 @@ pub(crate) const STEPS: &[CiStep] = &[
     always("negative", "the negative corpus is what its generator makes", |_, extent| negative::check(extent)),
     always("shaders", "the SPIR-V modules are what glslc made of these kernels; in full, what it makes", |_, extent| shaders::check(extent)),
     always("clippy", "no warning in any target", |_, _| clippy()),
-    if_touched("features", &["crates/", "docs/features.md"], "the library with each feature alone and left out; its packages", |_, extent| features::check(extent)),
-    if_touched("api", &["hypergrove", "files", "xtask/api/"], "the library's public items are those that are listed", |_, _| api::check()),
-    if_touched("overflow", &["lanes tests"], "lanes with checks for overflow, on few jobs", |tally, _| overflow(tally)),
+    if_touched("features", "crates/ docs/features.md", "the library with each feature alone and left out; its packages", |_, extent| features::check(extent)),
+    if_touched("api", "hypergrove files xtask/api/", "the library's public items are those that are listed", |_, _| api::check()),
+    if_touched("overflow", "lanes+tests", "lanes with checks for overflow, on few jobs", |tally, _| overflow(tally)),
     always("test", "all tests on this machine", tests::workspace),
     always("examples", "the library's example programs run", |_, _| examples::check()),
-    if_touched("capi", &["capi", "docs/c.md"], "the C library: its ABI, its examples, bad input under sanitizers", |_, extent| capi::check(extent)),
-    if_touched("openssl", &["openssl"], "OpenSSL's programs and EVP with the provider; in full, with 3.6 and 4.0", |_, extent| openssl::check(extent)),
-    if_touched("secrets", &["taint tests", "xtask/secrets.supp"], "no branch and no address on a secret, as Valgrind sees it", secrets::check),
-    if_touched("outputs", &["cli tests"], "a fault at any system call loses no file and leaves none half", outputs::check),
-    if_touched("python", &["py", "pyproject.toml", "docs/python.md", "docs/tables.md"], "the Python package: a wheel in an empty environment, its tests and types", python::check),
-    if_touched("kernels", &["kernels", "kernels-host", "crates/cuda/"], "the GPU kernels compile for devices, without a GPU", kernels::check),
+    if_touched("capi", "capi docs/c.md", "the C library: its ABI, its examples, bad input under sanitizers", |_, extent| capi::check(extent)),
+    if_touched("openssl", "openssl", "OpenSSL's programs and EVP with the provider; in full, with 3.6 and 4.0", |_, extent| openssl::check(extent)),
+    if_touched("secrets", "taint+tests xtask/secrets.supp", "no branch and no address on a secret, as Valgrind sees it", secrets::check),
+    if_touched("outputs", "cli+tests bench/definitions/", "a fault at any system call loses no file and leaves none half", outputs::check),
+    if_touched("python", "py pyproject.toml docs/python.md docs/tables.md", "the Python package: a wheel in an empty environment, its tests and types", python::check),
+    if_touched("kernels", "kernels kernels-host crates/cuda/", "the GPU kernels compile for devices, without a GPU", kernels::check),
     always("doc", "documentation without a warning", |_, _| doc()),
     always("site", "the site of the documents, by mdBook", |_, _| site::check()),
-    if_touched("dependent", &["hypergrove", "xtask/dependent/"], "a program in Cargo's dev profile uses the library", |_, _| dependent::check()),
-    if_touched("server", &["hypergrove", "server/"], "the signing service, in its own workspace; in full, with other clients", server::check),
-    if_touched("no-std", &["fips205", "zkdilithium"], "fips205 and zkdilithium without an operating system", |_, _| foreign::no_std()),
-    if_touched("systems", &["cli tests"], "the tool for Windows; in full, for macOS, and its tests under Wine", foreign::systems),
-    if_touched("neon", &["lanes tests", "cpu tests"], "lanes and cpu on aarch64 under qemu", |tally, _| foreign::neon(tally)),
-    if_touched("miri", &["engine tests", "lanes tests"], "the host logic, its threads and the lanes under Miri", foreign::miri),
+    if_touched("dependent", "hypergrove xtask/dependent/", "a program in Cargo's dev profile uses the library", |_, _| dependent::check()),
+    if_touched("server", "hypergrove server/ crates/testkit/ docs/server-reference.md", "the signing service, in its own workspace; in full, with other clients", server::check),
+    if_touched("no-std", "fips205 zkdilithium", "fips205 and zkdilithium without an operating system", |_, _| foreign::no_std()),
+    if_touched("systems", "cli+tests bench/definitions/", "the tool for Windows; in full, for macOS, and its tests under Wine", foreign::systems),
+    if_touched("neon", "lanes+tests cpu+tests", "lanes and cpu on aarch64 under qemu", |tally, _| foreign::neon(tally)),
+    if_touched("miri", "engine+tests lanes+tests", "the host logic, its threads and the lanes under Miri", foreign::miri),
 ];
 
 /// Those that only a full run has, unless they are named.
@@ -385,10 +385,10 @@ mod test {
 
     #[test]
     fn steps_read_places_that_are_there() {
-        for word in all_steps().filter_map(|step| step.reads).flatten().chain(READ_BY_ALL) {
+        for word in all_steps().filter_map(|step| step.reads).chain([READ_BY_ALL]).flat_map(|reads| reads.split(' ')) {
             let place = match word.contains(['/', '.']) {
                 true => PathBuf::from(word),
-                false => Path::new("crates").join(word.trim_end_matches(" tests")).join("Cargo.toml"),
+                false => Path::new("crates").join(word.trim_end_matches("+tests")).join("Cargo.toml"),
             };
             assert!(disk::workspace().join(&place).exists(), "{word}: there is no {}", place.display());
         }

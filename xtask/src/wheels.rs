@@ -25,9 +25,11 @@ const TOOLS: &Wheel =
 
 /// A program of [`TOOLS`]; where they cannot be had, one that is installed, of whatever release.
 pub(crate) fn tool(name: &str) -> Result<String, String> {
+    // Cargo's commands get their own name as the first word.
+    let version: Vec<&str> = name.strip_prefix("cargo-").into_iter().chain(["--version"]).collect();
     match ensure(TOOLS) {
         Ok(folder) => Ok(folder.join("bin").join(name).to_string_lossy().into_owned()),
-        Err(_) if answers(name, &["--version"]) => Ok(name.into()),
+        Err(_) if answers(name, &version) => Ok(name.into()),
         Err(why) => Err(format!("{why}, or install {name}")),
     }
 }
