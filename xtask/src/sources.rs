@@ -125,7 +125,6 @@ const LEFT: &[(&str, [usize; 3])] = &[
     ("crates/cuda", [1, 0, 0]),
     ("crates/gpu", [8, 0, 0]),
     ("crates/kernels", [7, 0, 0]),
-    ("crates/lab", [2, 0, 0]),
     ("crates/lanes", [5, 0, 0]),
     ("crates/vulkan", [1, 0, 0]),
 ];

@@ -266,7 +266,7 @@ fn mark(style: usize, x: f64, y: f64, tooltip: &str, r: f64) -> Markup {
     let (ring, shape) = if r >= RING { (" ring", DISC) } else { ("", SHAPES[style % STYLES]) };
     let (class, place) =
         (format!("mark s{}{ring}", style % STYLES), format!("translate({} {}) scale({r})", p(x), p(y)));
-    html! { path class=(class) d=(shape) transform=(place) data-told=(tooltip) { title { (tooltip) } } }
+    html! { path class=(class) d=(shape) transform=(place) data-text=(tooltip) { title { (tooltip) } } }
 }
 
 fn radius(series: &Series) -> f64 {
@@ -423,7 +423,7 @@ impl Bars {
                         }
                         (mark(*style, px(*value), y - 1.5, &row.tooltip, MARK))
                     } @else {
-                        rect class={ "bar mark s" (style % STYLES) } x=(p(left)) y=(p(y - 7.0)) width=(p((px(*value) - left).max(1.0))) height="11" data-told=(row.tooltip) { title { (row.tooltip) } }
+                        rect class={ "bar mark s" (style % STYLES) } x=(p(left)) y=(p(y - 7.0)) width=(p((px(*value) - left).max(1.0))) height="11" data-text=(row.tooltip) { title { (row.tooltip) } }
                     }
                 }
                 @if let Some(shown) = self.values {
@@ -471,8 +471,8 @@ mod tests {
     /// Where marks stand, or bars end, by the tooltips of their rows.
     fn places(picture: &str, tooltip: &str) -> Vec<f64> {
         let number = |text: &str| text.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect::<String>();
-        let told = format!("data-told=\"{tooltip}\"");
-        let elements = picture.split('<').filter(|element| element.contains(&told));
+        let attribute = format!("data-text=\"{tooltip}\"");
+        let elements = picture.split('<').filter(|element| element.contains(&attribute));
         let place = |element: &str| {
             let (mark, bar) = (element.split_once("translate("), element.split_once(" width=\""));
             number(mark.or(bar).expect("a mark or a bar").1).parse().expect("a number")

@@ -17,7 +17,7 @@
     show(theme);
   });
   for (const figure of document.querySelectorAll('figure')) {
-    const all = [...figure.querySelectorAll('[data-told]')].filter(mark => !mark.closest('.legend'));
+    const all = [...figure.querySelectorAll('[data-text]')].filter(mark => !mark.closest('.legend'));
     // Of two drawings for different rooms one is shown.
     const shown = () => all.filter(mark => mark.getClientRects().length);
     const caption = figure.querySelector('figcaption');
@@ -25,7 +25,7 @@
     const tell = next => {
       if (at) at.classList.remove('at');
       at = next;
-      if (at) { at.classList.add('at'); caption.textContent = at.dataset.told; }
+      if (at) { at.classList.add('at'); caption.textContent = at.dataset.text; }
     };
     figure.addEventListener('keydown', event => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];

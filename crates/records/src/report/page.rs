@@ -239,12 +239,12 @@ fn whole(section: &Section, prefix: &str) -> Markup {
 fn content(group: &FigureGroup) -> Markup {
     html! {
         @if !group.figures.is_empty() {
-            @let wide = match group.figures.len() { 1 => Some(Room::WHOLE), 2 | 3 => Some(Room::HALF), _ => None };
+            @let larger = match group.figures.len() { 1 => Some(Room::WHOLE), 2 | 3 => Some(Room::HALF), _ => None };
             div.figures.few[group.figures.len() < 3] {
                 @for figure in &group.figures {
                     figure tabindex="0" {
-                        div.narrow[wide.is_some()] { (figure.drawing.svg(Room::COLUMN)) }
-                        @if let Some(room) = wide { div.wide { (figure.drawing.svg(room)) } }
+                        div.narrow[larger.is_some()] { (figure.drawing.svg(Room::COLUMN)) }
+                        @if let Some(room) = larger { div.large { (figure.drawing.svg(room)) } }
                         figcaption aria-live="polite" {}
                     }
                 }
