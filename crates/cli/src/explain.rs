@@ -5,9 +5,10 @@ use hypergrove::backend::{Forest, Size, Stage};
 use hypergrove::{Engine, Explanation, PolicySource, Rates, SlhDsa};
 use hypergrove_lab::args::op_name;
 use hypergrove_lab::failure::{Exit, Failure};
-use hypergrove_lab::machine::{self, Limits, Waits, rates_json, work_json};
+use hypergrove_lab::machine::{self, Limits, Waits, work_json};
 use hypergrove_lab::printer::{Printer, grouped, percent, seconds, significant};
 use hypergrove_lab::stopwatch::{Question, measure};
+use hypergrove_records::record::HashRates;
 use serde_json::json;
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &Explain, options: &MachineOptions, printer: &Printer) -
             "threads": explanation.threads, "stages": stages, "policy": policy, "policy_source": source,
             "policy_why": explanation.policy_why, "device_why": explanation.device_why, "crossover": explanation.crossover,
             "device_free": explanation.device_free, "predicted_by": predicted_by,
-            "work": work_json(&explanation.work), "rates": limits.core.as_ref().map(rates_json),
+            "work": work_json(&explanation.work), "rates": limits.core.map(HashRates::from),
             "ideal_s": ideal, "predicted_s": predicted, "waited": waited,
             "memory": {
                 "budget": explanation.memory.budget, "program": explanation.memory.program, "output_a_job": explanation.memory.output,

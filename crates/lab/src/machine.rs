@@ -392,11 +392,6 @@ pub fn work_json(work: &Work) -> Value {
     json!({ "sha256": work.sha256, "sha512": work.sha512, "keccak": work.keccak })
 }
 
-/// Compressions a second by hash.
-pub fn rates_json(rates: &Rates) -> Value {
-    json!({ "sha256": rates.sha256, "sha512": rates.sha512, "keccak": rates.keccak })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use crate::args::{Bench, MachineOptions, SECONDS};
 use crate::failure::{Exit, Failure};
-use crate::machine::{self, Limits, rates_json};
+use crate::machine::{self, Limits};
 use crate::printer::{Printer, percent, seconds, significant};
 use crate::stopwatch::{Times, record_of, until_used_up, wrong};
 use hypergrove::backend::{Axis, Hasher, Messages, Policy, Sha256Programs, THREADS};
@@ -118,8 +118,8 @@ pub(crate) fn sha256_point(
         kernels_per_s: resident.map(|(count, seconds)| count as f64 / seconds),
         kernels_limit_fraction: resident.and_then(|(count, seconds)| Some(hashing(count)? / seconds)),
         link_bytes_per_s: bounds.link,
-        rates: bounds.hashes.core.as_ref().map(rates_json),
-        limit: bounds.hashes.all(threads).as_ref().map(rates_json),
+        rates: bounds.hashes.core.map(Into::into),
+        limit: bounds.hashes.all(threads).map(Into::into),
         verified: true,
         ..record_of(device).timed(&times)
     })

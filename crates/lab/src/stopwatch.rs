@@ -5,7 +5,7 @@ mod rows;
 
 use crate::args::{MachineOptions, RowMemory, op_name};
 use crate::failure::Failure;
-use crate::machine::{self, Limits, rates_json};
+use crate::machine::{self, Limits};
 use crate::version::{COMMIT, VERSION};
 use hypergrove::backend::Plan;
 use hypergrove::rows::Column;
@@ -188,8 +188,8 @@ impl Measurement {
             cached_layers: question.cached_layers_of_keys(),
             rows: question.rows.map(|memory| memory.name().into()),
             build_s: self.build,
-            rates: self.limits.core.as_ref().map(rates_json),
-            limit: self.limits.all(self.threads).as_ref().map(rates_json),
+            rates: self.limits.core.map(Into::into),
+            limit: self.limits.all(self.threads).map(Into::into),
             clock_hz: clock,
             ..record_of(device).timed(times)
         }

@@ -12,7 +12,7 @@ use self::definition::{
 use self::under_way::{Study, StudyDevice, describe, row};
 use crate::args::{Bench, IsaName, MachineOptions, RowMemory};
 use crate::failure::{Exit, Failure};
-use crate::machine::{self, Limits, rates_json};
+use crate::machine::{self, Limits};
 use crate::printer::{Bar, Printer, grouped, seconds};
 use crate::sha256::{Point, sha256_point, space_and_bounds};
 use crate::stopwatch::callers::{self, CallerKind};
@@ -288,8 +288,8 @@ impl Study<'_> {
                 verified: true,
                 stages,
                 clock_hz: place.clock(),
-                rates: limits.core.as_ref().map(rates_json),
-                limit: limits.all(base.threads).as_ref().map(rates_json),
+                rates: limits.core.map(Into::into),
+                limit: limits.all(base.threads).map(Into::into),
                 ..base.clone().timed(&times)
             };
             self.emit(record)?;
@@ -433,7 +433,7 @@ impl Study<'_> {
             if kind == Kind::Gpu {
                 match place.backend.rates(&place.device) {
                     Some(rates) => {
-                        self.emit(Record { shape: Some("limit".into()), limit: Some(rates_json(&rates)), ..base })?;
+                        self.emit(Record { shape: Some("limit".into()), limit: Some(rates.into()), ..base })?;
                     }
                     None => self.skip(base, "its rates are not known".into())?,
                 }
@@ -447,7 +447,7 @@ impl Study<'_> {
             for isa in sets {
                 let base = Record { shape: Some(isa.name().into()), threads: 1, ..base.clone() };
                 match hypergrove::backend::rates(isa, RATES_TIME) {
-                    Some(rates) => self.emit(Record { rates: Some(rates_json(&rates)), ..base })?,
+                    Some(rates) => self.emit(Record { rates: Some(rates.into()), ..base })?,
                     None => self.skip_many(base, "this CPU lacks it".into(), 1)?,
                 }
             }

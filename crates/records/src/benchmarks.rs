@@ -4,8 +4,9 @@ use crate::figures;
 use crate::numbers::{grouped, per_second, seconds};
 use crate::peak::at_peak;
 use crate::record::{OPS, Record, short};
-use crate::runs::{RUNS, Run, RunRecord, newest, rates};
+use crate::runs::{RUNS, Run, RunRecord, newest};
 use crate::tables::{Column, Shown, UNKNOWN, share, table};
+use hypergrove_fips205::Rates;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -130,10 +131,10 @@ impl<'a> Machine<'a> {
         let here = |run: &Run, record: &Record| Machine::of(run, record) == *self;
         let records = runs.iter().flat_map(|run| run.records.iter().filter(move |record| here(run, record)));
         let peaks = records.clone().filter_map(|record| match is_gpu {
-            true => rates(&record.limit).filter(|_| record.devices.len() == 1),
-            false => rates(&record.rates).filter(|_| record.threads == 1),
+            true => record.limit.filter(|_| record.devices.len() == 1),
+            false => record.rates.filter(|_| record.threads == 1),
         });
-        let peak = peaks.reduce(|a, b| a.zip(&b, f64::max)).map_or(String::new(), |rates| {
+        let peak = peaks.map(Rates::from).reduce(|a, b| a.zip(&b, f64::max)).map_or(String::new(), |rates| {
             let [sha256, sha512, keccak] = rates.each().map(|(_, rate)| per_second(rate));
             format!("Peak a second: SHA-256 {sha256}, SHA-512 {sha512}, Keccak {keccak}.\n\n")
         });

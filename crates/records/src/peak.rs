@@ -1,15 +1,9 @@
 //! Records compared with the peaks of their devices.
 
 use crate::record::{OPS, Record, SHA256_BYTES, sha256_blocks};
-use crate::runs::{RUNS, Run, rates};
+use crate::runs::{RUNS, Run};
 use hypergrove_fips205::{Op, Params, Plan, Rates, Work};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
-
-/// Rates of each hash as a record has them.
-fn json_of(rates: &Rates) -> Value {
-    json!({ "sha256": rates.sha256, "sha512": rates.sha512, "keccak": rates.keccak })
-}
 
 /// Rates that all count so many times.
 fn times(rates: &Rates, factor: f64) -> Rates {
@@ -46,12 +40,12 @@ pub(crate) fn at_peak(runs: &mut [Run]) -> Result<(), String> {
                     record.kernels_limit_fraction = record.kernels_per_s.map(|rate| rate * work.seconds(&own));
                     record.ideal_s = record.ideal_s.map(|_| (record.batch as f64 * work.seconds(&all)).max(sending));
                 }
-                record.limit = Some(json_of(&all));
+                record.limit = Some(all.into());
             } else {
                 let best = best[&device(&run.name, record)];
                 let factor = work.map_or(1.0, |work| work.seconds(&best) / work.seconds(&own));
                 record.ideal_s = record.ideal_s.map(|ideal| ideal * factor);
-                record.rates = Some(json_of(&best));
+                record.rates = Some(best.into());
             }
             record.limit_fraction = record.ideal_s.map(|ideal| ideal / record.median_s);
             let most = record.limit_fraction.into_iter().chain(record.kernels_limit_fraction).fold(0.0, f64::max);
@@ -71,10 +65,10 @@ pub(crate) fn at_peak(runs: &mut [Run]) -> Result<(), String> {
 /// have as well: they have lower rates of other hashes.
 fn one_device(record: &Record) -> Option<Rates> {
     if !record.uses_gpu() {
-        return rates(&record.rates);
+        return record.rates.map(Rates::from);
     }
     let alike = record.devices.iter().all(|id| id.starts_with(&record.backend));
-    let sha256 = rates(&record.limit).filter(|_| alike)?.sha256 / record.devices.len() as f64;
+    let sha256 = record.limit.filter(|_| alike)?.sha256 / record.devices.len() as f64;
     let compression = Work { sha256: 1.0, ..Work::default() };
     Some(Rates::of_integers(sha256 * compression.integers()))
 }
@@ -119,6 +113,7 @@ mod test {
     use super::*;
     use crate::runs::check;
     use crate::runs::test::{cpu, gpu, run, with};
+    use serde_json::{Value, json};
 
     /// No figure of a CPU is above 100 %: a peak that was measured too low is replaced by the best that the device reached.
     #[test]

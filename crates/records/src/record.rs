@@ -1,5 +1,6 @@
 //! The record of a measurement: one line of JSON, which reports read again.
 
+use hypergrove_fips205::Rates;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -123,9 +124,9 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_hz: Option<f64>,
     /// Compressions a second of one core, measured before and after; null where no cores were used.
-    pub rates: Option<Value>,
+    pub rates: Option<HashRates>,
     /// Compressions a second of all devices together.
-    pub limit: Option<Value>,
+    pub limit: Option<HashRates>,
     /// Instead of a measurement: why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
@@ -166,6 +167,29 @@ impl Times {
     pub fn spread(&self) -> f64 {
         let last = self.0.len() - 1;
         (self.0[last * 3 / 4] - self.0[last / 4]) / self.median()
+    }
+}
+
+/// Compressions or permutations a second, by hash.
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize, Debug)]
+pub struct HashRates {
+    /// Of SHA-256.
+    pub sha256: f64,
+    /// Of SHA-512.
+    pub sha512: f64,
+    /// Of Keccak.
+    pub keccak: f64,
+}
+
+impl From<Rates> for HashRates {
+    fn from(Rates { sha256, sha512, keccak, .. }: Rates) -> HashRates {
+        HashRates { sha256, sha512, keccak }
+    }
+}
+
+impl From<HashRates> for Rates {
+    fn from(HashRates { sha256, sha512, keccak }: HashRates) -> Rates {
+        Rates { sha256, sha512, keccak, integers: 0.0 }
     }
 }
 

@@ -1,8 +1,7 @@
 //! Runs: the measurements of a file, or of a folder of `bench/runs`.
 
-use crate::record::Record;
-use hypergrove_fips205::{Rates, quote};
-use serde_json::Value;
+use crate::record::{HashRates, Record};
+use hypergrove_fips205::quote;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -108,11 +107,12 @@ fn complete(mut record: Record) -> Result<Record, String> {
 /// Whether everything is there that the page shows, and the figures agree with one another.
 pub(crate) fn check(record: &Record) -> Result<(), String> {
     record.check()?;
-    let (missing, not_positive, lacks) =
-        ("is missing or empty", "is missing or no positive number", "lacks the rate of a hash");
+    let (missing, not_positive) = ("is missing or empty", "is missing or no positive number");
     let agree = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-6;
     let positive = |value: Option<f64>| value.is_none_or(|value| value > 0.0);
-    let is_whole = |field: &Option<Value>| field.is_none() || rates(field).is_some();
+    let rates = |known: Option<HashRates>| {
+        known.is_none_or(|of| [of.sha256, of.sha512, of.keccak].iter().all(|rate| *rate > 0.0))
+    };
     let is_share = match (record.ideal_s, record.limit_fraction) {
         (Some(ideal), Some(fraction)) => agree(fraction, ideal / record.median_s),
         (ideal, fraction) => ideal.is_none() && fraction.is_none(),
@@ -131,8 +131,8 @@ pub(crate) fn check(record: &Record) -> Result<(), String> {
         ("limit_fraction", positive(record.limit_fraction), not_positive),
         ("kernels_per_s", positive(record.kernels_per_s), not_positive),
         ("kernels_limit_fraction", positive(record.kernels_limit_fraction), not_positive),
-        ("rates", is_whole(&record.rates), lacks),
-        ("limit", is_whole(&record.limit), lacks),
+        ("rates", rates(record.rates), not_positive),
+        ("limit", rates(record.limit), not_positive),
         ("min_s", record.min_s <= record.median_s, "is more than the median"),
         (
             "ops_per_s",
@@ -147,12 +147,6 @@ pub(crate) fn check(record: &Record) -> Result<(), String> {
         Some((field, _, why)) => Err(format!("`{field}` {why}")),
         None => Ok(()),
     }
-}
-
-/// The rates in a record.
-pub(crate) fn rates(field: &Option<Value>) -> Option<Rates> {
-    let of = |hash: &str| field.as_ref()?[hash].as_f64().filter(|rate| *rate > 0.0);
-    Some(Rates { sha256: of("sha256")?, sha512: of("sha512")?, keccak: of("keccak")?, integers: 0.0 })
 }
 
 /// A record and its run.
@@ -195,7 +189,7 @@ pub(crate) fn newest<K: Ord + Clone>(
 #[cfg(test)]
 pub(crate) mod test {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     /// A record of before there were GPUs.
     pub(crate) fn cpu() -> Value {
@@ -280,7 +274,11 @@ pub(crate) mod test {
             (json!({ "kernels_per_s": "many" }), "invalid type: string 'many', expected f64"),
             (json!({ "device": "" }), "`device` is missing or empty"),
             (json!({ "rates": null }), "`rates` is missing, but the host's cores worked"),
-            (json!({ "rates": { "sha256": 1.0 } }), "`rates` lacks the rate of a hash"),
+            (json!({ "rates": { "sha256": 1.0 } }), "missing field `sha512`"),
+            (
+                json!({ "rates": { "sha256": 1.0, "sha512": 0.0, "keccak": 1.0 } }),
+                "`rates` is missing or no positive number",
+            ),
         ] {
             let error = read_all("", &[cpu(), with(cpu(), changes)]).err().unwrap_or_default();
             assert!(error.starts_with(&format!("line 2: {why}")), "{error}");

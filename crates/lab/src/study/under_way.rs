@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::machine;
 use crate::printer::{Bar, Printer, grouped, percent, seconds, significant};
 use hypergrove::{Backend, Device, Op, PARAMETER_SETS, Params, UnknownSet};
-use hypergrove_records::record::Record;
+use hypergrove_records::record::{HashRates, Record};
 use hypergrove_tune::trial;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -187,11 +187,9 @@ pub(super) fn row(cells: [&str; 8]) -> String {
 
 pub(super) fn table_row(record: &Record) -> String {
     if record.op == "rates" {
-        let rates = record.rates.as_ref().or(record.limit.as_ref());
-        let rate = |hash: &str| {
-            rates.and_then(|rates| rates[hash].as_f64()).map_or("-".into(), |rate| significant(rate / 1e6))
-        };
-        let [sha256, sha512, keccak] = ["sha256", "sha512", "keccak"].map(rate);
+        let millions =
+            |rates: HashRates| [rates.sha256, rates.sha512, rates.keccak].map(|rate| significant(rate / 1e6));
+        let [sha256, sha512, keccak] = record.rates.or(record.limit).map_or(["-"; 3].map(String::from), millions);
         let (device, shape) = (&record.devices[0], record.shape.as_deref().unwrap_or_default());
         return format!("{device} {shape}: SHA-256 {sha256}, SHA-512 {sha512}, Keccak {keccak} million a second");
     }
