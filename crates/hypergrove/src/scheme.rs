@@ -70,7 +70,7 @@ pub trait Scheme: SchemeTypes<Set: ParameterSet<Scheme = Self>> {
     }
     /// The messages of rows.
     #[doc(hidden)]
-    fn messages<'m, 'a: 'm>(messages: &Self::RowMessages<'a>) -> MessageColumn<'m>;
+    fn message_column<'m, 'a: 'm>(messages: &Self::RowMessages<'a>) -> MessageColumn<'m>;
     /// The message and the randomness of a row, or the status of a row without a valid message. `copied` is the copy of a message in a foreign column.
     #[doc(hidden)]
     fn row<'m, 'a: 'm>(
@@ -126,12 +126,12 @@ pub trait Scheme: SchemeTypes<Set: ParameterSet<Scheme = Self>> {
     /// The bytes of memory that a row of an operation needs in addition to the caller's, without what is kept of the row itself.
     #[doc(hidden)]
     fn held(op: Op, facts: &GroupFacts, checks: Checks) -> usize;
-    /// The keys that a thread checks, at least; see [`Scheme::check_key`].
+    /// The keys that a thread checks, at least; see [`Scheme::check_signer`].
     #[doc(hidden)]
     const KEYS_OF_A_CHECK: usize = 1;
     /// Checks that a key has not changed in memory, before it signs on the device of `run`. A job whose key has an error fails with it.
     #[doc(hidden)]
-    fn check_key(_run: &Run<'_>, _key: &Self::SigningKey) -> Result<(), Error> {
+    fn check_signer(_run: &Run<'_>, _key: &Self::SigningKey) -> Result<(), Error> {
         Ok(())
     }
     /// Signs messages in the places of [`Run::place`].
@@ -141,12 +141,12 @@ pub trait Scheme: SchemeTypes<Set: ParameterSet<Scheme = Self>> {
     /// and ends the run.
     #[doc(hidden)]
     fn blame(run: &Run<'_>, key: &Self::SigningKey, job: usize) -> Result<Error, Error>;
-    /// Verifies signatures of the right length in the places of [`Run::place`]: writes the bytes by which [`Scheme::is_valid`] judges each of them.
+    /// Verifies signatures of the right length in the places of [`Run::place`]: writes the bytes by which [`Scheme::judge`] judges each of them.
     #[doc(hidden)]
     fn verify(run: &Run<'_>, work: &VerifyBatch<'_, '_, '_, Self>, out: Parts<'_, '_>) -> Result<(), Error>;
     /// Whether a signature is valid, by the bytes that [`Scheme::verify`] has written.
     #[doc(hidden)]
-    fn is_valid(job: &ToVerify<'_, '_, Self>, verdict: &[u8]) -> bool;
+    fn judge(job: &ToVerify<'_, '_, Self>, verdict: &[u8]) -> bool;
     /// Makes the private keys of seeds in the places of [`Run::place`].
     #[doc(hidden)]
     fn keygen(run: &Run<'_>, seeds: &[u8], out: Parts<'_, '_>) -> Result<(), Error>;
@@ -301,11 +301,11 @@ impl<S: Scheme> Signing<'_, '_, S> {
         let of = |job: usize| (self.of)(range.start + job);
         let each = fresh.len() / self.jobs;
         let fresh = &fresh[range.start * each..range.end * each];
-        let is_damaged = |key: usize| S::check_key(run, keys[key]).is_err();
+        let is_damaged = |key: usize| S::check_signer(run, keys[key]).is_err();
         if left_out.is_empty() && run.place.find(keys.len(), S::KEYS_OF_A_CHECK, &is_damaged).is_none() {
             return S::sign(run, &SignBatch { of: &of, keys: &keys, key_of: &key_of, fresh }, out);
         }
-        let checked = run.place.map(keys.len(), S::KEYS_OF_A_CHECK, &|key| S::check_key(run, keys[key]));
+        let checked = run.place.map(keys.len(), S::KEYS_OF_A_CHECK, &|key| S::check_signer(run, keys[key]));
         let error = |(job, key): (usize, &u32)| Some((job, checked[*key as usize].clone().err()?));
         let mut failed: Failed = key_of.iter().enumerate().filter_map(error).collect();
         let is_sound = |job: &usize| !failed.contains_key(job) && !left_out.contains_key(job);
@@ -356,7 +356,7 @@ impl<S: Scheme> Signing<'_, '_, S> {
         };
         let mut verdicts = vec![0; sound.len() * verdict];
         S::verify(&run, &VerifyBatch { of: &of, keys: &public, key_of: &key_of }, &mut [&mut verdicts])?;
-        let wrong = (0..sound.len()).filter(|i| !S::is_valid(&of(*i), &verdicts[i * verdict..][..verdict]));
+        let wrong = (0..sound.len()).filter(|i| !S::judge(&of(*i), &verdicts[i * verdict..][..verdict]));
         wrong.map(|i| Ok((sound[i], S::blame(&run, keys[key_of[i] as usize], i)?))).collect()
     }
 }
@@ -424,7 +424,7 @@ impl<S: Scheme> Verifying<'_, '_, S> {
         let verdicts = room(memory, self.jobs * size);
         compute_private(run, ("the output of Verify", self.jobs, size), &compute, &mut [&mut *verdicts])?;
         let verdicts = &*verdicts;
-        let is_valid = |i: usize| S::is_valid(&(self.of)(i), &verdicts[i * size..][..size]);
+        let is_valid = |i: usize| S::judge(&(self.of)(i), &verdicts[i * size..][..size]);
         Ok(run.place.map_in_place(self.jobs, VERDICTS_OF_A_THREAD, &is_valid))
     }
 }

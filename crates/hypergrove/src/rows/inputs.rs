@@ -43,12 +43,12 @@ impl<'a, S: Scheme> RowInputs<'a, S> {
     pub(super) fn check(&self, count: usize) -> Result<(), Error> {
         match self {
             RowInputs::Sign(rows) => {
-                S::messages(&rows.messages).check(count)?;
+                S::message_column(&rows.messages).check(count)?;
                 rows.keys.table().check(rows.mode, count)?;
                 check_given(rows.set(), rows.randomizer, count)
             }
             RowInputs::Verify(rows) => {
-                S::messages(&rows.messages).check(count)?;
+                S::message_column(&rows.messages).check(count)?;
                 rows.signatures.check("signatures", count)?;
                 if let RowVerifyingKeys::Encoded { keys, .. } = rows.keys {
                     keys.check("public keys", count)?;
@@ -68,11 +68,11 @@ impl<'a, S: Scheme> RowInputs<'a, S> {
         match self {
             RowInputs::Sign(rows) => {
                 let given = S::given(rows.randomizer).map_or(0, <[u8]>::len);
-                S::messages(&rows.messages).size() + given + rows.keys.table().size()
+                S::message_column(&rows.messages).size() + given + rows.keys.table().size()
             }
             RowInputs::Verify(rows) => {
                 let keys = if let RowVerifyingKeys::Encoded { keys, .. } = rows.keys { keys.size() } else { 0 };
-                S::messages(&rows.messages).size() + rows.signatures.size() + keys + rows.keys.table().size()
+                S::message_column(&rows.messages).size() + rows.signatures.size() + keys + rows.keys.table().size()
             }
             RowInputs::Keygen { seeds, .. } => seeds.map_or(0, <[u8]>::len),
         }
@@ -80,7 +80,7 @@ impl<'a, S: Scheme> RowInputs<'a, S> {
 
     /// The foreign columns, whose rows are copied before they are read.
     pub(super) fn foreign(&self) -> ForeignColumns<'a> {
-        let messages = |of: &S::RowMessages<'a>| match S::messages(of) {
+        let messages = |of: &S::RowMessages<'a>| match S::message_column(of) {
             MessageColumn::Bytes(column) => ForeignColumn::of(&column, None),
             MessageColumn::Own(..) => None,
         };

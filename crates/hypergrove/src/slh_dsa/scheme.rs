@@ -82,7 +82,7 @@ impl Scheme for SlhDsa {
         randomizer == Randomizer::Hedged
     }
 
-    fn messages<'m, 'a: 'm>(messages: &Column<'a>) -> MessageColumn<'m> {
+    fn message_column<'m, 'a: 'm>(messages: &Column<'a>) -> MessageColumn<'m> {
         MessageColumn::Bytes(*messages)
     }
 
@@ -160,7 +160,7 @@ impl Scheme for SlhDsa {
 
     const KEYS_OF_A_CHECK: usize = 512;
 
-    fn check_key(_: &Run<'_>, key: &SigningKey) -> Result<(), Error> {
+    fn check_signer(_: &Run<'_>, key: &SigningKey) -> Result<(), Error> {
         if key.is_unchanged() { Ok(()) } else { Err(Error::changed(key.params().name)) }
     }
 
@@ -234,7 +234,7 @@ impl Scheme for SlhDsa {
         })
     }
 
-    fn is_valid(ToVerify { key, message, signature, .. }: &ToVerify<'_, '_, SlhDsa>, root: &[u8]) -> bool {
+    fn judge(ToVerify { key, message, signature, .. }: &ToVerify<'_, '_, SlhDsa>, root: &[u8]) -> bool {
         // A message that was read has the digest of one R.
         let of_this_r = if let Message::Read(read) = message { signature.starts_with(read.r()) } else { true };
         of_this_r && root == key.parts()[1]

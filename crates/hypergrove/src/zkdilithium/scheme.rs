@@ -73,7 +73,7 @@ impl Scheme for Set {
         })
     }
 
-    fn messages<'m, 'a: 'm>(messages: &RowMessages<'a>) -> MessageColumn<'m> {
+    fn message_column<'m, 'a: 'm>(messages: &RowMessages<'a>) -> MessageColumn<'m> {
         match messages {
             RowMessages::Bytes(column) => MessageColumn::Bytes(*column),
             RowMessages::Blocks(all) | RowMessages::Mus(all) => MessageColumn::Own(all.len(), size_of_val(*all)),
@@ -158,7 +158,7 @@ impl Scheme for Set {
     }
 
     /// To expand a key checks it, too.
-    fn check_key(run: &Run<'_>, key: &SigningKey) -> Result<(), Error> {
+    fn check_signer(run: &Run<'_>, key: &SigningKey) -> Result<(), Error> {
         if run.facts.uses_expanded_keys() { key.expanded().map(drop) } else { key.check_again() }
     }
 
@@ -201,7 +201,7 @@ impl Scheme for Set {
         Ok(())
     }
 
-    fn is_valid(_: &ToVerify<'_, '_, Set>, verdict: &[u8]) -> bool {
+    fn judge(_: &ToVerify<'_, '_, Set>, verdict: &[u8]) -> bool {
         verdict == [1]
     }
 

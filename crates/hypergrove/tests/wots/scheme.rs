@@ -72,7 +72,7 @@ impl Scheme for Wots {
     fn kind(self, op: Op, _: usize) -> Kind {
         kind(op)
     }
-    fn messages<'m, 'a: 'm>(messages: &Column<'a>) -> MessageColumn<'m> {
+    fn message_column<'m, 'a: 'm>(messages: &Column<'a>) -> MessageColumn<'m> {
         MessageColumn::Bytes(*messages)
     }
     fn row<'m, 'a: 'm>(
@@ -117,12 +117,7 @@ impl Scheme for Wots {
         SIGNATURE
     }
 
-    fn sign(
-        run: &Run<'_>,
-        work: &Keyed<'_, ToSign<'_, Wots>, &Private>,
-        _: &[u8],
-        out: Parts<'_, '_>,
-    ) -> Result<Computed, Error> {
+    fn sign(run: &Run<'_>, work: &SignBatch<'_, '_, Wots>, out: Parts<'_, '_>) -> Result<Computed, Error> {
         once(run, (Op::Sign, out, SIGNATURE), &|i, to| {
             let ToSign { key, message, .. } = (work.of)(i);
             wots::sign(&key.0, message, to);
@@ -131,11 +126,7 @@ impl Scheme for Wots {
     fn blame(run: &Run<'_>, _: &Private, _: usize) -> Result<Error, Error> {
         Err(wrong(&run.place, "a signature does not verify"))
     }
-    fn verify(
-        run: &Run<'_>,
-        work: &Keyed<'_, ToVerify<'_, '_, Wots>, Cow<'_, Public>>,
-        out: Parts<'_, '_>,
-    ) -> Result<(), Error> {
+    fn verify(run: &Run<'_>, work: &VerifyBatch<'_, '_, '_, Wots>, out: Parts<'_, '_>) -> Result<(), Error> {
         let done = once(run, (Op::Verify, out, 1), &|i, to| {
             let ToVerify { key, message, signature, .. } = (work.of)(i);
             let public = match key {
@@ -146,7 +137,7 @@ impl Scheme for Wots {
         });
         done.map(drop)
     }
-    fn is_valid(_: &ToVerify<'_, '_, Wots>, verdict: &[u8]) -> bool {
+    fn judge(_: &ToVerify<'_, '_, Wots>, verdict: &[u8]) -> bool {
         verdict == [1]
     }
     fn keygen(run: &Run<'_>, seeds: &[u8], out: Parts<'_, '_>) -> Result<(), Error> {
