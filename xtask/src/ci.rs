@@ -58,7 +58,7 @@ pub(crate) const STEPS: &[CiStep] = &[
     always("doc", "documentation without a warning", |_, _| doc()),
     always("site", "the site of the documents, by mdBook", |_, _| site::check()),
     if_touched("dependent", "hypergrove xtask/dependent/", "a program in Cargo's dev profile uses the library", |_, _| dependent::check()),
-    if_touched("server", "hypergrove server/ crates/testkit/ docs/server-reference.md", "the signing service, in its own workspace; in full, with other clients", server::check),
+    if_touched("server", "hypergrove server/ crates/testkit/ crates/vectors/ docs/server-reference.md", "the signing service, in its own workspace; in full, with other clients", server::check),
     if_touched("no-std", "fips205 zkdilithium", "fips205 and zkdilithium without an operating system", |_, _| foreign::no_std()),
     if_touched("systems", "cli+tests bench/definitions/", "the tool for Windows; in full, for macOS, and its tests under Wine", foreign::systems),
     if_touched("neon", "lanes+tests cpu+tests", "lanes and cpu on aarch64 under qemu", |tally, _| foreign::neon(tally)),

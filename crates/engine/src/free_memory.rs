@@ -9,7 +9,7 @@ pub fn free_memory() -> Option<u64> {
     free_below(Path::new("/"))
 }
 
-/// The same, with another folder in the place of `/`.
+/// [`free_memory`] with another folder in the place of `/`.
 fn free_below(root: &Path) -> Option<u64> {
     let free = free_in_system(&root.join("proc/meminfo"));
     let groups = Hierarchy::all(root).into_iter().filter_map(|hierarchy| hierarchy.allowance(root)).min();

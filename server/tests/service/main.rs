@@ -8,8 +8,8 @@ mod canary;
 mod clients;
 mod deployment;
 mod floods;
-#[path = "../../../crates/testkit/src/forms.rs"]
-#[allow(unreachable_pub, reason = "a file of the crate testkit")]
+#[path = "../../../crates/vectors/src/forms.rs"]
+#[allow(unreachable_pub, reason = "a file of the crate vectors")]
 mod forms;
 mod reliability;
 mod store;

@@ -449,7 +449,7 @@ fn rows_that_the_double_of_a_gpu_compares() {
         table("rows of SLH-DSA", &kind, rows, &[Check::Redundant], flips().div_ceil(10));
         let (subject, mut row, mut state) = (rows(&kind, Check::Redundant), Row::default(), 5);
         // With few flips, each set in one kind of memory, by turns.
-        let is_turn = |case: &usize| flips() > FLIPS || (case + case / sets.len()) % 2 == 0;
+        let is_turn = |case: &usize| flips() > FLIPS || (case + case / sets.len()).is_multiple_of(2);
         for case in (0..subject.right.len()).filter(is_turn) {
             let (sites, _) = kind.faults.survey(|| (subject.sign)(case));
             assert!(sites.iter().any(|site| site.stage == "compare"), "the device compares");
