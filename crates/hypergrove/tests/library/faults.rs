@@ -441,7 +441,7 @@ fn slh_dsa_on_the_double_of_a_gpu() {
 #[test]
 fn rows_that_the_double_of_a_gpu_compares() {
     // A device that hashes messages proves that with 17 whole signatures of each set. With few flips, that device has a set of each hash family alone. The
-    // conformance suite hashes messages for the others.
+    // tests of `gpu` hash messages for every set.
     let hashed = if flips() > FLIPS { &TOYS[..] } else { &TOYS[..2] };
     for (digest, sets) in [(0, &TOYS[..]), (256, hashed)] {
         let kind = double_with(if digest > 0 { &[("digest", 256)] } else { &[] });
