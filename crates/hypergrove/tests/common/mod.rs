@@ -1,11 +1,13 @@
 //! Engines on mocks, keys, and columns of every kind.
 #![allow(dead_code, unused_imports, reason = "each test file uses some of it")]
 
+use hypergrove::backend::*;
 use hypergrove::rows::{Column, Offsets};
 use hypergrove::*;
 use hypergrove_fips205::reference::{slh_keygen_internal, slh_sign};
 pub(crate) use hypergrove_testkit::mock::{Call, Capability, Mock, mock};
 use hypergrove_testkit::toys::TOY_SHA2_16;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) const P: &Params = &TOY_SHA2_16;
@@ -35,6 +37,27 @@ impl OnMock for Mock {
     fn builder(&self) -> EngineBuilder {
         Engine::builder().devices(self.on(0..self.count)).threads(2)
     }
+}
+
+/// The reference's device, for which the lanes of a CPU compute.
+struct ByLanes(Cpu);
+
+impl Backend for ByLanes {
+    forward!(self => Reference; name, devices, self_test, absent, notices, rates, clock, fingerprint, free);
+    capabilities!(has slh_dsa;);
+}
+
+impl SlhDsaPrograms for ByLanes {
+    forward!(self => Reference; space, jobs, compile, queue, abilities, bytes);
+
+    fn prepare(&self, device: &Device, plan: &Plan, batch: usize, _: &Policy) -> Result<Box<dyn Program>, Error> {
+        SlhDsaPrograms::prepare(&self.0, device, plan, batch, &Policy(vec![(THREADS, 1)]))
+    }
+}
+
+/// Devices for tests with many rows. Lanes compute for them, since the reference takes milliseconds for a signature.
+pub(crate) fn quick_mock(count: u32, queue: u32) -> Mock {
+    Mock { backend: Arc::new(ByLanes(Cpu::new())), ..mock(count, queue) }
 }
 
 /// Devices for zkDilithium that compute what the reference does, and take no longer than that.

@@ -1,6 +1,6 @@
 //! Columns and results in memory that others may write to: each byte is read once, and nothing is left of results that are not trusted.
 
-use crate::common::{Mock, OnMock, P, PURE, key, mock};
+use crate::common::{Mock, OnMock, P, PURE, key, mock, quick_mock};
 use hypergrove::rows::{
     Column, ForeignMemory, ForeignRows, RowCall, RowMemory, RowSet, RowSigningKeys, RowStatus, RowVerifyingKeys,
     SignRows, VerifyRows,
@@ -80,7 +80,7 @@ impl ForeignMemory for Shared {
 }
 
 fn discrete(memory: u64) -> Mock {
-    Mock { memory, jobs: 64, ..mock(2, 2) }
+    Mock { memory, jobs: 64, ..quick_mock(2, 2) }
 }
 
 fn engines() -> Vec<(&'static str, Engine)> {
@@ -91,7 +91,7 @@ fn engines() -> Vec<(&'static str, Engine)> {
         ("verified", cpu(2).verify_signatures(true).build().unwrap()),
         ("redundant", cpu(2).redundant(true).build().unwrap()),
         ("little memory", cpu(2).memory_budget(1 << 20).build().unwrap()),
-        ("two devices", mock(2, 2).engine()),
+        ("two devices", quick_mock(2, 2).engine()),
         ("discrete devices", discrete(1 << 30).engine()),
         ("redundant discrete devices", discrete(1 << 30).builder().redundant(true).build().unwrap()),
     ]

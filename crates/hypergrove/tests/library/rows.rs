@@ -1,6 +1,6 @@
 //! Rows of SLH-DSA: those of any scheme, its hash functions and modes, its keys' caches, and the memory that devices reach.
 
-use crate::common::{Mock, OnMock, P, PURE, key, mock};
+use crate::common::{Mock, OnMock, P, PURE, key, mock, quick_mock};
 use crate::rows_suite::*;
 use hypergrove::rows::{Column, RowSigningKeys, RowStatus, RowVerifyingKeys, SignRows};
 use hypergrove::*;
@@ -19,7 +19,7 @@ impl Tested for SlhDsa {
         vec![Isa::fastest()]
     }
     fn double(count: u32, queue: u32) -> Mock {
-        mock(count, queue)
+        quick_mock(count, queue)
     }
     fn seeds(of: u8) -> Seeds {
         let [sk_seed, sk_prf, pk_seed] = [of, of ^ 0x55, of ^ 0xaa].map(|byte| vec![byte; P.n]);
@@ -172,7 +172,7 @@ fn gpus() -> Vec<(&'static str, Engine)> {
 /// A driver's other devices do not copy from memory that one of them has imported, and do not get it later.
 #[test]
 fn memory_names_the_devices_that_reach_it() {
-    let one = Mock { memory: 1 << 30, reaching: |device| device.index == 1, ..mock(3, 2) };
+    let one = Mock { memory: 1 << 30, reaching: |device| device.index == 1, ..quick_mock(3, 2) };
     let memory = one.engine().memory(1 << 20).unwrap();
     assert_eq!(memory.devices(), ["mock:1"]);
     let none = Mock { memory: 1 << 30, reaching: |_| false, ..mock(3, 2) };
@@ -257,7 +257,7 @@ fn rows_may_lie_in_memory_that_devices_reach() {
 #[test]
 fn signatures_stay_on_the_device_until_their_roots_are_right() {
     let keys = [key(2), SlhDsa::damaged()];
-    let discrete = ("mock", Mock { memory: 1 << 30, jobs: 64, ..mock(1, 2) }.engine());
+    let discrete = ("mock", Mock { memory: 1 << 30, jobs: 64, ..quick_mock(1, 2) }.engine());
     for (_, engine) in gpus().into_iter().chain([discrete]) {
         let of: Vec<u32> = (0..100).map(|i| u32::from(i == 70)).collect();
         let texts = texts(100);
@@ -281,7 +281,7 @@ fn a_device_whose_root_is_wrong_is_blamed() {
     let texts = texts(100);
     let slices = slices(&texts);
     let rows = to_sign::<SlhDsa>(RowSigningKeys::One(&key), Column::Slices(&slices));
-    let device = Mock { memory: 1 << 30, jobs: 64, wrong_roots: Arc::new(1.into()), ..mock(2, 2) };
+    let device = Mock { memory: 1 << 30, jobs: 64, wrong_roots: Arc::new(1.into()), ..quick_mock(2, 2) };
     let engine = device.engine();
     let (signatures, statuses) = sign(&engine, &rows, 100);
     assert_eq!(statuses, [RowStatus::Signed; 100]);
@@ -294,7 +294,7 @@ fn a_device_whose_root_is_wrong_is_blamed() {
 #[test]
 fn a_long_call_begins_with_small_chunks() {
     let key = key(1);
-    let (texts, device) = (texts(400), Mock { memory: 1 << 30, jobs: 64, ..mock(1, 2) });
+    let (texts, device) = (texts(400), Mock { memory: 1 << 30, jobs: 64, ..quick_mock(1, 2) });
     let slices = slices(&texts);
     let rows = to_sign::<SlhDsa>(RowSigningKeys::One(&key), Column::Slices(&slices));
     let engine = device.engine();
