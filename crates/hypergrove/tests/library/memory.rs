@@ -42,7 +42,10 @@ fn stack_after(work: impl FnOnce() + Send) -> Vec<u8> {
 /// How often eight bytes in a row of a secret are there.
 fn found(stack: &[u8], secrets: &[&[u8]]) -> usize {
     let windows: HashSet<&[u8]> = secrets.iter().flat_map(|secret| secret.windows(8)).collect();
-    stack.windows(8).filter(|window| windows.contains(window)).count()
+    // A stack has millions of windows, and to hash one takes ten times as long as to look at its first byte.
+    let mut begins = [false; 256];
+    windows.iter().for_each(|window| begins[usize::from(window[0])] = true);
+    stack.windows(8).filter(|window| begins[usize::from(window[0])] && windows.contains(window)).count()
 }
 
 /// Bytes that are nowhere by chance.
