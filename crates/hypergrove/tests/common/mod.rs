@@ -44,7 +44,9 @@ struct ByLanes(Cpu);
 
 impl Backend for ByLanes {
     forward!(self => Reference; name, devices, self_test, absent, notices, rates, clock, fingerprint, free);
-    capabilities!(has slh_dsa;);
+    fn slh_dsa(&self) -> Option<&dyn SlhDsaPrograms> {
+        Some(self)
+    }
 }
 
 impl SlhDsaPrograms for ByLanes {
