@@ -423,7 +423,8 @@ mod tests {
         let gpu = Device { memory: 1 << 30, ..cpu.clone() };
         let by_default = MemoryBudget::ByDevices { each: 20, none: 3, most: 30 };
         assert_eq!(by_default.of([&cpu].into_iter()), 3);
-        assert_eq!(by_default.of([&gpu, &cpu, &gpu].into_iter()), 40);
+        assert_eq!(by_default.of([&gpu, &cpu].into_iter()), 20);
+        assert_eq!(by_default.of([&gpu, &cpu, &gpu].into_iter()), 30);
         assert_eq!(MemoryBudget::Chosen(7).of([&gpu, &gpu].into_iter()), 7);
     }
 
