@@ -212,7 +212,7 @@ impl Scheme for SlhDsa {
 
     /// Computes the root that each signature implies, n bytes each: PK.root if the signature is valid.
     ///
-    /// FIPS 205, Algorithm 20: lines 4–11 in [`VerifyDigests`], the others in the program.
+    /// FIPS 205, Algorithm 20: lines 4–11 in `VerifyDigests`, the others in the program.
     fn verify(run: &Run<'_>, work: &VerifyBatch<'_, '_, '_, SlhDsa>, roots: Parts<'_, '_>) -> Result<(), Error> {
         let VerifyBatch { of, keys, key_of } = *work;
         let parts = keys.iter().map(|key| {
