@@ -39,19 +39,25 @@ const FILES: [&[&str; 3]; 2] = [
     &["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "],
 ];
 
+/// Bytes that no machine has: such a limit of version 1 is none. (Its files have the greatest multiple of a page below 2^63.)
+const UNLIMITED: u64 = 1 << 62;
+
 impl Hierarchy {
     /// The mounted hierarchies that may limit memory: one or both versions.
     fn all(root: &Path) -> Vec<Hierarchy> {
         let read = |name| read_to_string(root.join(name)).unwrap_or_default();
         let (groups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
-        let group_of = |is_first: bool| {
+        let group_of = |is_version_1: bool| {
             // Each line has the hierarchy's number, its controllers and the group. Version 2 has number 0 and no controller.
             let mut lines = groups.lines().filter_map(|line| {
                 let mut parts = line.splitn(3, ':');
                 Some((parts.next()?, parts.next()?, parts.next()?))
             });
             lines.find_map(|(number, controllers, group)| {
-                let is_this = if is_first { controllers.split(',').any(|it| it == "memory") } else { number == "0" };
+                let is_this = match is_version_1 {
+                    true => controllers.split(',').any(|it| it == "memory"),
+                    false => number == "0",
+                };
                 is_this.then_some(group)
             })
         };
@@ -61,17 +67,17 @@ impl Hierarchy {
             let mut mount = mount.split(' ').skip(3);
             let (mounted, point) = (mount.next()?, mount.next()?);
             let mut file_system = file_system.split(' ');
-            let is_first = match file_system.next()? {
+            let is_version_1 = match file_system.next()? {
                 "cgroup2" => false,
                 "cgroup" if file_system.nth(1)?.split(',').any(|option| option == "memory") => true,
                 _ => return None,
             };
-            let group = Path::new(group_of(is_first)?);
+            let group = Path::new(group_of(is_version_1)?);
             // A container may see its own group at the mount point, under a name that the group has outside.
             let group = group.strip_prefix(mounted).unwrap_or(Path::new(""));
             let relative = |path: &Path| path.strip_prefix("/").unwrap_or(path).to_path_buf();
             Some(Hierarchy {
-                files: FILES[usize::from(is_first)],
+                files: FILES[usize::from(is_version_1)],
                 mount: relative(Path::new(point)),
                 group: relative(group),
             })
@@ -85,8 +91,9 @@ impl Hierarchy {
         let of_group = |group: &Path| {
             let folder = root.join(&self.mount).join(group);
             let number = |name| read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
-            // Without a limit, version 2 has the word `max` there. Version 1 has a number that no machine reaches.
-            let (limit, usage) = (number(limit)?, number(usage)?);
+            // Without a limit, version 2 has the word `max` there, and version 1 a number of this size. The other files need not be read then.
+            let limit = number(limit).filter(|limit| *limit < UNLIMITED)?;
+            let usage = number(usage)?;
             let stat = read_to_string(folder.join("memory.stat")).unwrap_or_default();
             let cache = stat.lines().find_map(|line| line.strip_prefix(cache)?.parse().ok()).unwrap_or(0);
             Some(limit.saturating_sub(usage.saturating_sub(cache)))

@@ -163,7 +163,6 @@ impl EngineBuilder {
         if devices.is_empty() {
             return Err(Error::Value { what: "an engine without a device; name at least one".into() });
         }
-        let free = || hypergrove_engine::free_memory().map_or(u64::MAX, |free| free / 2).max(LEAST_MEMORY_BUDGET);
         let notices = Arc::new(Mutex::default());
         #[cfg(feature = "tables")]
         let know: KnowledgeSource = {
@@ -176,7 +175,11 @@ impl EngineBuilder {
             threads,
             memory: match self.memory_budget {
                 Some(bytes) => MemoryBudget::Chosen(bytes),
-                None => MemoryBudget::ByDevices { each: DEVICE_MEMORY_BUDGET, none: MEMORY_BUDGET, most: free() },
+                None => {
+                    let most = hypergrove_engine::free_memory().map_or(u64::MAX, |free| free / 2);
+                    let most = most.max(LEAST_MEMORY_BUDGET);
+                    MemoryBudget::ByDevices { each: DEVICE_MEMORY_BUDGET, none: MEMORY_BUDGET, most }
+                }
             },
             device_timeout: self.device_timeout.unwrap_or(DEVICE_TIMEOUT),
         };
