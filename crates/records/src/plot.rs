@@ -310,11 +310,37 @@ fn svg(title: &str, room: Room, height: f64, inner: &Markup) -> Markup {
     }
 }
 
+/// The colours that a line of [`STYLE`] names, and the rule of the background.
+fn colours(line: &str) -> (Vec<(String, &str)>, String) {
+    let (_, all) = line.rsplit_once('{').unwrap_or_default();
+    let (named, others): (Vec<&str>, Vec<&str>) =
+        all.trim_end_matches('}').split(';').partition(|word| word.starts_with("--"));
+    let colours = named.iter().filter_map(|word| word.split_once(':'));
+    let background = others.iter().map(|rule| format!(".plot{{{rule}}}\n"));
+    (colours.map(|(name, colour)| (format!("var({name})"), colour)).collect(), background.collect())
+}
+
+/// The style sheet of a picture that is a file of its own. Many viewers of pictures know no variables of CSS, so each colour stands where it is used:
+/// that of light pages, and for dark pages once more.
+fn plain_style() -> String {
+    let mut lines = STYLE.lines();
+    let [(light, background), (dark, _)] = [(); 2].map(|()| colours(lines.next().unwrap_or_default()));
+    let rules = lines.fold(background, |rules, line| rules + line + "\n");
+    let with = |colours: &[(String, &str)], rules: &str| {
+        colours.iter().fold(rules.to_owned(), |rules, (name, colour)| rules.replace(name, colour))
+    };
+    let coloured: String = rules.lines().filter(|line| line.contains("var(")).collect();
+    format!("{}@media (prefers-color-scheme:dark){{{}}}\n", with(&light, &rules), with(&dark, &coloured))
+}
+
 /// A picture as a file of its own.
 pub(crate) fn file(drawing: &Drawing, room: Room) -> String {
     let picture = drawing.svg(room).0;
     let (head, rest) = picture.split_once('>').unwrap_or((&picture, ""));
-    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{head} class=\"plot\"><style>{STYLE}</style>{rest}\n")
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{head} class=\"plot\"><style>{}</style>{rest}\n",
+        plain_style()
+    )
 }
 
 impl Plot {
@@ -448,6 +474,21 @@ pub(crate) fn verbatim(text: &str) -> PreEscaped<&str> {
 mod tests {
     use super::*;
     use crate::numbers::counted;
+
+    /// Viewers that know neither variables nor dark pages still show the colours.
+    #[test]
+    fn a_picture_of_its_own_has_plain_colours() {
+        let style = plain_style();
+        let (light, dark) = style.split_once("@media (prefers-color-scheme:dark){").unwrap();
+        assert!(!style.contains("var(") && !style.contains("--"), "{style}");
+        for (page, colours) in
+            [(light, ["background:#fff", "fill:#0b62a8"]), (dark, ["background:#14181d", "fill:#6db3f2"])]
+        {
+            assert!(colours.iter().all(|colour| page.contains(colour)), "{page}");
+        }
+        assert_eq!(style.matches('{').count(), style.matches('}').count());
+        assert!(light.contains("svg .middle{text-anchor:middle}") && !dark.contains("text-anchor"));
+    }
 
     #[test]
     fn ticks_are_round_and_hold_all_values() {
