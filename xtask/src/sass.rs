@@ -13,8 +13,9 @@ const KERNELS: [Kernel; 5] = [Kernel::Chains, Kernel::Complete, Kernel::Fors, Ke
 /// Instructions of a loop that hashes, at least.
 const LEAST: usize = 100;
 
-/// Compiles each source whose path follows that of NVRTC.
+/// A program in Python that compiles each source whose path follows that of NVRTC.
 const COMPILE: &str = "xtask/nvrtc.py";
+
 /// Prints a line of JSON for each innermost loop of each kernel, of each family and n, under the default policy.
 pub(crate) fn run() -> Result<(), String> {
     let (nvrtc, nvdisasm) = (kernels::ensure_nvrtc()?, wheels::ensure(NVDISASM)?.join("nvidia/cu13/bin/nvdisasm"));
